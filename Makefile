@@ -1,0 +1,73 @@
+# Everything below installs into ./.venv and nowhere else. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+STACK ?= dev
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+LOCALLB := $(BIN)/locallb --stack $(STACK)
+
+.PHONY: help setup up down preview status test test-slow test-quick test-cluster lint format goldens bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.venv/runtime: requirements.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "local-lb needs Python 3.11 or newer with the venv module (Debian: apt install python3-venv)"; exit 1; }
+	@echo "Setting up .venv (once) ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+.venv/dev: .venv/runtime requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+setup: .venv/runtime ## Make .venv with all that local-lb needs
+
+up: setup ## Set everything up and serve the stack's Services (STACK=dev: the example)
+	@if [ "$(STACK)" = dev ]; then $(BIN)/python examples/shop/backends.py start; fi
+	@$(LOCALLB) up --yes
+
+down: setup ## Remove all that `make up` made
+	@$(LOCALLB) destroy --yes
+	@if [ "$(STACK)" = dev ]; then $(BIN)/python examples/shop/backends.py stop; fi
+
+preview: setup ## Show what `make up` would change
+	@$(LOCALLB) preview
+
+status: setup ## Show Services, addresses and health
+	@$(LOCALLB) status
+
+test: .venv/dev ## Check the code and test it, real Envoys included (some 3 minutes)
+	@$(MAKE) --no-print-directory lint
+	@$(BIN)/python -m pytest -q -m "not slow and not cluster"
+
+test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host
+	@$(BIN)/python -m pytest -q -m "slow and not cluster"
+
+test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
+	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster"
+
+test-cluster: .venv/dev ## Run the tests against a real Kubernetes API (needs etcd; builds once)
+	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
+	@$(BIN)/python -m tests.cluster.build
+	@$(BIN)/python -m pytest -q -m cluster
+
+lint: .venv/dev ## Check style, types and the layers
+	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache >.venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+
+format: .venv/dev ## Format the code
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+goldens: .venv/dev ## Make the golden files anew
+	@$(BIN)/python -m pytest -q --update-goldens -m "not slow and not cluster"
+
+bench: .venv/dev ## Measure, against Envoy alone in the same run
+	@for name in proxy engine; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
+
+clean: ## Remove .venv and caches (first `make down`)
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
