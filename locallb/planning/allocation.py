@@ -1,0 +1,213 @@
+"""Which address each Service gets: sticky, exact, fair, and the same for equal inputs in any order.
+
+`allocate` is the only entrance. It knows Services, pools, pins, what is held and what the host allows; it neither
+claims nor releases anything (`LoopbackAddress` does, when the plan is carried out) and knows nothing of ports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from ipaddress import IPv6Network
+
+from locallb.planning import refusals
+from locallb.planning.holders import ByService, Holdings, age, holdings
+from locallb.planning.model import Family, FamilyPolicy, HostFacts, IPAddress, Service, ServiceKey, Snapshot
+from locallb.planning.pools import Candidates, Slots, allows, by_priority, candidates, listed, never, useless_ranges
+from locallb.planning.reasons import Problem
+from locallb.planning.refusals import Asked
+from locallb.planning.settings import Pool, Settings
+
+Answer = tuple[IPAddress, ...] | Problem
+
+
+def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings) -> Mapping[ServiceKey, Answer]:
+    """Give each of `services` its addresses, in the order of its families, or the reason why it gets none.
+
+    `services` are those of `snapshot` that are ours, well-formed and not being deleted. The rules, strongest first:
+
+    - An address that somebody holds goes to nobody else (see `holders`). That includes a claim of ours whose Service is
+      gone: it is free only once it is released, because until then its data plane may stand.
+    - A pinned or requested address is granted exactly or the Service is refused; a pin stands for the request of its
+      family and keeps its address free for its Service. The older of two that ask for one gets it.
+    - Who holds an address in a pool that it may use keeps it, unless it asks for another or the host can't bind it.
+    - The others, oldest first, get the free address next to their preferred one, which is a hash of their key.
+    - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack whatever of its families can be had.
+    """
+    wishes = [_wish(service, settings) for service in sorted(services, key=age)]
+    asking = [wish for wish in wishes if wish.asked]
+    market = _Market(settings.pools, holdings(snapshot, services, settings.pins), snapshot.host)
+    # Who asks comes first, and leaves what others ask for alone as long as there is another address.
+    market.open(reserved={asked.address for wish in asking for asked in wish.asked})
+    early = {wish.service.key: _serve(wish, market) for wish in asking}
+    market.open(reserved=frozenset())
+    waiting = [wish for wish in asking if not _complete(wish, early[wish.service.key])]
+    late = {wish.service.key: _serve(wish, market) for wish in [*waiting, *(w for w in wishes if not w.asked)]}
+    answers = early | late
+    return {wish.service.key: answers[wish.service.key] for wish in wishes}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What one Service may and wants to get."""
+
+    service: Service
+    families: tuple[Family, ...]
+    asked: tuple[Asked, ...]
+    preferred: int
+    """The number of its preferred candidate, modulo the size of the pool."""
+
+
+def _wish(service: Service, settings: Settings) -> _Wish:
+    pinned = settings.pins.get(f"{service.key.namespace}/{service.key.name}", ())
+    asked = {Family.of(address): Asked(address) for address in service.requested}
+    asked |= {Family.of(address): Asked(address, pinned=True) for address in pinned}
+    single = service.family_policy is FamilyPolicy.SINGLE
+    families = tuple(dict.fromkeys(service.families))[: 1 if single else None]
+    return _Wish(service, families, tuple(asked.values()), _preferred(service.key))
+
+
+def _preferred(key: ServiceKey) -> int:
+    return int.from_bytes(hashlib.sha256(str(key).encode()).digest(), "big")
+
+
+def _complete(wish: _Wish, answer: Answer) -> bool:
+    return not isinstance(answer, Problem) and len(answer) == len(wish.families)
+
+
+def _serve(wish: _Wish, market: _Market) -> Answer:
+    """Choose all addresses of one Service and take them, or take none."""
+    chosen: dict[Family, IPAddress] = {}
+    for asked in wish.asked:
+        if problem := market.refusal(wish, asked):
+            return problem
+        chosen[Family.of(asked.address)] = asked.address
+    missing: list[Problem] = []
+    for family in (family for family in wish.families if family not in chosen):
+        found = market.find(wish, family)
+        if isinstance(found, Problem):
+            missing.append(found)
+        else:
+            chosen[family] = found
+    if missing and not (chosen and wish.service.family_policy is FamilyPolicy.PREFER_DUAL):
+        return missing[0]
+    market.take(wish.service.key, chosen.values())
+    return tuple(chosen[family] for family in wish.families if family in chosen)
+
+
+class _Shelf:
+    """What one pool has of one family, and what of it is still free."""
+
+    def __init__(self, pool: Pool, those: Candidates, possible: Candidates, unbound: Sequence[IPAddress]) -> None:
+        self.pool = pool
+        self.candidates = those
+        self._possible = possible
+        """Those that lie in no range that is useless as a whole."""
+        self.free = Slots(possible)
+        self.unbound = next((address for address in unbound if address in those), None)
+        """An address that nobody holds and that the host can't bind."""
+        if self.unbound is None and possible.size < those.size:
+            self.unbound = next((those[n] for n in (0, those.size - 1) if those[n] not in possible), None)
+
+    def open(self, taken: Iterable[IPAddress]) -> None:
+        """Start anew with `taken` taken."""
+        self.free = Slots(self._possible)
+        for address in taken:
+            self.free.take(address)
+
+
+class _Market:
+    """The pools during one allocation: what is held, what was given, what is free."""
+
+    def __init__(self, pools: Iterable[Pool], held: Holdings, host: HostFacts) -> None:
+        self._pools = by_priority(pools)
+        unbound = sorted(host.absent - held.holders.keys(), key=int)
+        self._useless = useless_ranges(host)
+        self._shelves = [
+            _Shelf(pool, those, candidates(pool, family, self._useless), unbound)
+            for pool in self._pools
+            for family in Family
+            if (those := candidates(pool, family)).size
+        ]
+        self._held = held
+        self._absent = host.absent
+        self._on_link = host.on_link
+        self._given: dict[IPAddress, ServiceKey] = {}
+        self._mine: dict[ServiceKey, tuple[IPAddress, ...]] = {}
+
+    def open(self, reserved: AbstractSet[IPAddress]) -> None:
+        """Begin a round in which nobody is given an address of `reserved` without asking for it."""
+        taken = {*self._held.holders, *self._absent, *self._given, *reserved}
+        for shelf in self._shelves:
+            shelf.open(taken)
+
+    def take(self, key: ServiceKey, addresses: Iterable[IPAddress]) -> None:
+        """Give `addresses` to the Service of this key."""
+        self._mine[key] = tuple(addresses)
+        for address in self._mine[key]:
+            self._given[address] = key
+            for shelf in self._shelves:
+                shelf.free.take(address)
+
+    def refusal(self, wish: _Wish, asked: Asked) -> Problem | None:
+        """Say why the Service can't have the very address that it asks for; None if it can."""
+        service, address = wish.service, asked.address
+        if Family.of(address) not in wish.families:
+            return refusals.family_mismatch(service, asked)
+        if what := never(address):
+            return refusals.never_given(service, asked, what)
+        having = [shelf.pool for shelf in self._shelves if address in shelf.candidates]
+        if not having:
+            pool = next((pool for pool in self._pools if listed(pool, address)), None)
+            if pool:
+                return refusals.excluded(service, asked, pool)
+            return refusals.out_of_pool(service, asked, self._pools)
+        if not any(allows(pool, service) for pool in having):
+            return refusals.selector_mismatch(service, asked, having[0])
+        return self._occupied(service, asked)
+
+    def _occupied(self, service: Service, asked: Asked) -> Problem | None:
+        holder = self._held.holders.get(asked.address)
+        if holder and not holder.admits(service.key):
+            return refusals.in_use(service, asked, holder)
+        given = self._given.get(asked.address, service.key)
+        if given != service.key:
+            return refusals.in_use(service, asked, ByService(given))
+        if network := self._network(asked.address):
+            return refusals.on_link(service, asked.address, network)
+        return refusals.not_on_host(service, asked) if self._is_useless(asked.address) else None
+
+    def _network(self, address: IPAddress) -> IPv6Network | None:
+        return next((network for network in self._on_link if address in network), None)
+
+    def _is_useless(self, address: IPAddress) -> bool:
+        return address in self._absent or any(
+            one.first.version == address.version and int(one.first) <= int(address) <= int(one.last)
+            for one in self._useless
+        )
+
+    def find(self, wish: _Wish, family: Family) -> IPAddress | Problem:
+        """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred."""
+        all_shelves = [shelf for shelf in self._shelves if shelf.candidates.family is family]
+        shelves = [shelf for shelf in all_shelves if allows(shelf.pool, wish.service)]
+        if not shelves:
+            return refusals.no_pool(wish.service, family, [shelf.pool for shelf in all_shelves])
+        mine = [*self._mine.get(wish.service.key, ()), *self._held.held.get(wish.service.key, ())]
+        kept = next((one for one in mine if not self._is_useless(one) and _on(shelves, one)), None)
+        found = kept or next((one for shelf in shelves if (one := shelf.free.first_free(wish.preferred))), None)
+        return found or self._shortage(wish.service, family, shelves)
+
+    def _shortage(self, service: Service, family: Family, shelves: Sequence[_Shelf]) -> Problem:
+        pools = [shelf.pool for shelf in shelves]
+        unbound = next((shelf.unbound for shelf in shelves if shelf.unbound), None)
+        if unbound and (network := self._network(unbound)):
+            return refusals.on_link(service, unbound, network)
+        if unbound:
+            return refusals.none_on_host(service, family, pools, unbound)
+        return refusals.exhausted(service, family, pools)
+
+
+def _on(shelves: Iterable[_Shelf], address: IPAddress) -> bool:
+    return any(address in shelf.candidates for shelf in shelves)

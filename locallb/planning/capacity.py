@@ -1,0 +1,50 @@
+"""How many proxies the host can carry, and how each learns its endpoints: the budget of inotify instances, shared out.
+
+Every proxy watches its listeners and clusters; one that learns endpoints by EDS also watches a file for each upstream.
+A running proxy keeps its way, so that a new Service never reconfigures a neighbour; new ones get EDS as far as the
+budget goes once everybody is admitted. Not here: addresses, and what the budget is (a fact of the host).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from locallb.planning.envoy import watches
+from locallb.planning.model import Discovery, ServiceKey
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A proxy that wants to run, with the number of its upstreams."""
+
+    service: ServiceKey
+    upstreams: int
+    held: Discovery | None = None
+    """How it runs already; None for a new one."""
+
+    def cost(self, discovery: Discovery) -> int:
+        """Tell how many inotify instances this proxy takes."""
+        return watches(discovery, self.upstreams)
+
+
+def share_out(needs: Sequence[Need], budget: int) -> Mapping[ServiceKey, Discovery]:
+    """Decide who runs, and how. Who is missing in the answer doesn't fit.
+
+    Running proxies are admitted first, then the others in the order given.
+    """
+    admitted: dict[ServiceKey, Discovery] = {}
+    left = budget
+    in_order = sorted(needs, key=lambda need: need.held is None)
+    for need in in_order:
+        ways = (need.held, Discovery.STATIC) if need.held else (Discovery.STATIC,)
+        way = next((way for way in ways if way and need.cost(way) <= left), None)
+        if way:
+            admitted[need.service] = way
+            left -= need.cost(way)
+    for need in in_order:
+        more = need.cost(Discovery.EDS) - need.cost(Discovery.STATIC)
+        if need.held is None and need.service in admitted and more <= left:
+            admitted[need.service] = Discovery.EDS
+            left -= more
+    return admitted

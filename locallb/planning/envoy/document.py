@@ -1,0 +1,63 @@
+"""JSON as Envoy reads it: the types of its documents and the one way in which they are written.
+
+Canonical (sorted keys, compact, one newline at the end), so that the same proxy is the same bytes on every machine and
+a digest of the text is a version. JSON and not YAML, because YAML reads `id: n` as false.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | bool"
+Message: TypeAlias = Mapping[str, Json]
+"""A protobuf message of Envoy's API in its JSON form."""
+
+
+def text(message: Message) -> str:
+    """Write a document."""
+    return json.dumps(message, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def digest(message: Message) -> str:
+    """Name a document by its content: 16 hex digits."""
+    return hashlib.sha256(text(message).encode()).hexdigest()[:16]
+
+
+def typed(kind: str, /, **fields: Json) -> Message:
+    """Make a google.protobuf.Any: the message `kind` with its fields."""
+    return {"@type": f"type.googleapis.com/{kind}", **fields}
+
+
+def socket_address(address: str, port: int, protocol: str = "TCP") -> Message:
+    """Make an Address."""
+    return {"socket_address": {"address": address, "port_value": port, "protocol": protocol}}
+
+
+def subscription(path: str) -> Message:
+    """Make the ConfigSource of a file. Envoy watches its directory and reads it again after a rename into place."""
+    return {"path_config_source": {"path": path}, "resource_api_version": "V3"}
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """An LDS, CDS or EDS file: resources, and as their version the digest of them."""
+
+    resources: Sequence[Message]
+
+    @property
+    def version(self) -> str:
+        """What Envoy reports as `version_text` once it accepted the file."""
+        return digest({"resources": self.resources})
+
+    @property
+    def response(self) -> Message:
+        """The DiscoveryResponse that the file holds."""
+        return {"version_info": self.version, "resources": self.resources}
+
+
+KEEPALIVE: Message = {"keepalive_time": 60, "keepalive_interval": 10, "keepalive_probes": 6}
+"""Seconds. A stream whose peer vanished is closed after two minutes; one that is merely idle never."""

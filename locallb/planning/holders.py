@@ -1,0 +1,179 @@
+"""Who holds which address already: the ledger, this stack's own state, the status of Services, and the host itself.
+
+An address has at most one holder, and only its holder may get it in this plan. So a holder never loses an address to
+somebody else's request, and an address whose Service is gone goes to nobody before it is released: its data plane may
+still stand. Whether a holder keeps what it holds (a pool may have changed) is decided in `allocation`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Protocol as Interface
+
+from locallb.planning.model import Claim, IPAddress, Owner, Service, ServiceKey, Snapshot
+
+Age = tuple[str, ServiceKey]
+
+
+def age(service: Service) -> Age:
+    """Give what sorts Services from the oldest to the youngest: creation time, then key."""
+    return service.created, service.key
+
+
+class Holder(Interface):
+    """Who holds an address."""
+
+    def admits(self, key: ServiceKey) -> bool:
+        """Tell whether the Service of this key may get the address."""
+
+    def __str__(self) -> str:
+        """Say it, as the rest of a sentence that begins with "which"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByService:
+    """Held by a Service of this stack, or listed in the status of any Service."""
+
+    key: ServiceKey
+    why: str = "belongs to"
+
+    def admits(self, key: ServiceKey) -> bool:
+        """Admit this very Service, whatever its uid."""
+        return key == self.key
+
+    def __str__(self) -> str:
+        return f"{self.why} Service {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByPin:
+    """Kept free by the configuration for one Service, in whichever cluster it is."""
+
+    service: str
+    """`<namespace>/<name>`."""
+
+    def admits(self, key: ServiceKey) -> bool:
+        """Admit the Services of this namespace and name."""
+        return self.service == f"{key.namespace}/{key.name}"
+
+    def __str__(self) -> str:
+        return f"is pinned to {self.service}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByOther:
+    """Held by what no plan of this stack can move: another stack, a process, a Node."""
+
+    why: str
+
+    def admits(self, _key: ServiceKey) -> bool:
+        """Admit nobody."""
+        return False
+
+    def __str__(self) -> str:
+        return self.why
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """All addresses that are held."""
+
+    holders: Mapping[IPAddress, Holder]
+    held: Mapping[ServiceKey, Sequence[IPAddress]]
+    """What each Service holds, the strongest hold first: ledger, state, status, then the lower address."""
+
+
+def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str, Iterable[IPAddress]]) -> Holdings:
+    """Find the one holder of every address that has any.
+
+    In rising order of strength: a pin, a process or Node that has the address, a Service's status (the oldest Service
+    that lists it), our own state, the ledger. `services` are those of `snapshot` that get an address from us; only
+    those can keep one. Claims are matched by key, not by uid: who is recreated under its name keeps its address.
+    Ours in the ledger are the claims of this stack's home, and those that our state has word for word: after a move of
+    the project both still name the old place (the ledger itself refuses a copy of a project that lives on).
+    """
+    ages = {service.key: age(service) for service in snapshot.services} | {each.key: age(each) for each in services}
+    ours = frozenset(service.key for service in services)
+    status = _listed(snapshot.services)
+    state, ledger = _claimed(snapshot.remembered), _claimed(snapshot.claims)
+    holders: dict[IPAddress, Holder] = {one: ByPin(name) for name, addresses in pins.items() for one in addresses}
+    holders |= _of_host(snapshot)
+    holders |= {address: _oldest(keys, ages, ours) for address, keys in status.items()}
+    remembered = frozenset(snapshot.remembered)
+    for claims in (state, ledger):
+        for address, those in claims.items():
+            foreign = [one.owner for one in those if one.owner.home != snapshot.home and one not in remembered]
+            keys = {one.owner.service for one in those}
+            holders[address] = _stranger(min(foreign)) if foreign else _claimant(keys, ages, ours)
+    return Holdings(holders, _ranked(holders, ours, (ledger, state, status)))
+
+
+def _of_host(snapshot: Snapshot) -> dict[IPAddress, Holder]:
+    holders: dict[IPAddress, Holder] = {
+        address: ByOther(f"is the address of Node {node.name} in {node.cluster}")
+        for node in snapshot.nodes
+        for address in node.addresses
+    }
+    for socket in snapshot.host.sockets:
+        if not socket.address.is_unspecified:
+            holders[socket.address] = ByOther(f"the process {socket.process or 'of another user'} listens on")
+    return holders
+
+
+def _listed(services: Iterable[Service]) -> dict[IPAddress, list[ServiceKey]]:
+    listers: dict[IPAddress, list[ServiceKey]] = defaultdict(list)
+    for service in services:
+        for entry in service.ingress:
+            listers[entry.address].append(service.key)
+    return listers
+
+
+def _claimed(claims: Iterable[Claim]) -> dict[IPAddress, list[Claim]]:
+    by_address: dict[IPAddress, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        by_address[claim.address].append(claim)
+    return by_address
+
+
+def _oldest(keys: Iterable[ServiceKey], ages: Mapping[ServiceKey, Age], ours: AbstractSet[ServiceKey]) -> ByService:
+    key = min(keys, key=ages.__getitem__)
+    return ByService(key) if key in ours else ByService(key, "stands in the status of")
+
+
+def _claimant(
+    keys: AbstractSet[ServiceKey], ages: Mapping[ServiceKey, Age], ours: AbstractSet[ServiceKey]
+) -> ByService:
+    """Decide which of our claimants holds an address: the oldest one that is there."""
+    there = keys & ours
+    if there:
+        return ByService(min(there, key=ages.__getitem__))
+    return ByService(min(keys), "is not yet released by")
+
+
+def _stranger(owner: Owner) -> ByOther:
+    if not owner.service.name:
+        return ByOther("is held by a damaged claim in the ledger")
+    return ByOther(f"belongs to Service {owner}")
+
+
+def _ranked(
+    holders: Mapping[IPAddress, Holder],
+    ours: AbstractSet[ServiceKey],
+    sources: Sequence[Mapping[IPAddress, Sequence[Claim | ServiceKey]]],
+) -> dict[ServiceKey, Sequence[IPAddress]]:
+    held: dict[ServiceKey, list[IPAddress]] = defaultdict(list)
+    for address, holder in holders.items():
+        if isinstance(holder, ByService) and holder.key in ours:
+            held[holder.key].append(address)
+
+    def rank(key: ServiceKey, address: IPAddress) -> tuple[object, ...]:
+        return (*(not _among(key, source.get(address, ())) for source in sources), address.version, int(address))
+
+    return {key: sorted(addresses, key=lambda address: rank(key, address)) for key, addresses in held.items()}
+
+
+def _among(key: ServiceKey, those: Iterable[Claim | ServiceKey]) -> bool:
+    return any((each.owner.service if isinstance(each, Claim) else each) == key for each in those)

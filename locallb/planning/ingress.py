@@ -1,0 +1,73 @@
+"""The `status.loadBalancer` of a placement, as core/v1 has it (KEP-1860 for ipMode).
+
+Only the body is made here; who writes it, and when it is true, is decided where it is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from locallb.planning.model import Family, IPAddress
+from locallb.planning.plan import Placement, PlannedPort
+from locallb.planning.publishing import DOMAIN, SERVING
+from locallb.planning.reasons import Problem, Reason
+
+MODE = "Proxy"
+"""kube-proxy leaves the address alone, so that its Nodes' Pods come through the proxy too."""
+SERVES = "Serves"
+"""The condition's reason where nothing is wrong."""
+LONGEST_MESSAGE = 1024
+"""Characters of a condition's message."""
+CONDITION_NOT_AN_ERROR = frozenset({Reason.NO_BACKENDS})
+"""A port without backends is told by condition and event; the port itself has no error."""
+
+
+def load_balancer_status(placement: Placement) -> Mapping[str, Sequence[Mapping[str, object]]]:
+    """Make the body: one ingress entry an address, in the order of spec.ipFamilies, every port in each."""
+    return {"ingress": [_entry(address, placement.ports) for address in placement.addresses]}
+
+
+def ingress_fields(placement: Placement) -> Sequence[Mapping[str, object]]:
+    """Write the same entries as the properties of a resource, where every field has a value."""
+    return [
+        {
+            "ip": str(address),
+            "mode": MODE,
+            "ports": [
+                {"port": one.port.port, "protocol": str(one.port.protocol), "error": _error(one, address)}
+                for one in placement.ports
+            ],
+        }
+        for address in placement.addresses
+    ]
+
+
+def conditions(placement: Placement) -> Sequence[Mapping[str, str]]:
+    """Tell whether every port serves; of those that don't, the first one's reason and everybody's sentence."""
+    problems = [port.problem for port in placement.ports if port.problem]
+    if not problems:
+        return [{"type": SERVING, "status": "True", "reason": SERVES, "message": ""}]
+    sentences = "; ".join(dict.fromkeys(problem.message for problem in problems))[:LONGEST_MESSAGE]
+    return [{"type": SERVING, "status": "False", "reason": problems[0].reason, "message": sentences}]
+
+
+def _entry(address: IPAddress, ports: tuple[PlannedPort, ...]) -> Mapping[str, object]:
+    return {"ip": str(address), "ipMode": MODE, "ports": [_port(port, address) for port in ports]}
+
+
+def _port(planned: PlannedPort, address: IPAddress) -> Mapping[str, object]:
+    body: dict[str, object] = {"port": planned.port.port, "protocol": str(planned.port.protocol)}
+    if error := _error(planned, address):
+        body["error"] = error
+    return body
+
+
+def _error(planned: PlannedPort, address: IPAddress) -> str:
+    """Say why the port isn't served at the address; empty where it is, or where only backends are missing."""
+    problem = planned.problem
+    return f"{DOMAIN}/{problem.reason}" if problem and _is_error(planned, problem, address) else ""
+
+
+def _is_error(planned: PlannedPort, problem: Problem, address: IPAddress) -> bool:
+    served = {Family.of(listener.address) for listener in planned.listeners}
+    return problem.reason not in CONDITION_NOT_AN_ERROR and Family.of(address) not in served

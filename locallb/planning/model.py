@@ -1,0 +1,281 @@
+"""What was read: the frozen types that every source produces and the planner takes.
+
+Only what local-lb uses of the Kubernetes API is here, under the API's own names. What the planner decides is in
+`plan`, what Envoy is told in `envoy`, what the user is told in `status`: four kinds of thing that never mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from types import MappingProxyType
+from typing import NewType
+
+from locallb.planning.reasons import Problem
+
+IPAddress = IPv4Address | IPv6Address
+IPNetwork = IPv4Network | IPv6Network
+
+ClusterName = NewType("ClusterName", str)
+"""The name of a cluster within a stack: a DNS label, unique among the stack's sources."""
+NodeName = NewType("NodeName", str)
+Uid = NewType("Uid", str)
+"""metadata.uid; empty in manifests that never were in a cluster."""
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+_NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
+
+
+class Protocol(StrEnum):
+    """ServicePort.protocol of core/v1."""
+
+    TCP = "TCP"
+    UDP = "UDP"
+    SCTP = "SCTP"
+
+
+class Family(StrEnum):
+    """An entry of spec.ipFamilies."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+    @classmethod
+    def of(cls, address: IPAddress | IPNetwork) -> Family:
+        """Tell the family of an address or network."""
+        return cls.IPV4 if address.version == 4 else cls.IPV6  # noqa: PLR2004 - IP version 4
+
+
+class FamilyPolicy(StrEnum):
+    """spec.ipFamilyPolicy."""
+
+    SINGLE = "SingleStack"
+    PREFER_DUAL = "PreferDualStack"
+    REQUIRE_DUAL = "RequireDualStack"
+
+
+class TrafficPolicy(StrEnum):
+    """spec.externalTrafficPolicy."""
+
+    CLUSTER = "Cluster"
+    LOCAL = "Local"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ServiceKey:
+    """Which Service of a stack: unique at any moment, reused after deletion (then with another uid)."""
+
+    cluster: ClusterName
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    """An entry of spec.ports. `node_port` is 0 where none is allocated; `target_port` a number or a port's name."""
+
+    port: int
+    protocol: Protocol = Protocol.TCP
+    name: str = ""
+    node_port: int = 0
+    target_port: int | str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.port}/{self.protocol}"
+
+
+@dataclass(frozen=True, slots=True)
+class IngressEntry:
+    """An entry of status.loadBalancer.ingress that has an address."""
+
+    address: IPAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A Service of type LoadBalancer, as far as a load balancer cares (core/v1 Service)."""
+
+    key: ServiceKey
+    ports: tuple[ServicePort, ...]
+    uid: Uid = Uid("")
+    created: str = ""
+    """metadata.creationTimestamp as written (RFC 3339, so it sorts); empty if absent."""
+    families: tuple[Family, ...] = (Family.IPV4,)
+    family_policy: FamilyPolicy = FamilyPolicy.SINGLE
+    requested: tuple[IPAddress, ...] = ()
+    """Addresses asked for by spec.loadBalancerIP or the annotation `local-lb.dev/addresses`, at most one a family."""
+    source_ranges: tuple[IPNetwork, ...] = ()
+    """Clients allowed; empty means all."""
+    client_ip_affinity: bool = False
+    traffic_policy: TrafficPolicy = TrafficPolicy.CLUSTER
+    health_check_node_port: int = 0
+    load_balancer_class: str | None = None
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    ingress: tuple[IngressEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedService:
+    """A Service of type LoadBalancer that can't be understood: it becomes a rejection, never an exception."""
+
+    key: ServiceKey
+    problem: Problem
+    uid: Uid = Uid("")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A Node: where NodePorts answer (core/v1 Node). `addresses` are its InternalIPs."""
+
+    cluster: ClusterName
+    name: NodeName
+    addresses: tuple[IPAddress, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    taints: tuple[str, ...] = ()
+    """Keys of spec.taints."""
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointPort:
+    """An entry of an EndpointSlice's ports; `port` 0 where it has none."""
+
+    port: int
+    protocol: Protocol = Protocol.TCP
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An entry of an EndpointSlice's endpoints. `ready` counts an unknown condition as ready, as the API says."""
+
+    addresses: tuple[IPAddress, ...]
+    ready: bool = True
+    node: NodeName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSlice:
+    """An EndpointSlice of a Service (discovery.k8s.io/v1, label kubernetes.io/service-name)."""
+
+    service: ServiceKey
+    family: Family
+    ports: tuple[EndpointPort, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Home:
+    """Which stack of this host: whose claims, proxies and state these are. `root` is the project's real path."""
+
+    project: str
+    stack: str
+    root: str
+
+    def __str__(self) -> str:
+        return f"{self.project}/{self.stack} at {self.root}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Owner:
+    """The full identity of what owns an address or a proxy."""
+
+    home: Home
+    service: ServiceKey
+    uid: Uid = Uid("")
+
+    def __str__(self) -> str:
+        return f"{self.service} of {self.home}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An address that is held, and by whom: an entry of the ledger, or of this stack's own state."""
+
+    address: IPAddress
+    owner: Owner
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """A socket that isn't ours and keeps (address, port) from being bound; a wildcard's address is 0.0.0.0 or ::."""
+
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    process: str = ""
+    """`name (pid)` where it may be read."""
+
+
+class Discovery(StrEnum):
+    """How a proxy learns its endpoints: EDS files (one inotify instance a cluster), or inside the CDS file (none)."""
+
+    EDS = "eds"
+    STATIC = "static"
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What this host allows. The defaults are those of a host without limits, for tests and previews elsewhere."""
+
+    unprivileged_port_start: int = 0
+    """First port that we may bind: net.ipv4.ip_unprivileged_port_start, or 0 with CAP_NET_BIND_SERVICE."""
+    watches: int = 1_000_000
+    """inotify instances that all our proxies together may take (fs.inotify.max_user_instances less what others use)."""
+    sockets: tuple[Socket, ...] = ()
+    absent: frozenset[IPAddress] = frozenset()
+    """Addresses of the pools that this host could not bind: neither local nor routed to it."""
+    absent_ranges: tuple[tuple[IPAddress, IPAddress], ...] = ()
+    """The same for whole ranges that are too large to list: first and last address of each."""
+    on_link: tuple[IPv6Network, ...] = ()
+    """Networks that this host is connected to: no address of an IPv6 pool may lie in one."""
+    envoy: str = ""
+    """The version of Envoy that is installed."""
+    group: int = 0
+    """The group of this user, through which a container uses a proxy's directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldProxy:
+    """What a running proxy of this stack is like, as far as it shall stay so."""
+
+    service: ServiceKey
+    discovery: Discovery
+    upstreams: int = 1
+    """How many endpoint files it watches where it uses EDS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a live cluster's API is reached: by reference, never with a credential in it."""
+
+    kubeconfig: str
+    """Path of the kubeconfig, absolute."""
+    context: str
+    """The context in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that a plan is made from, read at one moment."""
+
+    home: Home
+    services: tuple[Service, ...] = ()
+    malformed: tuple[MalformedService, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    """The ledger: claims of every stack of this host, ours among them."""
+    remembered: tuple[Claim, ...] = ()
+    """Addresses in this stack's own state."""
+    proxies: tuple[HeldProxy, ...] = ()
+    host: HostFacts = field(default_factory=HostFacts)
+    access: Mapping[ClusterName, Access] = field(default_factory=lambda: _NO_ACCESS)
+    """The live clusters: those whose Services are told what they got."""

@@ -1,0 +1,246 @@
+"""From a snapshot to a plan: for each Service a placement or a rejection, and the proxies that serve the placements.
+
+The planner takes everything as arguments and returns data; equal inputs give equal plans, in any order. Three kinds of
+result: what to run (`Plan.proxies`), what it serves (inside each proxy) and what to tell the user (placements' port
+problems, rejections, notices). Not here: how a Service is read, where an address comes from, how Envoy is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from locallb.planning.allocation import allocate
+from locallb.planning.backends import PortBackends, Surroundings, upstreams
+from locallb.planning.capacity import Need, share_out
+from locallb.planning.containers import ProxyContainer, container_of
+from locallb.planning.envoy import Rendered, render, watches
+from locallb.planning.model import (
+    Access,
+    Discovery,
+    Family,
+    IPAddress,
+    Owner,
+    Service,
+    ServiceKey,
+    ServicePort,
+    Snapshot,
+)
+from locallb.planning.naming import digest, owner_fields, proxy_id, proxy_name, upstream_name
+from locallb.planning.nodes import eligible
+from locallb.planning.ports import address_problem, port_problem
+from locallb.planning.reasons import Problem, Reason
+from locallb.planning.selection import is_ours
+from locallb.planning.serving import Listener, Proxy, Upstream
+from locallb.planning.settings import Runtime, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPort:
+    """A port of a placement: the listeners that serve it, and why one is missing where the families differ."""
+
+    port: ServicePort
+    listeners: tuple[Listener, ...] = ()
+    problem: Problem | None = None
+
+    def __str__(self) -> str:
+        return f"{self.port} {self.problem.reason}" if self.problem else str(self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A Service that gets addresses. A port without backends stays closed; the addresses stay."""
+
+    owner: Owner
+    addresses: tuple[IPAddress, ...]
+    ports: tuple[PlannedPort, ...]
+    proxy: str
+    """The name of its proxy."""
+    probes: tuple[Listener, ...] = ()
+    """Listeners that one TCP connect may check at first publication: with backends, open to everybody."""
+    access: Access | None = None
+    """Where the Service lives and is told what it got; None for manifests."""
+
+    @property
+    def key(self) -> ServiceKey:
+        """Which Service."""
+        return self.owner.service
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A Service that gets nothing, and why."""
+
+    key: ServiceKey
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProxy:
+    """A proxy, whose it is, and the files that tell Envoy."""
+
+    proxy: Proxy
+    owner: Owner
+    rendered: Rendered
+    envoy: str = ""
+    """The version of Envoy that shall run it; another one is a new process. Empty for a container: its image tells."""
+    container: ProxyContainer | None = None
+    """How it runs with the runtime docker; None for a process."""
+
+    @property
+    def digest(self) -> str:
+        """What the proxy's resources depend on, in one word."""
+        container = [self.container.fields] if self.container else []
+        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *container])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What shall be, sorted by Service."""
+
+    placements: tuple[Placement, ...] = ()
+    proxies: tuple[PlannedProxy, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
+    """Decide for every Service of the snapshot what it gets."""
+    wanted = [s for s in snapshot.services if is_ours(s, settings.classes) and not s.deleting]
+    servable, hopeless = _by_servable_ports(wanted, snapshot)
+    answers = allocate(snapshot, servable, settings)
+    placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
+    seats = _seats([s for s in servable if s.key in placed], snapshot)
+    nodes, notices = eligible(snapshot.nodes)
+    around = Surroundings.of(nodes, snapshot.slices)
+    backends = {s.key: upstreams(s, around) for s in servable if s.key in seats}
+    made = [_place(s, placed[s.key], backends[s.key], seats[s.key], snapshot) for s in servable if s.key in seats]
+    made.sort(key=lambda pair: pair[0].key)
+    return Plan(
+        placements=tuple(placement for placement, _ in made),
+        proxies=tuple(_contained(proxy, settings, snapshot) for _, proxy in made),
+        rejections=_rejections(snapshot, hopeless, answers, seats),
+        notices=notices,
+    )
+
+
+def _by_servable_ports(
+    services: list[Service], snapshot: Snapshot
+) -> tuple[list[Service], Mapping[ServiceKey, Problem]]:
+    """Set apart the Services of which no port can be served here."""
+    servable, hopeless = [], {}
+    for service in services:
+        problems = [port_problem(service, port, snapshot.host) for port in service.ports]
+        if all(problems) and problems[0]:
+            hopeless[service.key] = problems[0]
+        else:
+            servable.append(service)
+    return servable, hopeless
+
+
+def _seats(services: list[Service], snapshot: Snapshot) -> Mapping[ServiceKey, Discovery]:
+    """Give each Service's proxy a way to run, as far as the host goes; running ones first, then older ones."""
+    held = {proxy.service: proxy.discovery for proxy in snapshot.proxies}
+    in_order = sorted(services, key=lambda s: (s.created, s.key))
+    needs = [Need(s.key, len(s.ports) * len(s.families), held.get(s.key)) for s in in_order]
+    keys = {service.key for service in services}
+    # Who leaves is stopped after newcomers are started: its instances are free for the next run.
+    leaving = sum(watches(each.discovery, each.upstreams) for each in snapshot.proxies if each.service not in keys)
+    return share_out(needs, max(0, snapshot.host.watches - leaving))
+
+
+def _rejections(
+    snapshot: Snapshot,
+    hopeless: Mapping[ServiceKey, Problem],
+    answers: Mapping[ServiceKey, tuple[IPAddress, ...] | Problem],
+    seats: Mapping[ServiceKey, Discovery],
+) -> tuple[Rejection, ...]:
+    malformed = [Rejection(service.key, service.problem) for service in snapshot.malformed]
+    refused = [Rejection(key, answer) for key, answer in answers.items() if isinstance(answer, Problem)]
+    full = [
+        Rejection(key, _host_limit(key, snapshot, len(seats)))
+        for key, answer in answers.items()
+        if not isinstance(answer, Problem) and key not in seats
+    ]
+    hopeless_ones = [Rejection(key, problem) for key, problem in hopeless.items()]
+    return tuple(sorted([*malformed, *refused, *full, *hopeless_ones], key=lambda r: (r.key, r.problem)))
+
+
+def _host_limit(key: ServiceKey, snapshot: Snapshot, running: int) -> Problem:
+    return Problem(
+        Reason.HOST_LIMIT,
+        f"{key}: this host's {snapshot.host.watches} free inotify instances carry {running} proxies and no more; "
+        "as root, `locallb host setup --apply` (or `sysctl -w fs.inotify.max_user_instances=8192`) makes room",
+    )
+
+
+def _place(
+    service: Service,
+    addresses: tuple[IPAddress, ...],
+    backends: tuple[PortBackends, ...],
+    discovery: Discovery,
+    snapshot: Snapshot,
+) -> tuple[Placement, PlannedProxy]:
+    """Put one Service on its addresses, behind a proxy of its own."""
+    owner = Owner(snapshot.home, service.key, service.uid)
+    usable = [entry for entry in backends if not port_problem(service, entry.port, snapshot.host)]
+    served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry)))
+    ports = tuple(_planned_port(service, port, addresses, usable, snapshot) for port in service.ports)
+    listeners = tuple(listener for port in ports for listener in port.listeners)
+    name = proxy_name(service.key)
+    proxy = Proxy(name, proxy_id(snapshot.home, name), discovery, listeners, served)
+    probes = tuple(one for one in listeners if one.protocol == "TCP" and not one.source_ranges)[:1]
+    access = snapshot.access.get(service.key.cluster)
+    placement = Placement(owner, addresses, ports, name, probes, access)
+    return placement, PlannedProxy(proxy, owner, render(proxy), snapshot.host.envoy)
+
+
+def _contained(planned: PlannedProxy, settings: Settings, snapshot: Snapshot) -> PlannedProxy:
+    if settings.runtime is not Runtime.DOCKER:
+        return planned
+    container = container_of(planned.proxy, planned.owner, settings.container, snapshot.host)
+    return replace(planned, container=container, envoy="")
+
+
+def _upstream(service: Service, entry: PortBackends) -> Upstream | None:
+    if not entry.backends:
+        return None
+    return Upstream(
+        upstream_name(entry.port.protocol, entry.port.port, entry.family),
+        entry.port.protocol,
+        entry.backends,
+        service.client_ip_affinity,
+        entry.health,
+    )
+
+
+def _planned_port(
+    service: Service,
+    port: ServicePort,
+    addresses: tuple[IPAddress, ...],
+    backends: list[PortBackends],
+    snapshot: Snapshot,
+) -> PlannedPort:
+    """Give `port` a listener on each address whose family has backends; tell why where one has none."""
+    if problem := port_problem(service, port, snapshot.host):
+        return PlannedPort(port, problem=problem)
+    mine = {entry.family: entry for entry in backends if entry.port == port}
+    listeners, problem = [], None
+    for address in addresses:
+        entry = mine[Family.of(address)]
+        taken = address_problem(service, port, address, snapshot.host)
+        problem = problem or taken or entry.problem
+        if entry.backends and not taken:
+            listeners.append(_listener(service, port, address))
+    return PlannedPort(port, tuple(listeners), problem)
+
+
+def _listener(service: Service, port: ServicePort, address: IPAddress) -> Listener:
+    return Listener(
+        address,
+        port.port,
+        port.protocol,
+        upstream_name(port.protocol, port.port, Family.of(address)),
+        service.source_ranges,
+        service.client_ip_affinity,
+    )

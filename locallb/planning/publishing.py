@@ -1,0 +1,126 @@
+"""What of a live Service is ours to write, and the patch that makes it so.
+
+The finalizer, the ingress entries with our addresses and the conditions with our prefix are ours; everything else in
+metadata and status belongs to others and is written back as it was read. Every patch carries the resourceVersion that
+was read, so that it fails (409) where somebody wrote meanwhile. Not here: when what is true, and who sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from locallb.planning.model import Uid
+
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+"""Upstream's finalizer of load balancers: the Service stays until everything that serves it is gone."""
+DOMAIN = "local-lb.dev"
+SERVING = f"{DOMAIN}/Serving"
+"""The condition that tells whether every port serves, and why not."""
+Live: TypeAlias = Mapping[str, Any]
+"""A Service as the API gives it."""
+Entry: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What we say in the status of a Service."""
+
+    ingress: Sequence[Entry]
+    """One entry an address, complete."""
+    conditions: Sequence[Mapping[str, str]]
+    """Type, status, reason and message of each."""
+
+
+NOTHING = Published((), ())
+
+
+def is_it(live: Live, uid: Uid) -> bool:
+    """Tell whether this is the very Service: the same name with another uid is another one."""
+    return bool(live["metadata"].get("uid") == uid)
+
+
+def is_deleted(live: Live) -> bool:
+    """Tell whether it is on its way out and waits for finalizers only."""
+    return live["metadata"].get("deletionTimestamp") is not None
+
+
+def has_finalizer(live: Live) -> bool:
+    """Tell whether our finalizer is on it."""
+    return FINALIZER in _finalizers(live)
+
+
+def claiming(live: Live) -> Mapping[str, object] | None:
+    """Make the patch that adds our finalizer; None if it is there."""
+    return None if has_finalizer(live) else _patch(live, finalizers=[*_finalizers(live), FINALIZER])
+
+
+def releasing(live: Live) -> Mapping[str, object] | None:
+    """Make the patch that takes our finalizer away; None if it isn't there."""
+    if not has_finalizer(live):
+        return None
+    return _patch(live, finalizers=[one for one in _finalizers(live) if one != FINALIZER])
+
+
+def publishing(live: Live, ours: Collection[str], wanted: Published, now: str) -> Mapping[str, object] | None:
+    """Make the patch after which the status says `wanted`, in place of all that was ours; None if it says so.
+
+    Args:
+        live: the Service as it is.
+        ours: addresses that we published before; those of `wanted` count as well.
+        wanted: what it shall say; NOTHING withdraws it.
+        now: the time, RFC 3339, for conditions that change their status.
+
+    """
+    mine = {*ours, *(entry["ip"] for entry in wanted.ingress)}
+    ingress = [*wanted.ingress, *(entry for entry in _ingress(live) if entry.get("ip") not in mine)]
+    conditions = [
+        *(one for one in _conditions(live) if not _is_ours(one)),
+        *(_dated(one, live, now) for one in wanted.conditions),
+    ]
+    if ingress == _ingress(live) and _by_type(conditions) == _by_type(_conditions(live)):
+        return None
+    status = {"loadBalancer": {"ingress": ingress or None}, "conditions": conditions or None}
+    return {**_patch(live), "status": status}
+
+
+def published(live: Live, ours: Collection[str]) -> Published:
+    """Read what the status says of ours: entries of the addresses `ours`, conditions with our prefix."""
+    conditions = [
+        {field: str(one.get(field) or "") for field in ("type", "status", "reason", "message")}
+        for one in _conditions(live)
+        if _is_ours(one)
+    ]
+    return Published([entry for entry in _ingress(live) if entry.get("ip") in set(ours)], conditions)
+
+
+def _patch(live: Live, **metadata: object) -> Mapping[str, object]:
+    return {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"], **metadata}}
+
+
+def _dated(condition: Mapping[str, str], live: Live, now: str) -> Mapping[str, str]:
+    """Add the time of the last transition: now, unless the status is the same as before."""
+    before = _by_type(_conditions(live)).get(condition["type"], {})
+    same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
+    return {**condition, "lastTransitionTime": str(before["lastTransitionTime"]) if same else now}
+
+
+def _by_type(conditions: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    return {str(one.get("type")): one for one in conditions}
+
+
+def _is_ours(condition: Mapping[str, Any]) -> bool:
+    return str(condition.get("type")).startswith(f"{DOMAIN}/")
+
+
+def _finalizers(live: Live) -> list[str]:
+    return list(live["metadata"].get("finalizers") or ())
+
+
+def _ingress(live: Live) -> list[Entry]:
+    return list(((live.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())
+
+
+def _conditions(live: Live) -> list[Mapping[str, Any]]:
+    return list((live.get("status") or {}).get("conditions") or ())

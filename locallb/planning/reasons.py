@@ -1,0 +1,54 @@
+"""Why something can't be had: one code and one sentence for each cause, the same in plan, table, status and JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """A reason code: CamelCase, as in the API's conditions and `ports[].error`."""
+
+    MALFORMED = "Malformed"
+    """The object isn't a valid Service."""
+    POOL_EXHAUSTED = "PoolExhausted"
+    """No free address in any pool that the Service may use."""
+    NO_POOL = "NoPool"
+    """No pool for this Service: none of the family, or none whose namespaces or selector allow it."""
+    OUT_OF_POOL = "OutOfPool"
+    """The requested address is in no pool."""
+    SELECTOR_MISMATCH = "SelectorMismatch"
+    """The requested address is in a pool that this Service may not use."""
+    IN_USE = "InUse"
+    """The requested address belongs to another Service, stack, controller or process."""
+    FAMILY_MISMATCH = "FamilyMismatch"
+    """The requested address isn't of a family that the Service wants."""
+    EXCLUDED = "Excluded"
+    """The requested address is never handed out."""
+    NOT_ON_HOST = "NotOnHost"
+    """The address can't be bound on this host: no alias, no local route."""
+    POOL_ON_LINK = "PoolOnLink"
+    """An IPv6 pool lies in a network that this host is connected to: nodes could never reach it."""
+    POOL_OVERLAPS = "PoolOverlaps"
+    """A pool can't be made local without cutting off what is reached there now: a VPN, a Docker network."""
+    HOST_LIMIT = "HostLimit"
+    """The host allows no further proxy."""
+    PORT_PRIVILEGED = "PortPrivileged"
+    """The port is below the host's unprivileged start."""
+    PORT_IN_USE = "PortInUse"
+    """Another process holds the port."""
+    PROTOCOL_UNSUPPORTED = "ProtocolNotSupported"
+    """Envoy has no listener for the protocol (SCTP)."""
+    NO_BACKENDS = "NoBackends"
+    """No eligible Node or ready endpoint: the address stays, clients are refused."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """A reason code and one sentence: the object, the value, the remedy."""
+
+    reason: Reason
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"

@@ -1,0 +1,6 @@
+"""What changes between two sides of a stack, for people and gates: data, sentences, no rendering and no effects.
+
+`sides` and `resources` make a side from a plan and from deployed resources; `changes` compares two of them, `exposure`
+says what became reachable, `room` what the pools have left, `policies` what the stack's configuration forbids.
+`alerts` puts what matters into sentences. Not here: Markdown, HTML and JSON (the command line's part).
+"""

@@ -1,0 +1,241 @@
+"""The side that is deployed, read back from the resources that declare it.
+
+What Envoy was told is in its files, and those are in the state and in what `pulumi preview --json` prints: so
+listeners, sources and backends are read from there and nothing is remembered twice. Reading is lenient, because
+the resources may be of another version: what isn't as we write it is not known. Not here: where they come from.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from types import MappingProxyType
+
+from locallb.planning.model import IPAddress, IPNetwork, Protocol, ServiceKey
+from locallb.planning.naming import owner_from
+from locallb.planning.report.sides import Balancer, Port, Side, fingerprint, sorted_networks
+
+ADDRESS, CONFIG, PROCESS, BALANCER = (
+    f"locallb:index:{kind}" for kind in ("LoopbackAddress", "ProxyConfig", "EnvoyProcess", "LoadBalancer")
+)
+_LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?: (\w+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource with the properties that it is declared with (JSON-like values, from anybody)."""
+
+    type: str
+    name: str
+    inputs: Mapping[str, object]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What was found of one Service."""
+
+    addresses: list[IPAddress] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    owner: Mapping[str, str] = field(default_factory=dict)
+    proxy: str = ""
+    proxy_name: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    envoy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    upstream: str
+    sources: tuple[IPNetwork, ...]
+    affinity: bool
+
+
+def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
+    """Make the side of what is deployed. Never raises."""
+    parts: dict[ServiceKey, _Parts] = defaultdict(_Parts)
+    by_name: dict[str, Resource] = {}
+    for resource in resources:
+        if resource.type == BALANCER:
+            by_name[resource.name] = resource
+        elif (key := _key(resource)) is not None:
+            _take(parts[key], resource)
+    for key, one in parts.items():
+        if str(key) in by_name:
+            one.order = _texts(by_name[str(key)].inputs.get("addresses"))
+            one.labels = _texts(by_name[str(key)].inputs.get("ports"))
+    return Side(label, MappingProxyType({key: _balancer(key, parts[key]) for key in sorted(parts)}))
+
+
+def _key(resource: Resource) -> ServiceKey | None:
+    """Tell which Service a resource belongs to; None if it isn't one of ours that matters here."""
+    if resource.type not in {ADDRESS, CONFIG, PROCESS}:
+        return None
+    try:
+        return owner_from(_strings(resource.inputs.get("owner"))).service
+    except KeyError:
+        return None
+
+
+def _take(parts: _Parts, resource: Resource) -> None:
+    inputs = resource.inputs
+    match resource.type:
+        case "locallb:index:LoopbackAddress":
+            if (address := _address(inputs.get("address"))) is not None:
+                parts.addresses.append(address)
+        case "locallb:index:ProxyConfig":
+            parts.owner, parts.files = _strings(inputs.get("owner")), _strings(inputs.get("files"))
+            parts.proxy, parts.proxy_name = _text(inputs.get("proxy")), _text(inputs.get("name"))
+        case _:
+            parts.envoy = _text(inputs.get("version"))
+
+
+def _balancer(key: ServiceKey, parts: _Parts) -> Balancer:
+    rank = {text: number for number, text in enumerate(parts.order)}
+    addresses = tuple(sorted(parts.addresses, key=lambda a: (rank.get(str(a), len(rank)), a.version, int(a))))
+    return Balancer(
+        key=key,
+        addresses=addresses,
+        ports=_ports(parts, addresses),
+        proxy=parts.proxy_name,
+        uid=parts.owner.get("uid", ""),
+        envoy=parts.envoy,
+        fingerprint=fingerprint((parts.order, parts.labels), parts.proxy, parts.owner, parts.files, parts.envoy),
+    )
+
+
+def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:
+    """Give the ports that were shown, in their order, then those that listen and were not."""
+    found: dict[tuple[int, Protocol], list[_Listener]] = defaultdict(list)
+    for listener in _listeners(parts.files):
+        found[listener.port, listener.protocol].append(listener)
+    backends = _backends(parts.files)
+    shown = [match.groups() for text in parts.labels if (match := _LABEL.fullmatch(text))]
+    wanted = {(int(number), Protocol(protocol)): problem or "" for number, protocol, problem in shown}
+    wanted |= {key: "" for key in found if key not in wanted}
+    rank = {address: number for number, address in enumerate(addresses)}
+    return tuple(
+        _port(number, protocol, problem, found.get((number, protocol), []), backends, rank)
+        for (number, protocol), problem in wanted.items()
+    )
+
+
+def _port(  # noqa: PLR0913, PLR0917 - private, one caller
+    number: int,
+    protocol: Protocol,
+    problem: str,
+    listeners: list[_Listener],
+    backends: Mapping[str, tuple[str, ...]],
+    rank: Mapping[IPAddress, int],
+) -> Port:
+    ordered = sorted(listeners, key=lambda one: (rank.get(one.address, len(rank)), one.address.version))
+    upstreams = sorted({one.upstream for one in listeners})
+    return Port(
+        number=number,
+        protocol=protocol,
+        listens=tuple(one.address for one in ordered),
+        sources=ordered[0].sources if ordered else None,
+        backends=tuple(one for name in upstreams for one in backends.get(name, ())),
+        affinity=ordered[0].affinity if ordered else None,
+        problem=problem,
+    )
+
+
+def _listeners(files: Mapping[str, str]) -> Iterator[_Listener]:
+    """Read the listeners that Envoy was told."""
+    for raw in _resources(files, "lds.json"):
+        socket = _object(_object(raw.get("address")).get("socket_address"))
+        address, port, protocol = (
+            _address(socket.get("address")),
+            socket.get("port_value"),
+            _text(socket.get("protocol")),
+        )
+        if address is None or not isinstance(port, int) or protocol not in set(Protocol):
+            continue
+        everything = list(_walk(raw))
+        upstreams = [_text(one["cluster"]) for one in everything if "cluster" in one]
+        ranges = [one for one in everything if "address_prefix" in one]
+        yield _Listener(
+            address=address,
+            port=port,
+            protocol=Protocol(protocol),
+            upstream=upstreams[0] if upstreams else "",
+            sources=sorted_networks(tuple(network for one in ranges if (network := _network(one)) is not None)),
+            affinity=any("hash_policy" in one or "hash_policies" in one for one in everything),
+        )
+
+
+def _backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Read the backends of each upstream: from its own file, or from the clusters."""
+    assignments = [one for name in files if name.startswith("eds-") for one in _resources(files, name)]
+    assignments += [_object(one.get("load_assignment")) for one in _resources(files, "cds.json")]
+    found = {}
+    for assignment in assignments:
+        if "cluster_name" in assignment:
+            endpoints = (_object(one["socket_address"]) for one in _walk(assignment) if "socket_address" in one)
+            found[_text(assignment["cluster_name"])] = tuple(_endpoint(one) for one in endpoints)
+    return found
+
+
+def _endpoint(socket: Mapping[str, object]) -> str:
+    address, port = _text(socket.get("address")), socket.get("port_value")
+    number = port if isinstance(port, int) else 0
+    return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
+
+
+def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]]:
+    try:
+        document = json.loads(files.get(name, "{}"))
+    except (ValueError, RecursionError):
+        return []
+    listed = _object(document).get("resources")
+    return [_object(one) for one in listed] if isinstance(listed, list) else []
+
+
+def _walk(value: object) -> Iterator[Mapping[str, object]]:
+    """Give every object within `value`, outer ones first; however deep it is."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            yield one
+            left.extend(reversed(list(one.values())))
+        elif isinstance(one, list):
+            left.extend(reversed(one))
+
+
+def _network(prefix: Mapping[str, object]) -> IPNetwork | None:
+    try:
+        return ip_network(f"{_text(prefix.get('address_prefix'))}/{prefix.get('prefix_len')}")
+    except ValueError:
+        return None
+
+
+def _address(value: object) -> IPAddress | None:
+    try:
+        return ip_address(_text(value))
+    except ValueError:
+        return None
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _strings(value: object) -> Mapping[str, str]:
+    return {key: one for key, one in _object(value).items() if isinstance(one, str)}

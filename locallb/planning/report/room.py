@@ -1,0 +1,58 @@
+"""What the pools have left when a plan is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from locallb.planning.model import Family, IPAddress, Snapshot
+from locallb.planning.pools import Candidates, candidates, useless_ranges
+from locallb.planning.report.sides import Side
+from locallb.planning.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One family of one pool: `size` addresses, of which `used` are given to our Services and `free` to nobody.
+
+    The rest is held by others, kept by a pin, or not usable on this host.
+    """
+
+    pool: str
+    family: Family
+    size: int
+    used: int
+    free: int
+
+
+def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
+    """Count the addresses of every pool once all is as on `side`; `snapshot` knows what others hold."""
+    used = {address for balancer in side.balancers.values() for address in balancer.addresses}
+    taken = used | set(_not_free(snapshot, settings))
+    useless = useless_ranges(snapshot.host)
+    return tuple(
+        _room(pool.name, those, candidates(pool, family, useless), used, taken)
+        for pool in settings.pools
+        for family in Family
+        if (those := candidates(pool, family)).size
+    )
+
+
+def _room(
+    name: str, those: Candidates, possible: Candidates, used: Collection[IPAddress], taken: Collection[IPAddress]
+) -> Room:
+    free = possible.size - sum(address in possible for address in taken)
+    return Room(name, those.family, those.size, sum(address in those for address in used), free)
+
+
+def _not_free(snapshot: Snapshot, settings: Settings) -> Iterator[IPAddress]:
+    """Give the addresses that others hold or that are kept; ours that no Service has any more get free."""
+    yield from (claim.address for claim in snapshot.claims if claim.owner.home != snapshot.home)
+    yield from _flat(settings.pins.values())
+    yield from _flat(node.addresses for node in snapshot.nodes)
+    yield from (socket.address for socket in snapshot.host.sockets)
+    yield from snapshot.host.absent
+
+
+def _flat(some: Iterable[Iterable[IPAddress]]) -> Iterator[IPAddress]:
+    return (address for those in some for address in those)

@@ -1,0 +1,89 @@
+"""What a proxy serves: listeners, upstreams and backends, in our words and not yet in Envoy's (that is `envoy`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from locallb.planning.model import Discovery, IPAddress, IPNetwork, Protocol
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Backend:
+    """Where a connection may go: a Node's address and a NodePort, or an endpoint's own address and port."""
+
+    version: int
+    """IP version, first so that backends of one family sort together and by number."""
+    number: int
+    port: int
+    address: IPAddress
+
+    @classmethod
+    def at(cls, address: IPAddress, port: int) -> Backend:
+        """Make the backend at `address`:`port`."""
+        return cls(address.version, int(address), port, address)
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if self.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectCheck:
+    """A backend is healthy while a TCP connection to it opens."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCheck:
+    """A backend is healthy while GET `path` on `port` of its address answers 200 (kube-proxy's health ports)."""
+
+    port: int
+    path: str = "/healthz"
+
+
+HealthCheck = ConnectCheck | HttpCheck | None
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The backends of one port in one family. `name` is ours (`tcp-8080-ipv4`): it becomes a file name."""
+
+    name: str
+    protocol: Protocol
+    backends: tuple[Backend, ...]
+    client_ip_affinity: bool = False
+    health: HealthCheck = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address, port and protocol that clients use, and the upstream behind it."""
+
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    upstream: str
+    source_ranges: tuple[IPNetwork, ...] = ()
+    client_ip_affinity: bool = False
+
+    @property
+    def name(self) -> str:
+        """The listener's name in Envoy and in every message: `127.77.0.5:8080/TCP`."""
+        return f"{self.place}/{self.protocol}"
+
+    @property
+    def place(self) -> str:
+        """Where clients connect to: `127.77.0.5:8080` or `[fd00::5]:8080`."""
+        host = f"[{self.address}]" if self.address.version == 6 else str(self.address)  # noqa: PLR2004 - IP version 6
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """One Envoy: what it is called, how it discovers endpoints and what it serves."""
+
+    name: str
+    """`<cluster>/<namespace>/<name>` of the Service where each has its own proxy; readable, never a path."""
+    id: str
+    """Twelve hex digits, unique on the host: the name of its directory."""
+    discovery: Discovery
+    listeners: tuple[Listener, ...] = ()
+    upstreams: tuple[Upstream, ...] = ()

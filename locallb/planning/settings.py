@@ -1,0 +1,144 @@
+"""A stack's configuration, typed: what `stacks/Pulumi.<stack>.yaml` says under the namespace `local-lb`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from locallb.planning.model import EMPTY, ClusterName, IPAddress, Protocol
+
+
+class SettingsError(Exception):
+    """The configuration can't be used: one sentence a mistake, each with the key, the value and the remedy."""
+
+    def __init__(self, sentences: tuple[str, ...]) -> None:
+        super().__init__("\n".join(sentences))
+        self.sentences = sentences
+
+
+class Runtime(StrEnum):
+    """How proxies run."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSettings:
+    """How containers of proxies are made, with the runtime `docker`."""
+
+    image: str = ""
+    """The image's reference; empty for Envoy's official one."""
+    memory: int = 512
+    """MiB that a container may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRange:
+    """Addresses of one family from `first` to `last`, both included."""
+
+    first: IPAddress
+    last: IPAddress
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return str(self.first)
+        size = int(self.last) - int(self.first) + 1
+        prefix = self.first.max_prefixlen - (size.bit_length() - 1)
+        aligned = size.bit_count() == 1 and int(self.first) % size == 0
+        return f"{self.first}/{prefix}" if aligned else f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Addresses to hand out, and to whom. Empty `namespaces` and `selector` allow every Service."""
+
+    name: str
+    ranges: tuple[AddressRange, ...]
+    exclude: tuple[AddressRange, ...] = ()
+    priority: int = 0
+    """Higher is tried first; equal ones in the order of the configuration."""
+    namespaces: frozenset[str] = frozenset()
+    selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Which spec.loadBalancerClass is ours."""
+
+    default: bool = True
+    """Services without a class are ours."""
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestsSource:
+    """A directory of manifests that stands for a cluster. `directory` is as written, relative to the project."""
+
+    cluster: ClusterName
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSource:
+    """A running cluster, by its API. Empty fields stand for kubectl's own defaults."""
+
+    cluster: ClusterName
+    kubeconfig: str = ""
+    """As written, relative to the project; empty: `$KUBECONFIG`, otherwise ~/.kube/config."""
+    context: str = ""
+    """Empty: the kubeconfig's current context."""
+
+
+Source = ManifestsSource | KubernetesSource
+
+
+@dataclass(frozen=True, slots=True)
+class PortRange:
+    """Ports from `first` to `last`, both included, of one protocol or, with none, of any."""
+
+    first: int
+    last: int
+    protocol: Protocol | None = None
+
+    def __str__(self) -> str:
+        numbers = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+        return f"{numbers}/{self.protocol}" if self.protocol else numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What each pool must keep free: so many addresses, or such a part of them."""
+
+    number: int
+    percent: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.number}%" if self.percent else str(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What a preview refuses. They stop nothing else: `up` doesn't look at them."""
+
+    address_changes_forbidden: bool = False
+    source_ranges_required: bool = False
+    ports: tuple[PortRange, ...] = ()
+    """Ports that Services may have; empty allows all."""
+    headroom: Headroom | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A stack's configuration."""
+
+    sources: tuple[Source, ...]
+    pools: tuple[Pool, ...]
+    pins: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Addresses by `<namespace>/<name>`, for Services that nobody may annotate. They override the Service's request."""
+    classes: Classes = field(default_factory=Classes)
+    runtime: Runtime = Runtime.PROCESS
+    policies: Policies = field(default_factory=Policies)
+    container: ContainerSettings = field(default_factory=ContainerSettings)

@@ -1,0 +1,102 @@
+"""What to tell the user: one row a Service, from the plan and from what was seen of the proxies just now.
+
+Pure: the observation is an argument. Not here: how the rows are printed, and how proxies are observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from locallb.planning.model import IPAddress, ServiceKey, ServicePort
+from locallb.planning.plan import Placement, Plan, PlannedPort
+from locallb.planning.reasons import Problem, Reason
+
+
+class State(StrEnum):
+    """The state of a Service or of one of its ports."""
+
+    SERVING = "serving"
+    """Every port answers on every address."""
+    DEGRADED = "degraded"
+    """Some port doesn't."""
+    PENDING = "pending"
+    """Planned and not deployed yet, or its proxy isn't there now."""
+    REJECTED = "rejected"
+    """It gets nothing until something changes; the reason says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a proxy answered: the listeners that are bound, and why others are not."""
+
+    listening: frozenset[str] = frozenset()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PortRow:
+    """The state of one port; `reason` is empty while it serves."""
+
+    port: ServicePort
+    state: State
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The state of one Service."""
+
+    key: ServiceKey
+    state: State
+    addresses: tuple[IPAddress, ...] = ()
+    ports: tuple[PortRow, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+def rows(plan: Plan, seen: Mapping[str, Observation]) -> tuple[Row, ...]:
+    """Tell the state of every Service of the plan; `seen` has an entry for each proxy (by name) that answered."""
+    placed = [_placed(placement, seen.get(placement.proxy)) for placement in plan.placements]
+    rejected = [Row(r.key, State.REJECTED, reason=r.problem.reason, message=r.problem.message) for r in plan.rejections]
+    return tuple(sorted([*placed, *rejected], key=lambda row: (row.key, row.reason)))
+
+
+def _placed(placement: Placement, seen: Observation | None) -> Row:
+    ports = tuple(_port(placement.key, port, seen) for port in placement.ports)
+    troubled = next((port for port in ports if port.state is not State.SERVING), None)
+    state = _overall(ports) if seen else State.PENDING
+    if not troubled:
+        return Row(placement.key, state, placement.addresses, ports)
+    return Row(placement.key, state, placement.addresses, ports, troubled.reason, troubled.message)
+
+
+def _overall(ports: tuple[PortRow, ...]) -> State:
+    states = {port.state for port in ports}
+    return states.pop() if len(states) == 1 and State.SERVING in states else State.DEGRADED
+
+
+def _port(key: ServiceKey, planned: PlannedPort, seen: Observation | None) -> PortRow:
+    """Tell the state of a port: the plan's own problem first, then what the proxy says of its listeners."""
+    if planned.problem and not planned.listeners:
+        waits = planned.problem.reason is Reason.NO_BACKENDS
+        return _troubled(planned, State.PENDING if waits else State.REJECTED, planned.problem)
+    if seen is None:
+        message = f"{key} has no proxy now; `locallb up` starts it"
+        return PortRow(planned.port, State.PENDING, "NotDeployed", message)
+    for listener in planned.listeners:
+        if listener.name in seen.failed:
+            message = f"{listener.name}: {seen.failed[listener.name]}"
+            return PortRow(planned.port, State.DEGRADED, "NotBound", message)
+        if listener.name not in seen.listening:
+            message = f"{listener.name} isn't deployed; `locallb up` does it"
+            return PortRow(planned.port, State.PENDING, "NotDeployed", message)
+    if planned.problem:
+        return _troubled(planned, State.DEGRADED, planned.problem)
+    return PortRow(planned.port, State.SERVING)
+
+
+def _troubled(planned: PlannedPort, state: State, problem: Problem) -> PortRow:
+    return PortRow(planned.port, state, problem.reason, problem.message)

@@ -1,0 +1,124 @@
+"""The rules of allocation said once more, one address at a time and without thought of speed: what answers are held to.
+
+Nothing here shares code with the allocator but the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from locallb.planning.allocation import Answer
+from locallb.planning.model import Family, FamilyPolicy, IPAddress, Service, ServiceKey, Snapshot
+from locallb.planning.reasons import Problem
+from locallb.planning.settings import AddressRange, Pool, Settings
+
+NEVER = {"127.0.0.1", "127.0.0.53", "127.0.0.54", "127.0.1.1", "::1"}
+
+
+def within(ranges: Iterable[AddressRange], address: IPAddress) -> bool:
+    """Tell whether `address` is in one of the ranges."""
+    return any(
+        one.first.version == address.version and int(one.first) <= int(address) <= int(one.last) for one in ranges
+    )
+
+
+def has(pool: Pool, address: IPAddress) -> bool:
+    """Tell whether the pool hands out `address` to anybody."""
+    return within(pool.ranges, address) and not within(pool.exclude, address) and str(address) not in NEVER
+
+
+def welcomes(pool: Pool, service: Service) -> bool:
+    """Tell whether the pool is for this Service."""
+    right_place = not pool.namespaces or service.key.namespace in pool.namespaces
+    return right_place and pool.selector.items() <= service.labels.items()
+
+
+def wanted(service: Service) -> tuple[Family, ...]:
+    """Give the families that the Service shall get."""
+    return service.families[:1] if service.family_policy is FamilyPolicy.SINGLE else service.families
+
+
+def asked(service: Service, settings: Settings) -> set[IPAddress]:
+    """Give the addresses that the Service must get or be refused."""
+    pins = settings.pins.get(f"{service.key.namespace}/{service.key.name}", ())
+    pinned_families = {address.version for address in pins}
+    return {*pins, *(address for address in service.requested if address.version not in pinned_families)}
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Judges answers about one snapshot."""
+
+    snapshot: Snapshot
+    services: Sequence[Service]
+    settings: Settings
+
+    def may_use(self, service: Service, address: IPAddress) -> bool:
+        """Tell whether a pool lets this Service have `address`."""
+        return any(has(pool, address) and welcomes(pool, service) for pool in self.settings.pools)
+
+    def older(self, key: ServiceKey, other: ServiceKey) -> bool:
+        """Tell whether the Service of `key` is older than the one of `other`."""
+        created = {service.key: service.created for service in self.snapshot.services}
+        return (created[key], key) < (created[other], other)
+
+    def foreign(self, address: IPAddress) -> bool:
+        """Tell whether another stack claims `address`."""
+        return any(
+            claim.address == address and claim.owner.home != self.snapshot.home for claim in self.snapshot.claims
+        )
+
+    def holders(self, address: IPAddress) -> tuple[set[ServiceKey], set[ServiceKey], set[ServiceKey]]:
+        """Give who claims `address` in the ledger, who has it in our state, and in whose status it stands."""
+        ledger = {claim.owner.service for claim in self.snapshot.claims if claim.address == address}
+        state = {claim.owner.service for claim in self.snapshot.remembered if claim.address == address}
+        status = {one.key for one in self.snapshot.services if any(e.address == address for e in one.ingress)}
+        return ledger, state, status
+
+    def occupied(self, key: ServiceKey, address: IPAddress) -> bool:
+        """Tell whether anything speaks for keeping `address` from a Service that doesn't hold it."""
+        others = set().union(*self.holders(address)) - {key}
+        return bool(others) or self.foreign(address) or self.on_host(address) or self.pinned_away(key, address)
+
+    def on_host(self, address: IPAddress) -> bool:
+        """Tell whether a Node has `address` or a process listens on it."""
+        of_nodes = {one for node in self.snapshot.nodes for one in node.addresses}
+        return address in of_nodes | {socket.address for socket in self.snapshot.host.sockets}
+
+    def pinned_away(self, key: ServiceKey, address: IPAddress) -> bool:
+        """Tell whether `address` is pinned to another Service."""
+        owners = {name for name, addresses in self.settings.pins.items() if address in addresses}
+        return bool(owners - {f"{key.namespace}/{key.name}"})
+
+    def wrongly_given(self, key: ServiceKey, address: IPAddress) -> bool:
+        """Tell whether the Service of `key` takes what is another's by the order ledger, state, status."""
+        ours = {service.key for service in self.services}
+        for level, holders in enumerate(self.holders(address)):
+            rivals = holders - {key}
+            if key in holders:
+                living = rivals if level == len(("ledger", "state")) else rivals & ours
+                return any(self.older(rival, key) for rival in living)
+            if rivals:
+                return True
+        return self.on_host(address) or self.pinned_away(key, address)
+
+    def starved(self, service: Service, answers: Mapping[ServiceKey, Answer]) -> list[IPAddress]:
+        """Give the addresses that a Service without one could have had; it asks for none."""
+        given = {address for answer in answers.values() if not isinstance(answer, Problem) for address in answer}
+        return [
+            address
+            for family in wanted(service)
+            for address in self.all_addresses(family)
+            if self.may_use(service, address)
+            and address not in given
+            and address not in self.snapshot.host.absent
+            and not self.occupied(service.key, address)
+        ]
+
+    def all_addresses(self, family: Family) -> Iterable[IPAddress]:
+        """Enumerate the pools' addresses of one family."""
+        for pool in self.settings.pools:
+            for each in pool.ranges:
+                if Family.of(each.first) is family:
+                    yield from (each.first + number for number in range(int(each.last) - int(each.first) + 1))

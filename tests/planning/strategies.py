@@ -1,0 +1,166 @@
+"""Hypothesis strategies for what the planner takes: Services, settings, snapshots.
+
+Small on purpose: few names, few addresses, so that Services meet. Everything drawn is what the parsers could produce;
+an address outside every pool and one that is never handed out are among those that are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+
+from hypothesis import strategies as st
+
+from locallb.planning.model import (
+    Claim,
+    ClusterName,
+    Family,
+    FamilyPolicy,
+    Home,
+    HostFacts,
+    IngressEntry,
+    IPAddress,
+    Node,
+    NodeName,
+    Owner,
+    Protocol,
+    Service,
+    ServiceKey,
+    ServicePort,
+    Snapshot,
+    Socket,
+    TrafficPolicy,
+    Uid,
+)
+from locallb.planning.settings import AddressRange, Classes, ManifestsSource, Pool, Settings
+
+HOME = Home("project", "dev", "/srv/project")
+OTHER_HOME = Home("project", "test", "/srv/project")
+CLUSTERS = tuple(ClusterName(name) for name in ("one", "two"))
+FAMILIES = ((Family.IPV4,), (Family.IPV6,), (Family.IPV4, Family.IPV6), (Family.IPV6, Family.IPV4))
+IPV4 = tuple(ip_address("10.0.0.0") + number for number in range(12))
+IPV6 = tuple(ip_address("fd00::") + number for number in range(12))
+ODD = tuple(ip_address(text) for text in ("10.9.9.9", "fd99::9", "127.0.0.1", "::1"))
+"""In no pool; the last two in no pool ever."""
+CREATED = ("", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z")
+LABELS: Sequence[Mapping[str, str]] = ({}, {"tier": "web"}, {"tier": "db"})
+
+contested: st.SearchStrategy[IPAddress] = st.sampled_from([*IPV4[:2], *IPV6[:2]])
+"""Few enough that claims, requests, statuses and the host meet on them."""
+addresses: st.SearchStrategy[IPAddress] = contested | st.sampled_from([*IPV4, *IPV6])
+"""Addresses that some pool may have."""
+askable: st.SearchStrategy[IPAddress] = addresses | st.sampled_from(ODD)
+keys = st.builds(
+    ServiceKey, st.sampled_from(CLUSTERS), st.sampled_from(["shop", "team"]), st.sampled_from([*"abcdefgh"])
+)
+uids = st.sampled_from([Uid("u1"), Uid("u2"), Uid("")])
+ports = st.builds(
+    ServicePort,
+    port=st.sampled_from([80, 443, 8080]),
+    protocol=st.sampled_from([Protocol.TCP, Protocol.UDP]),
+    node_port=st.integers(30000, 30010),
+)
+
+
+def one_a_family(of: st.SearchStrategy[IPAddress], at_least: int = 0) -> st.SearchStrategy[tuple[IPAddress, ...]]:
+    """Draw none, one or two addresses, at most one of each family."""
+    return st.lists(of, min_size=at_least, max_size=2, unique_by=lambda address: address.version).map(tuple)
+
+
+@st.composite
+def services(draw: st.DrawFn, key: st.SearchStrategy[ServiceKey] = keys) -> Service:
+    """Draw a well-formed Service of ours."""
+    families = draw(st.sampled_from(FAMILIES))
+    dual = [FamilyPolicy.PREFER_DUAL, FamilyPolicy.REQUIRE_DUAL]
+    return Service(
+        key=draw(key),
+        ports=tuple(draw(st.lists(ports, min_size=1, max_size=3, unique_by=str))),
+        uid=draw(uids),
+        created=draw(st.sampled_from(CREATED)),
+        families=families,
+        family_policy=draw(st.sampled_from(dual)) if len(families) > 1 else FamilyPolicy.SINGLE,
+        requested=draw(st.just(()) | one_a_family(askable)),
+        client_ip_affinity=draw(st.booleans()),
+        traffic_policy=draw(st.sampled_from(TrafficPolicy)),
+        labels=draw(st.sampled_from(LABELS)),
+        ingress=tuple(IngressEntry(address) for address in draw(st.just(()) | one_a_family(askable))),
+    )
+
+
+def service_lists(max_size: int = 8) -> st.SearchStrategy[list[Service]]:
+    """Draw Services with distinct keys."""
+    return st.lists(services(), max_size=max_size, unique_by=lambda service: service.key)
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> AddressRange:
+    """Draw a range of one to twelve addresses of one family."""
+    line = draw(st.sampled_from([IPV4, IPV6]))
+    first, last = sorted(draw(st.tuples(st.integers(0, 11), st.integers(0, 11))))
+    return AddressRange(line[first], line[last])
+
+
+@st.composite
+def pool_lists(draw: st.DrawFn) -> tuple[Pool, ...]:
+    """Draw up to three pools; they may overlap, which the parser refuses and the allocator must survive."""
+    return tuple(
+        Pool(
+            name=f"pool-{number}",
+            ranges=tuple(draw(st.lists(ranges(), min_size=1, max_size=2))),
+            exclude=tuple(draw(st.just([]) | st.lists(ranges(), max_size=1))),
+            priority=draw(st.integers(-1, 1)),
+            namespaces=draw(st.sampled_from([frozenset(), frozenset(), frozenset({"shop"})])),
+            selector=draw(st.sampled_from([{}, {}, {"tier": "web"}])),
+        )
+        for number in range(draw(st.integers(1, 3)))
+    )
+
+
+pins: st.SearchStrategy[Mapping[str, tuple[IPAddress, ...]]] = st.dictionaries(
+    st.sampled_from(["shop/a", "shop/b", "team/a"]), one_a_family(addresses, at_least=1), max_size=2
+).filter(lambda drawn: len({one for those in drawn.values() for one in those}) == sum(map(len, drawn.values())))
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> Settings:
+    """Draw a configuration with a source for each cluster."""
+    sources = tuple(ManifestsSource(cluster, f"manifests/{cluster}") for cluster in CLUSTERS)
+    return Settings(sources, draw(pool_lists()), draw(st.just({}) | pins), Classes())
+
+
+def claims(
+    of: st.SearchStrategy[ServiceKey] = keys, homes: Sequence[Home] = (HOME, HOME, OTHER_HOME)
+) -> st.SearchStrategy[tuple[Claim, ...]]:
+    """Draw claims, in any combination: of Services that are there or not, two on one address, other stacks'."""
+    owners = st.builds(Owner, st.sampled_from(homes), of, uids)
+    return st.lists(st.builds(Claim, addresses, owners), max_size=6, unique=True).map(tuple)
+
+
+hosts = st.builds(
+    HostFacts,
+    sockets=st.lists(
+        st.builds(
+            Socket, st.sampled_from([*IPV4, *IPV6, ip_address("::")]), st.just(80), st.just(Protocol.TCP), st.just("x")
+        ),
+        max_size=2,
+    ).map(tuple),
+    absent=st.frozensets(addresses, max_size=3),
+)
+nodes = st.builds(
+    Node, st.sampled_from(CLUSTERS), st.just(NodeName("node")), st.lists(addresses, max_size=1, unique=True).map(tuple)
+)
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """Draw a snapshot, however unlikely: damaged ledgers, contradicting states, foreign hands in every status."""
+    services = draw(service_lists())
+    there = st.sampled_from([service.key for service in services]) if services else keys
+    return Snapshot(
+        home=HOME,
+        services=tuple(services),
+        nodes=tuple(draw(st.lists(nodes, max_size=1))),
+        claims=draw(claims(there | keys)),
+        remembered=draw(claims(there | keys, homes=[HOME])),
+        host=draw(hosts),
+    )

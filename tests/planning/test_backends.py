@@ -1,0 +1,170 @@
+"""Where the connections of a port may go, and why nowhere."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.planning.backends import PortBackends, Surroundings, upstreams
+from locallb.planning.nodes import eligible
+from locallb.planning.reasons import Reason
+from locallb.planning.serving import ConnectCheck
+from tests.planning.objects import JsonObject, endpoint, endpoints, node, parsed, service
+
+DUAL: JsonObject = {"ipFamilies": ["IPv4", "IPv6"]}
+LOCAL: JsonObject = {"externalTrafficPolicy": "Local"}
+A, B = node("a", "10.0.0.1", "fd00::1"), node("b", "10.0.0.2", "fd00::2")
+NO_NODE_PORT: JsonObject = {"ports": [{"port": 8080, "targetPort": 9000}]}
+
+
+def found(*objects: JsonObject) -> tuple[PortBackends, ...]:
+    """Find the backends of the one Service among the objects."""
+    result = parsed(*objects)
+    (one,) = result.services
+    return upstreams(one, Surroundings.of(eligible(result.nodes)[0], result.slices))
+
+
+def backends(*objects: JsonObject) -> list[list[str]]:
+    """Write the backends of each port and family."""
+    return [[str(backend) for backend in entry.backends] for entry in found(*objects)]
+
+
+def why_none(*objects: JsonObject) -> str:
+    """Give the sentence of the one port and family, which has no backend."""
+    (entry,) = found(*objects)
+    assert entry.backends == ()
+    assert entry.health is None
+    assert entry.problem is not None
+    assert entry.problem.reason is Reason.NO_BACKENDS
+    head = "demo/shop/web port 8080/TCP: "
+    assert entry.problem.message.startswith(head)
+    return entry.problem.message.removeprefix(head)
+
+
+def test_each_nodes_node_port_is_a_backend_in_its_family() -> None:
+    """The listener's family and the backend's are the same."""
+    assert backends(service(**DUAL), B, A) == [
+        ["10.0.0.1:30080", "10.0.0.2:30080"],
+        ["[fd00::1]:30080", "[fd00::2]:30080"],
+    ]
+
+
+def test_every_port_and_family_has_an_entry_in_the_order_of_the_service() -> None:
+    """TCP is checked by connecting, UDP isn't checked."""
+    ports = [
+        {"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053},
+        {"name": "web", "port": 80, "nodePort": 30080},
+    ]
+    entries = found(service(ports=ports, **DUAL), A)
+    assert [(str(one.port), one.family, one.health) for one in entries] == [
+        ("53/UDP", "IPv4", None),
+        ("53/UDP", "IPv6", None),
+        ("80/TCP", "IPv4", ConnectCheck()),
+        ("80/TCP", "IPv6", ConnectCheck()),
+    ]
+    assert all(one.problem is None for one in entries)
+
+
+def test_nodes_that_share_an_address_are_one_backend() -> None:
+    """As Nodes of a test, all at 127.0.0.1."""
+    assert backends(service(), node("x"), node("y")) == [["127.0.0.1:30080"]]
+
+
+def test_nodes_and_slices_of_others_dont_count() -> None:
+    """Neither another cluster's nor another Service's."""
+    mine, others = parsed(service(), A), parsed(endpoints(endpoint(), service="other"))
+    foreign = parsed(B).nodes[0]
+    nodes = [*mine.nodes, *(type(foreign)("elsewhere", foreign.name, foreign.addresses) for _ in "x")]  # type: ignore[arg-type]  # a NewType is noise here
+    (entry,) = upstreams(mine.services[0], Surroundings.of(nodes, others.slices))
+    assert [str(one) for one in entry.backends] == ["10.0.0.1:30080"]
+
+
+@pytest.mark.parametrize("spec", [{}, LOCAL])
+def test_without_slices_the_endpoints_are_unknown_and_every_node_serves(spec: JsonObject) -> None:
+    """Manifests rarely have EndpointSlices; whoever wrote them wants traffic."""
+    assert backends(service(**spec), A, B) == [["10.0.0.1:30080", "10.0.0.2:30080"]]
+
+
+def test_with_a_ready_endpoint_every_node_serves_under_policy_cluster() -> None:
+    """kube-proxy forwards from any Node."""
+    assert backends(service(), A, B, endpoints(endpoint(node_name="b"))) == [["10.0.0.1:30080", "10.0.0.2:30080"]]
+
+
+def test_under_policy_local_only_nodes_with_a_ready_endpoint_serve() -> None:
+    """The others would drop the traffic."""
+    slices = [
+        endpoints(endpoint(node_name="a", ready=False), endpoint("10.0.0.8", "b"), name="one"),
+        endpoints(endpoint("10.0.0.9", None), name="two"),
+    ]
+    assert backends(service(**LOCAL), A, B, *slices) == [["10.0.0.2:30080"]]
+
+
+def test_under_policy_local_each_port_has_its_own_endpoints() -> None:
+    """A named targetPort may exist in some pods only."""
+    ports = [{"name": name, "port": port, "nodePort": 30000 + port} for name, port in (("x", 80), ("y", 81))]
+    slices = [
+        endpoints(endpoint(node_name="a"), name="one", ports=[{"name": "x", "port": 1}]),
+        endpoints(endpoint(node_name="b"), name="two", ports=[{"name": "y", "port": 2}]),
+    ]
+    assert backends(service(ports=ports, **LOCAL), A, B, *slices) == [["10.0.0.1:30080"], ["10.0.0.2:30081"]]
+
+
+def test_without_a_node_port_the_endpoints_themselves_serve() -> None:
+    """By the slice's port, else the target port, else the Service's; by an endpoint's first address; no Node needed."""
+    two = {"addresses": ["10.0.0.8", "10.0.0.9"]}
+    direct = service(**NO_NODE_PORT)
+    assert backends(direct, endpoints(endpoint(), two)) == [["10.0.0.7:9376", "10.0.0.8:9376"]]
+    assert backends(direct, endpoints(endpoint(), ports=[{"name": ""}])) == [["10.0.0.7:9000"]]
+    named = service(ports=[{"port": 8080, "targetPort": "web"}])
+    assert backends(named, endpoints(endpoint(), ports=[{}])) == [["10.0.0.7:8080"]]
+
+
+NO_NODE = "the cluster has no Node that may be a backend; add one, or look at deletions, taints and labels of Nodes"
+
+
+@pytest.mark.parametrize(
+    ("objects", "why"),
+    [
+        ([service()], NO_NODE),
+        ([service(), node(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})], NO_NODE),
+        ([service(ipFamilies=["IPv6"]), node("x"), node("y")],
+         "none of 2 Nodes has an IPv6 InternalIP; give one or leave IPv6 out"),
+        ([service(), A, endpoints()], "it has no IPv4 endpoint; look at its pods and selector"),
+        ([service(), A, endpoints(endpoint(ready=False))],
+         "none of its 1 IPv4 endpoint is ready; look at its pods and selector"),
+        ([service(), A, endpoints(endpoint("fd00::7"), family="IPv6")],
+         "it has no IPv4 endpoint; look at its pods and selector"),
+        ([service(), A, endpoints(endpoint(), ports=[{"name": "x", "port": 1}])],
+         "no EndpointSlice has a TCP port without a name; look at its targetPort"),
+        ([service(ports=[{"name": "w", "port": 8080, "nodePort": 1}]), A, endpoints(endpoint())],
+         'no EndpointSlice has a TCP port named "w"; look at its targetPort'),
+        ([service(**NO_NODE_PORT), A],
+         "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"),
+        ([service(**LOCAL), A, endpoints(endpoint(node_name="b"), endpoint("10.0.0.8", None))],
+         ("externalTrafficPolicy is Local and none of its 2 ready endpoints is on a Node that may be a backend; "
+         "use Cluster, or let its pods run on such a Node")),
+    ],
+)  # fmt: skip
+def test_a_port_without_backends_says_why(objects: list[JsonObject], why: str) -> None:
+    """In one sentence with a remedy: the listener is left out, the address stays."""
+    assert why_none(*objects) == why
+
+
+MIX = [
+    service(ports=[{"name": "", "port": 8080}, {"name": "n", "port": 81, "nodePort": 30081}], **DUAL),
+    A,
+    B,
+    *(endpoints(endpoint(f"10.0.1.{n}"), endpoint(f"10.0.1.{n + 1}"), name=f"e{n}") for n in range(4)),
+    endpoints(endpoint("fd00::7"), name="six", family="IPv6", ports=[{"name": "n", "port": 9}]),
+]
+
+
+@given(st.randoms(use_true_random=False))
+def test_the_order_of_the_objects_doesnt_matter(shuffler: random.Random) -> None:
+    """Backends come sorted and each once, so that equal clusters give equal bytes for Envoy."""
+    shuffled = list(MIX)
+    shuffler.shuffle(shuffled)
+    assert found(*shuffled) == found(*MIX)

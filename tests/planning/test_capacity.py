@@ -1,0 +1,78 @@
+"""The budget of inotify instances, shared out among proxies."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.planning.capacity import Need, share_out
+from locallb.planning.model import ClusterName, Discovery, ServiceKey
+
+
+def key(number: int) -> ServiceKey:
+    """Name the Service of a number."""
+    return ServiceKey(ClusterName("c"), "n", f"s{number:04}")
+
+
+def needs(count: int, upstreams: int = 1) -> list[Need]:
+    """Make new proxies, all alike."""
+    return [Need(key(n), upstreams) for n in range(count)]
+
+
+NEEDS = st.lists(
+    st.tuples(st.integers(0, 6), st.sampled_from([None, Discovery.EDS, Discovery.STATIC])), max_size=30
+).map(lambda drawn: [Need(key(n), upstreams, held) for n, (upstreams, held) in enumerate(drawn)])
+BUDGETS = st.integers(0, 150)
+
+
+def spent(wanted: list[Need], budget: int) -> int:
+    """Tell what the answer costs."""
+    ways = share_out(wanted, budget)
+    return sum(need.cost(ways[need.service]) for need in wanted if need.service in ways)
+
+
+def test_forty_single_port_services_fit_the_default_limit_with_eds() -> None:
+    """At 128 instances 40 Services of one port all learn endpoints by EDS."""
+    assert share_out(needs(40), 128) == {key(n): Discovery.EDS for n in range(40)}
+
+
+def test_beyond_that_the_later_ones_take_the_cheaper_way() -> None:
+    """60 Services fit as well: what EDS would cost too much is static."""
+    ways = share_out(needs(60), 128)
+    assert len(ways) == 60
+    assert [ways[key(n)] for n in range(60)] == [Discovery.EDS] * 8 + [Discovery.STATIC] * 52
+
+
+def test_who_does_not_fit_is_missing() -> None:
+    """The 65th of 65 gets no proxy."""
+    assert set(share_out(needs(65), 128)) == {key(n) for n in range(64)}
+
+
+def test_a_host_without_instances_runs_nothing() -> None:
+    """No budget, no proxies."""
+    assert share_out(needs(3), 0) == {}
+
+
+@given(NEEDS, BUDGETS)
+def test_the_budget_is_never_exceeded(wanted: list[Need], budget: int) -> None:
+    """What is given out costs at most the budget."""
+    assert spent(wanted, budget) <= budget
+
+
+@given(NEEDS, BUDGETS)
+def test_a_new_service_changes_nobody_who_runs(wanted: list[Need], budget: int) -> None:
+    """Once everybody runs as decided, one more neighbour leaves every decision as it is."""
+    before = share_out(wanted, budget)
+    running = [Need(n.service, n.upstreams, before[n.service]) for n in wanted if n.service in before]
+    after = share_out([Need(key(9999), 2), *running], budget)
+    assert {n.service: after.get(n.service) for n in running} == dict(before)
+
+
+@given(NEEDS, BUDGETS)
+def test_nobody_is_left_out_while_the_cheaper_way_fits(wanted: list[Need], budget: int) -> None:
+    """If somebody is left out, then not even the cheapest way is affordable beside those who run."""
+    ways = share_out(wanted, budget)
+    fixed = sum(n.cost(n.held or Discovery.STATIC) for n in wanted if n.service in ways and ways[n.service] == n.held)
+    cheapest = fixed + sum(n.cost(Discovery.STATIC) for n in wanted if n.service in ways and ways[n.service] != n.held)
+    left_out = [n for n in wanted if n.service not in ways]
+    assert all(cheapest + n.cost(Discovery.STATIC) > budget for n in left_out)

@@ -1,0 +1,407 @@
+"""The stack configuration: what is taken, and the exact sentence for everything that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.planning.model import ClusterName
+from locallb.planning.parse_settings import KEYS, cluster_name, parse_settings
+from locallb.planning.settings import (
+    AddressRange,
+    Classes,
+    ContainerSettings,
+    ManifestsSource,
+    Pool,
+    Runtime,
+    SettingsError,
+)
+
+SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
+A_SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
+A_POOL = "{name: shop, addresses: [127.77.0.0/27]}"
+A_RANGE = "127.77.0.0/27 or 127.78.0.10-127.78.0.20"
+RANGES = "a list such as [127.77.0.0/27, 127.78.0.10-127.78.0.20]"
+A_NAME = "use at most 63 lower-case letters, digits and inner hyphens, such as shop"
+KUBECTL = "a directory with what `kubectl get svc,nodes,endpointslices -A -o yaml` prints"
+A_CLUSTER = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}, the last two as needed"
+A_REMEDY = f"use kubernetes with the context of a cluster, or manifests, {KUBECTL}"
+
+
+def span(first: str, last: str) -> AddressRange:
+    """Make a range."""
+    return AddressRange(ip_address(first), ip_address(last))
+
+
+def mistakes(**config: object) -> tuple[str, ...]:
+    """Read a configuration that has mistakes and give their sentences, without the namespace."""
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(SOURCES | config)
+    assert all(sentence.startswith("local-lb:") for sentence in caught.value.sentences)
+    assert str(caught.value) == "\n".join(caught.value.sentences)
+    return tuple(sentence.removeprefix("local-lb:") for sentence in caught.value.sentences)
+
+
+def pool(*addresses: object, **more: object) -> list[Mapping[str, object]]:
+    """Make the value of `pools` with one pool."""
+    return [{"name": "p", "addresses": list(addresses), **more}]
+
+
+def test_sources_alone_are_enough() -> None:
+    """Everything else has a default: one pool, all Services without a class, processes."""
+    settings = parse_settings(SOURCES)
+    assert settings.sources == (ManifestsSource(ClusterName("shop"), "examples/shop"),)
+    assert settings.pools == (Pool("default", (span("127.77.0.0", "127.77.0.31"),)),)
+    assert (settings.pins, settings.classes, settings.runtime) == ({}, Classes(), Runtime.PROCESS)
+
+
+def test_everything_can_be_set() -> None:
+    """Each key arrives in its field, typed."""
+    settings = parse_settings(
+        {
+            "sources": [{"manifests": "a"}, {"manifests": "b/c", "name": "other"}],
+            "runtime": "process",
+            "proxies": "per-service",
+            "classes": {"default": False, "names": ["local-lb.dev/local"]},
+            "pins": {"shop/web": ["10.0.0.9", "fd00::9"]},
+            "pools": [
+                {"name": "four", "addresses": ["10.0.0.0/28", "10.0.1.5", "10.0.2.1 - 10.0.2.3"], "priority": 5},
+                {
+                    "name": "six",
+                    "addresses": ["fd00::/64"],
+                    "exclude": ["fd00::-fd00::7"],
+                    "namespaces": ["shop"],
+                    "selector": {"tier": "web"},
+                },
+            ],
+        }
+    )
+    four = (span("10.0.0.0", "10.0.0.15"), span("10.0.1.5", "10.0.1.5"), span("10.0.2.1", "10.0.2.3"))
+    assert settings.sources == (
+        ManifestsSource(ClusterName("a"), "a"),
+        ManifestsSource(ClusterName("other"), "b/c"),
+    )
+    assert settings.classes == Classes(default=False, names=frozenset({"local-lb.dev/local"}))
+    assert settings.pins == {"shop/web": (ip_address("10.0.0.9"), ip_address("fd00::9"))}
+    assert settings.pools == (
+        Pool("four", four, priority=5),
+        Pool(
+            "six",
+            (span("fd00::", "fd00::ffff:ffff:ffff:ffff"),),
+            exclude=(span("fd00::", "fd00::7"),),
+            namespaces=frozenset({"shop"}),
+            selector={"tier": "web"},
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"),
+    [
+        ("shop", "shop"),
+        ("examples/shop/", "shop"),
+        ("/srv/My Cluster_2", "my-cluster-2"),
+        ("..", ""),
+        (".", ""),
+        ("/", ""),
+        ("x" * 70, "x" * 63),
+        ("x" * 62 + "-y", "x" * 62),
+    ],
+)
+def test_a_source_is_named_after_its_directory(directory: str, name: str) -> None:
+    """The last part as a DNS label; nothing where nothing is left."""
+    assert cluster_name(directory) == name
+
+
+SOURCE_MISTAKES: list[tuple[object, str]] = [
+    (None, f"sources: there is none; write a list such as [{A_SOURCE}]"),
+    ([], f"sources: there is none; write a list such as [{A_SOURCE}]"),
+    ("shop", f'sources: "shop" is not a list; write a list such as [{A_SOURCE}]'),
+    ({"manifests": "d"}, f"sources: an object of 1 field is not a list; write a list such as [{A_SOURCE}]"),
+    (["d"], f'sources[0]: "d" is not a mapping; write {A_SOURCE}'),
+    ([{}], f"sources[0]: it names no directory; write {A_SOURCE}"),
+    ([{"name": "x"}], f"sources[0]: it names no directory; write {A_SOURCE}"),
+    (
+        [{"manifests": 3}],
+        "sources[0].manifests: 3 is not a text; write a directory such as examples/shop/manifests",
+    ),
+    (
+        [{"manifests": " "}],
+        'sources[0].manifests: " " is not a text; write a directory such as examples/shop/manifests',
+    ),
+    ([{"manifests": "d", "name": "A B"}], f'sources[0].name: "A B" is not a name; {A_NAME}'),
+    ([{"manifests": "d", "name": None}], "sources[0].name: null is not a text; write a name such as shop"),
+    ([{"manifests": "d", "nam": "x"}], "sources[0].nam: no such key; did you mean name?"),
+    (
+        [{"manifests": ".."}],
+        f'sources[0]: ".." gives the cluster no name; add `name`, such as {A_SOURCE}',
+    ),
+    (
+        [{"manifests": "a/x"}, {"manifests": "b/x"}],
+        "sources: a/x and b/x are both called x; give one of them another `name`",
+    ),
+    ([{"kubernetes": {}}], f"sources[0].kubernetes: the cluster has no name; write {A_CLUSTER}"),
+    ([{"kubernetes": {"name": "A"}}], f'sources[0].kubernetes.name: "A" is not a name; {A_NAME}'),
+    (
+        [{"kubernetes": {"name": "a", "context": 3}}],
+        "sources[0].kubernetes.context: 3 is not a text; write a name such as kind-shop",
+    ),
+    (
+        [{"kubernetes": {"name": "a", "server": "x"}}],
+        "sources[0].kubernetes.server: no such key; the keys are name, kubeconfig, context",
+    ),
+    (
+        [{"kubernetes": {"name": "x", "context": "k"}}, {"manifests": "b/x"}],
+        "sources: k and b/x are both called x; give one of them another `name`",
+    ),
+    (
+        [{"kind": "all"}],
+        f"sources[0].kind: a source of this kind comes with a later version; {A_REMEDY}",
+    ),
+    (
+        [{"manifests": "d", "kind": ["a"]}],
+        "sources[0]: it is manifests and kind at once; write each as a source of its own",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "sentence"), SOURCE_MISTAKES)
+def test_a_mistake_in_sources_is_told(value: object, sentence: str) -> None:
+    """One sentence with the key, the value and the remedy."""
+    assert mistakes(sources=value) == (sentence,)
+
+
+def test_a_missing_source_is_told() -> None:
+    """A configuration without sources is none."""
+    with pytest.raises(SettingsError, match=r"^local-lb:sources: there is none; write a list such as"):
+        parse_settings({})
+
+
+POOL_MISTAKES: list[tuple[object, str]] = [
+    ([], "pools: the list is empty; name a pool, or leave the key out for the default 127.77.0.0/27"),
+    ("10.0.0.0/8", f'pools: "10.0.0.0/8" is not a list; write a list such as [{A_POOL}]'),
+    (["x"], f'pools[0]: "x" is not a mapping; write {A_POOL}'),
+    ([{}], f"pools[0]: the pool is empty; write {A_POOL}"),
+    ([{"name": "p"}], f"pools[0].addresses: null is not a list; write {RANGES}"),
+    ([{"addresses": ["10.0.0.0/24"]}], "pools[0].name: null is not a text; write a name such as shop"),
+    ([{"name": "P", "addresses": ["10.0.0.0/24"]}], f'pools[0].name: "P" is not a name; {A_NAME}'),
+    (
+        [{"name": "p", "addresses": "10.0.0.0/24"}],
+        f'pools[0].addresses: "10.0.0.0/24" is not a list; write {RANGES}',
+    ),
+    (pool(), f"pools[0].addresses: the list is empty; write {RANGES}"),
+    (pool(5), f"pools[0].addresses[0]: 5 is not a text; write {A_RANGE}"),
+    (pool("banana"), f'pools[0].addresses[0]: "banana" is neither a CIDR nor a range; write {A_RANGE}'),
+    (pool("10.0.0"), f'pools[0].addresses[0]: "10.0.0" is neither a CIDR nor a range; write {A_RANGE}'),
+    (pool("10.0.0.0/33"), f'pools[0].addresses[0]: "10.0.0.0/33" is neither a CIDR nor a range; write {A_RANGE}'),
+    (pool("10.0.0.1-x"), f'pools[0].addresses[0]: "10.0.0.1-x" is neither a CIDR nor a range; write {A_RANGE}'),
+    (pool("fd00::1%lo"), f'pools[0].addresses[0]: "fd00::1%lo" is neither a CIDR nor a range; write {A_RANGE}'),
+    (
+        pool("10.0.0.5/24"),
+        (
+            "pools[0].addresses[0]: 10.0.0.5/24 has bits set beyond its prefix; "
+            "write 10.0.0.0/24 for the network, or 10.0.0.5 for one address"
+        ),
+    ),
+    (
+        pool("10.0.0.9-10.0.0.3"),
+        "pools[0].addresses[0]: 10.0.0.9-10.0.0.3 ends before it begins; write 10.0.0.3-10.0.0.9",
+    ),
+    (
+        pool("10.0.0.9-fd00::3"),
+        "pools[0].addresses[0]: 10.0.0.9-fd00::3 begins with IPv4 and ends with IPv6; write one range for each family",
+    ),
+    (
+        pool("10.0.0.0/24", "224.0.0.0/4"),
+        "pools[0].addresses: 224.0.0.0/4 is never handed out (multicast); choose another range",
+    ),
+    (pool("127.0.0.1"), "pools[0].addresses: 127.0.0.1 is never handed out (localhost); choose another range"),
+    (pool("::1/128"), "pools[0].addresses: ::1 is never handed out (localhost); choose another range"),
+    (
+        pool("10.0.0.0/24", exclude=["10.0.0.0/23"]),
+        "pools[0].exclude: nothing is left of the pool; exclude less, or remove the pool",
+    ),
+    (pool("10.0.0.0/24", exclude=["10.0.1.9"]), "pools[0].exclude: 10.0.1.9 is not in the pool; remove it"),
+    (
+        pool("10.0.0.0/24", exclude=["x"]),
+        f'pools[0].exclude[0]: "x" is neither a CIDR nor a range; write {A_RANGE}',
+    ),
+    (pool("10.0.0.0/24", prio=1), "pools[0].prio: no such key; did you mean priority?"),
+    (
+        pool("10.0.0.0/24", priority="1"),
+        'pools[0].priority: "1" is not a whole number; write one without quotes, such as 10',
+    ),
+    (
+        pool("10.0.0.0/24", priority=True),
+        "pools[0].priority: true is not a whole number; write one without quotes, such as 10",
+    ),
+    (
+        pool("10.0.0.0/24", namespaces="shop"),
+        'pools[0].namespaces: "shop" is not a list; write a list such as [shop]',
+    ),
+    (pool("10.0.0.0/24", namespaces=["X"]), f'pools[0].namespaces[0]: "X" is not a name; {A_NAME}'),
+    (
+        pool("10.0.0.0/24", selector=["a"]),
+        "pools[0].selector: a list of 1 item is not a mapping; write labels such as {team: web}",
+    ),
+    (pool("10.0.0.0/24", selector={"a": 1}), "pools[0].selector.a: 1 is not a text; write it in quotes"),
+    (
+        [*pool("10.0.0.0/24"), *pool("10.0.1.0/24")],
+        "pools: 2 pools are called p; give each a name of its own",
+    ),
+    (
+        [*pool("10.0.0.0/24"), {"name": "q", "addresses": ["10.0.0.200-10.0.1.3", "10.0.0.16/28"]}],
+        "pools: the pools p and q overlap in 10.0.0.16/28; take it out of one of them",
+    ),
+    (
+        [*pool("fd00::/64"), {"name": "q", "addresses": ["fd00::5-fd01::"]}],
+        "pools: the pools p and q overlap in fd00::5-fd00::ffff:ffff:ffff:ffff; take it out of one of them",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "sentence"), POOL_MISTAKES)
+def test_a_mistake_in_pools_is_told(value: object, sentence: str) -> None:
+    """One sentence with the key, the value and the remedy."""
+    assert mistakes(pools=value) == (sentence,)
+
+
+PIN_MISTAKES: list[tuple[object, str]] = [
+    ([], "pins: a list of 0 items is not a mapping; write {shop/web: [127.77.0.5]}"),
+    ({"web": ["127.77.0.1"]}, "pins.web: the key is not a Service; write `namespace/name`, such as shop/web"),
+    ({"a/b/c": ["127.77.0.1"]}, "pins.a/b/c: the key is not a Service; write `namespace/name`, such as shop/web"),
+    ({"a/b": "127.77.0.1"}, 'pins.a/b: "127.77.0.1" is not a list; write a list such as [127.77.0.5]'),
+    ({"a/b": []}, "pins.a/b: the list is empty; name an address or remove the pin"),
+    ({"a/b": [5]}, "pins.a/b[0]: 5 is not a text; write an address such as 127.77.0.5"),
+    ({"a/b": ["here"]}, 'pins.a/b[0]: "here" is not an address; write one such as 127.77.0.5'),
+    ({"a/b": ["127.77.0.0/27"]}, 'pins.a/b[0]: "127.77.0.0/27" is not an address; write one such as 127.77.0.5'),
+    ({"a/b": ["127.0.0.53"]}, "pins.a/b[0]: 127.0.0.53 is never handed out (systemd-resolved); choose another address"),
+    (
+        {"a/b": ["127.77.0.1", "127.77.0.2"]},
+        "pins.a/b[1]: 127.77.0.2 is a second IPv4 address beside 127.77.0.1; keep one of them",
+    ),
+    (
+        {"a/b": ["127.77.0.1"], "c/d": ["127.77.0.1"]},
+        "pins.c/d: 127.77.0.1 is already pinned to a/b; give each Service an address of its own",
+    ),
+    (
+        {"a/b": ["10.1.2.3"]},
+        "pins.a/b: 10.1.2.3 is in no pool; choose one of a pool's addresses or add it to local-lb:pools",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "sentence"), PIN_MISTAKES)
+def test_a_mistake_in_pins_is_told(value: object, sentence: str) -> None:
+    """One sentence with the key, the value and the remedy."""
+    assert mistakes(pins=value) == (sentence,)
+
+
+def test_a_pin_on_an_excluded_address_is_told() -> None:
+    """It would never be granted."""
+    assert mistakes(pools=pool("10.0.0.0/24", exclude=["10.0.0.7"]), pins={"a/b": ["10.0.0.7"]}) == (
+        "pins.a/b: 10.0.0.7 is excluded from the pool p; choose another one or take it out of `exclude`",
+    )
+
+
+OTHER_MISTAKES: list[tuple[str, object, str]] = [
+    ("runtime", "podman", 'runtime: "podman" is no runtime; use process or docker, or remove the key'),
+    ("runtime", None, "runtime: null is no runtime; use process or docker, or remove the key"),
+    ("network", "host", 'network: "host" is for the runtime docker only; remove the key'),
+    ("image", "a/b:1", 'image: "a/b:1" is for the runtime docker only; remove the key'),
+    ("limits", {"memory": 512}, "limits: an object of 1 field is for the runtime docker only; remove the key"),
+    ("proxies", "shared", "proxies: shared comes with a later version; use per-service or remove the key"),
+    ("proxies", 2, "proxies: 2 is no way to share proxies; use per-service or remove the key"),
+    ("pool", [], "pool: no such key; did you mean pools?"),
+    ("colour", "red", f"colour: no such key; the keys are {', '.join(KEYS)}"),
+    ("classes", True, "classes: true is not a mapping; write {default: true, names: [local-lb.dev/local]}"),
+    ("classes", {"name": ["x"]}, "classes.name: no such key; did you mean names?"),
+    (
+        "classes",
+        {"default": "yes"},
+        'classes.default: "yes" is neither true nor false; write one of them, without quotes',
+    ),
+    (
+        "classes",
+        {"names": "x"},
+        'classes.names: "x" is not a list; write a list such as [local-lb.dev/local]',
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "sentence"), OTHER_MISTAKES)
+def test_another_mistake_is_told(key: str, value: object, sentence: str) -> None:
+    """Unknown keys, wrong types, and what comes later: refused by name, never ignored."""
+    assert mistakes(**{key: value}) == (sentence,)
+
+
+DOCKER_MISTAKES: list[tuple[str, object, str]] = [
+    ("network", "publish", "network: publish comes with a later version; use host or remove the key"),
+    ("network", "bridge", 'network: "bridge" is no network of containers; use host or remove the key'),
+    (
+        "image",
+        {"name": "x"},
+        "image: an object of 1 field is not a text; write a reference such as local-lb/envoy:1.40.0",
+    ),
+    ("image", "a b", 'image: "a b" is no image; write a reference such as local-lb/envoy:1.40.0'),
+    ("limits", {"cpu": 1}, "limits.cpu: no such key; the keys are memory"),
+    ("limits", {"memory": 8}, "limits.memory: 8 MiB are too few for Envoy; give it 64 or more"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "sentence"), DOCKER_MISTAKES)
+def test_a_mistake_about_containers_is_told(key: str, value: object, sentence: str) -> None:
+    """What isn't there yet, and what can't work, is refused by name."""
+    assert mistakes(runtime="docker", **{key: value}) == (sentence,)
+
+
+def test_the_runtime_docker_has_an_image_and_a_limit() -> None:
+    """The official image and 512 MiB, where nothing else is said."""
+    sources = [{"manifests": "m", "name": "c"}]
+    assert parse_settings({"sources": sources, "runtime": "docker"}).container == ContainerSettings("", 512)
+    given = parse_settings(
+        {"sources": sources, "runtime": "docker", "network": "host", "image": "a/b:1", "limits": {"memory": 128}}
+    )
+    assert (given.runtime, given.container) == (Runtime.DOCKER, ContainerSettings("a/b:1", 128))
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """One mistake hides no other."""
+    told = mistakes(sources=[], pools=pool("x", "10.0.0.5/8"), pins={"web": ["y"]}, runtime="podman", colour=1)
+    assert [sentence.split(":")[0] for sentence in told] == [
+        "colour",
+        "sources",
+        "pools[0].addresses[0]",
+        "pools[0].addresses[1]",
+        "pins.web",
+        "pins.web[0]",
+        "runtime",
+    ]
+
+
+TEXT = st.text("ab01:./-% \n\x00é", max_size=12)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+RANGE = st.sampled_from(["10.0.0.0/8", "::/0", "1.2.3.4", "0.0.0.0/0", "fe80::%x", "1-2", "", "/", "-", "::-::9"])
+POOL_KEYS = ("name", "addresses", "exclude", "priority", "namespaces", "selector")
+POOL = st.fixed_dictionaries({}, optional=dict.fromkeys(POOL_KEYS, JSON | st.lists(RANGE, max_size=3)))
+CONFIG = st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, JSON) | {"pools": JSON | st.lists(POOL, max_size=3)})
+
+
+@given(CONFIG)
+def test_whatever_stands_there_is_taken_or_told(config: dict[str, object]) -> None:
+    """Any JSON gives settings, or one printable line for each mistake; never another exception."""
+    told: tuple[str, ...] = ("nothing wrong",)
+    try:
+        parse_settings(config)
+    except SettingsError as error:
+        told = error.sentences
+    assert told
+    assert all(sentence.isprintable() for sentence in told)

@@ -1,0 +1,93 @@
+"""Golden files of the whole way: manifests → plan → what Envoy is told, and that Envoy takes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from locallb.planning.ingress import load_balancer_status
+from locallb.planning.model import ClusterName, Home, Snapshot
+from locallb.planning.parse_settings import parse_settings
+from locallb.planning.parsing import parse_objects
+from locallb.planning.plan import Placement, Plan, PlannedPort, make_plan
+from tests.conftest import GOLDENS, Golden
+from tests.envoy.support import quiet, validate
+
+CASES = ("chart", "dual-stack", "shop", "traffic-local", "trouble")
+INPUTS = {"manifests.yaml", "settings.yaml"}
+HOME = Home("local-lb", "dev", "/project")
+
+
+def planned(case: str) -> Plan:
+    """Make the plan of a case from its manifests and settings."""
+    directory = GOLDENS / "plan" / case
+    parsed = parse_objects(ClusterName("c"), list(yaml.safe_load_all((directory / "manifests.yaml").read_text())))
+    path = directory / "settings.yaml"
+    given = yaml.safe_load(path.read_text()) if path.exists() else {}
+    settings = parse_settings({"sources": [{"manifests": "manifests"}], **given})
+    return make_plan(Snapshot(HOME, parsed.services, parsed.malformed, parsed.nodes, parsed.slices), settings)
+
+
+def port_words(port: PlannedPort) -> Mapping[str, object]:
+    """Write a planned port for a reader."""
+    problem = {"reason": port.problem.reason, "message": port.problem.message} if port.problem else None
+    return {"port": str(port.port), "listeners": [one.name for one in port.listeners], "problem": problem}
+
+
+def placement_words(placement: Placement) -> Mapping[str, object]:
+    """Write a placement for a reader."""
+    return {
+        "service": str(placement.key),
+        "uid": placement.owner.uid,
+        "addresses": [str(address) for address in placement.addresses],
+        "ports": [port_words(port) for port in placement.ports],
+        "probes": [probe.name for probe in placement.probes],
+        "status": load_balancer_status(placement),
+    }
+
+
+def outputs(plan: Plan) -> Mapping[str, str]:
+    """Write the plan as one document, and each proxy's files beside it."""
+    document = {
+        "placements": [placement_words(placement) for placement in plan.placements],
+        "proxies": [
+            {"name": p.proxy.name, "id": p.proxy.id, "discovery": p.proxy.discovery, "digest": p.digest}
+            for p in plan.proxies
+        ],
+        "rejections": [
+            {"service": str(r.key), "reason": r.problem.reason, "message": r.problem.message} for r in plan.rejections
+        ],
+        "notices": list(plan.notices),
+    }
+    files = {
+        f"{planned.owner.service.name}~{name}": text
+        for planned in plan.proxies
+        for name, text in planned.rendered.files.items()
+    }
+    return {"plan.json": json.dumps(document, indent=2) + "\n", **files}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_manifests_lead_to_their_golden_plan_and_configuration(case: str, golden: Golden) -> None:
+    """Plan and Envoy's files are those in tests/goldens/plan, byte for byte."""
+    golden.check(f"plan/{case}", outputs(planned(case)), inputs=INPUTS)
+
+
+def test_no_golden_plan_is_stale(golden: Golden) -> None:
+    """Every directory of tests/goldens/plan belongs to a case."""
+    golden.cases("plan", CASES)
+
+
+@pytest.mark.envoy
+@pytest.mark.parametrize("case", CASES)
+def test_envoy_validates_what_every_golden_plan_says(case: str, tmp_path: Path) -> None:
+    """`envoy --mode validate` accepts every proxy of the plan without a warning."""
+    for number, proxy in enumerate(planned(case).proxies):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        result = validate(directory, dict(proxy.rendered.files))
+        assert (result.returncode, quiet(result.stderr)) == (0, ""), (proxy.proxy.name, result.stdout)

@@ -1,0 +1,111 @@
+"""Laws of the planner as a whole, for any snapshot and settings."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import TypeVar
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.planning.model import Claim, HeldProxy, HostFacts, MalformedService, ServiceKey, Snapshot
+from locallb.planning.plan import Plan, make_plan
+from locallb.planning.reasons import Problem, Reason
+from locallb.planning.settings import Settings
+from tests.planning import strategies
+
+SNAPSHOTS = strategies.snapshots()
+SETTINGS = strategies.settings()
+Thing = TypeVar("Thing")
+
+
+def shuffled(snapshot: Snapshot, seed: int) -> Snapshot:
+    """Give the same snapshot in another order."""
+    random = Random(seed)  # noqa: S311 - an order, no secret
+
+    def mixed(things: tuple[Thing, ...]) -> tuple[Thing, ...]:
+        return tuple(random.sample(things, len(things)))
+
+    return replace(
+        snapshot,
+        services=mixed(snapshot.services),
+        nodes=mixed(snapshot.nodes),
+        slices=mixed(snapshot.slices),
+        claims=mixed(snapshot.claims),
+        remembered=mixed(snapshot.remembered),
+        proxies=mixed(snapshot.proxies),
+    )
+
+
+def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """Give the snapshot after the plan was carried out: claims and proxies are those of the plan."""
+    others = tuple(claim for claim in snapshot.claims if claim.owner.home != snapshot.home)
+    mine = tuple(Claim(address, p.owner) for p in plan.placements for address in p.addresses)
+    proxies = tuple(HeldProxy(p.owner.service, p.proxy.discovery) for p in plan.proxies)
+    return replace(snapshot, claims=(*others, *mine), remembered=mine, proxies=proxies)
+
+
+@given(SNAPSHOTS, SETTINGS, st.integers())
+def test_equal_inputs_in_any_order_give_equal_plans(snapshot: Snapshot, settings: Settings, seed: int) -> None:
+    """The order in which objects were read means nothing; plans are equal to the byte."""
+    assert make_plan(shuffled(snapshot, seed), settings) == make_plan(snapshot, settings)
+
+
+@given(SNAPSHOTS, SETTINGS)
+def test_a_plan_that_was_carried_out_is_a_fixpoint(snapshot: Snapshot, settings: Settings) -> None:
+    """Planning again keeps every address, and once more changes nothing.
+
+    The first time may add: what Services that are gone gave back, such as a second family's address.
+    """
+    first = make_plan(snapshot, settings)
+    second = make_plan(applied(snapshot, first), settings)
+    third = make_plan(applied(snapshot, second), settings)
+    kept = {placement.key: set(placement.addresses) for placement in second.placements}
+    assert all(set(placement.addresses) <= kept.get(placement.key, set()) for placement in first.placements)
+    assert third == second
+
+
+@given(SNAPSHOTS, SETTINGS)
+def test_every_service_of_ours_is_placed_or_rejected_and_never_both(snapshot: Snapshot, settings: Settings) -> None:
+    """Nobody is forgotten."""
+    plan = make_plan(snapshot, settings)
+    ours = {s.key for s in snapshot.services if not s.deleting and s.load_balancer_class is None}
+    told = Counter([p.key for p in plan.placements] + [r.key for r in plan.rejections])
+    assert all(count == 1 for count in told.values())
+    if settings.classes.default:
+        assert ours <= set(told)
+
+
+@given(SNAPSHOTS, SETTINGS)
+def test_no_two_listeners_want_the_same_place(snapshot: Snapshot, settings: Settings) -> None:
+    """Address, port and protocol belong to one listener of one proxy; every listener has an upstream with backends."""
+    plan = make_plan(snapshot, settings)
+    listeners = [listener for p in plan.proxies for listener in p.proxy.listeners]
+    assert len({listener.name for listener in listeners}) == len(listeners)
+    for proxy in plan.proxies:
+        full = {upstream.name for upstream in proxy.proxy.upstreams if upstream.backends}
+        assert {listener.upstream for listener in proxy.proxy.listeners} <= full
+
+
+@given(SNAPSHOTS, SETTINGS)
+def test_one_malformed_service_changes_nothing_for_the_others(snapshot: Snapshot, settings: Settings) -> None:
+    """It becomes a rejection of its own."""
+    key = ServiceKey(strategies.CLUSTERS[0], "n", "malformed")
+    bad = MalformedService(key, Problem(Reason.MALFORMED, "it is"))
+    before, after = (
+        make_plan(snapshot, settings),
+        make_plan(replace(snapshot, malformed=(*snapshot.malformed, bad)), settings),
+    )
+    assert (before.placements, before.proxies) == (after.placements, after.proxies)
+    assert {r.key for r in after.rejections} == {r.key for r in before.rejections} | {key}
+
+
+@given(SNAPSHOTS, SETTINGS)
+def test_a_host_without_room_rejects_and_never_raises(snapshot: Snapshot, settings: Settings) -> None:
+    """No inotify instances: whoever could be placed says HostLimit."""
+    plan = make_plan(replace(snapshot, host=HostFacts(watches=0)), settings)
+    assert plan.placements == ()
+    assert all(json.dumps(str(r.problem)) for r in plan.rejections)

@@ -1,0 +1,186 @@
+"""Pools: interval arithmetic that agrees with counting by hand, and stays fast where counting is impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.planning.model import ClusterName, Family, Service, ServiceKey
+from locallb.planning.pools import Slots, Span, allows, by_priority, candidates, listed, merge, never, subtract
+from locallb.planning.settings import AddressRange, Pool
+from tests.planning.strategies import IPV4, IPV6, pool_lists
+
+NUMBERS = st.integers(0, 40)
+SPANS = st.lists(st.tuples(NUMBERS, NUMBERS).map(lambda pair: (min(pair), max(pair))), max_size=5)
+
+
+def span(first: str, last: str) -> AddressRange:
+    """Make a range."""
+    return AddressRange(ip_address(first), ip_address(last))
+
+
+def counted(spans: Sequence[Span]) -> set[int]:
+    """Enumerate spans."""
+    return {number for first, last in spans for number in range(first, last + 1)}
+
+
+@given(SPANS, SPANS)
+def test_subtracting_spans_is_subtracting_their_numbers(spans: list[Span], holes: list[Span]) -> None:
+    """What is left is exact, sorted and disjoint."""
+    left = subtract(spans, holes)
+    assert counted(left) == counted(spans) - counted(holes)
+    assert all(one[1] < other[0] for one, other in pairwise(left))
+
+
+@given(SPANS)
+def test_merged_spans_neither_overlap_nor_touch(spans: list[Span]) -> None:
+    """The shortest list of the same numbers."""
+    merged = merge(spans)
+    assert counted(merged) == counted(spans)
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(merged))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("127.0.0.0", "the loopback network itself"),
+        ("127.0.0.1", "localhost"),
+        ("127.0.0.53", "systemd-resolved"),
+        ("127.0.0.54", "systemd-resolved"),
+        ("127.0.1.1", "the host's own name"),
+        ("127.255.255.255", "a broadcast address"),
+        ("0.0.0.0", "the unspecified address"),
+        ("224.0.0.1", "multicast"),
+        ("239.255.255.255", "multicast"),
+        ("255.255.255.255", "a broadcast address"),
+        ("::", "the unspecified address"),
+        ("::1", "localhost"),
+        ("::ffff:127.77.0.5", "IPv4 in IPv6 clothes"),
+        ("fe80::1", "link-local, which needs an interface"),
+        ("ff02::1", "multicast"),
+        ("127.0.0.2", None),
+        ("127.77.0.0", None),
+        ("172.18.255.224", None),
+        ("::2", None),
+        ("fd00:ff::e0", None),
+    ],
+)
+def test_some_addresses_are_never_handed_out(text: str, why: str | None) -> None:
+    """Those of the host itself, of everybody and of nobody; with the reason."""
+    address = ip_address(text)
+    assert never(address) == why
+    those = candidates(Pool("all", (span("0.0.0.0", "255.255.255.255"), span("::", "f" * 4 + ":f" * 7))), Family.IPV4)
+    if address.version == 4:
+        assert (address in those) is (why is None)
+
+
+def test_candidates_are_the_ranges_less_the_excluded_and_the_forbidden() -> None:
+    """Overlapping ranges count once; numbers follow the addresses."""
+    pool = Pool(
+        "p",
+        (span("127.0.0.50", "127.0.0.60"), span("127.0.0.0", "127.0.0.2"), span("127.0.0.58", "127.0.0.61")),
+        (span("127.0.0.51", "127.0.0.52"), span("127.0.0.60", "127.0.0.99")),
+    )
+    those = candidates(pool, Family.IPV4)
+    assert [str(those[number]).removeprefix("127.0.0.") for number in range(those.size)] == [
+        *("2", "50", "55", "56", "57", "58", "59")
+    ]
+    assert candidates(pool, Family.IPV6).size == 0
+    assert ip_address("::1") not in those
+
+
+@given(pool_lists())
+def test_numbers_and_addresses_of_candidates_agree(pools: tuple[Pool, ...]) -> None:
+    """Every candidate has one number, everything else none."""
+    for family, line in ((Family.IPV4, IPV4), (Family.IPV6, IPV6)):
+        those = candidates(pools[0], family)
+        found = [those[number] for number in range(those.size)]
+        assert [those.number(address) for address in found] == list(range(those.size))
+        assert [address for address in line if address in those] == found
+        assert all(listed(pools[0], address) for address in found)
+
+
+def test_a_pool_of_2_to_the_64_addresses_costs_nothing() -> None:
+    """Its candidates are counted, found and taken without enumeration."""
+    pool = Pool("big", (span("fd00::", "fd00::ffff:ffff:ffff:ffff"),), (span("fd00::5", "fd00::5"),))
+    those = candidates(pool, Family.IPV6)
+    slots = Slots(those)
+    assert those.size == 2**64 - 1
+    assert those.number(ip_address("fd00::6")) == 5
+    assert slots.first_free(2**64 - 2) == ip_address("fd00::ffff:ffff:ffff:ffff")
+    assert slots.take(ip_address("fd00::ffff:ffff:ffff:ffff"))
+    assert slots.first_free(2**64 - 2) == ip_address("fd00::")
+
+
+@given(st.integers(1, 12), st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
+def test_slots_find_what_a_walk_round_the_pool_finds(size: int, steps: list[tuple[bool, int]]) -> None:
+    """Linear probing with wrap-around, whatever was taken before."""
+    those = candidates(Pool("p", (AddressRange(IPV4[0], IPV4[size - 1]),)), Family.IPV4)
+    slots, taken = Slots(those), set[int]()
+    for take, number in steps:
+        if take:
+            assert slots.take(IPV4[number % 12]) is (number % 12 < size and number % 12 not in taken)
+            taken |= {number % 12} & set(range(size))
+        else:
+            walk = [(number + step) % size for step in range(size)]
+            expected = next((IPV4[each] for each in walk if each not in taken), None)
+            assert slots.first_free(number) == expected
+
+
+def test_slots_stay_fast_when_everybody_prefers_the_same_place() -> None:
+    """50,000 Services at one slot of a nearly full pool: no quadratic walk, which would take minutes."""
+    those = candidates(Pool("p", (span("10.0.0.0", "10.0.255.255"),)), Family.IPV4)
+    slots = Slots(those)
+    for number in range(50_000):
+        address = slots.first_free(7)
+        assert address == ip_address("10.0.0.7") + number
+        assert slots.take(address)
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "selector", "allowed"),
+    [
+        ((), {}, True),
+        (("shop", "x"), {}, True),
+        (("x",), {}, False),
+        ((), {"tier": "web"}, True),
+        ((), {"tier": "db"}, False),
+        ((), {"tier": "web", "other": ""}, False),
+        (("x",), {"tier": "web"}, False),
+    ],
+)
+def test_a_pool_is_for_its_namespaces_and_labels(
+    namespaces: tuple[str, ...], selector: dict[str, str], *, allowed: bool
+) -> None:
+    """Both must match; absent ones match everybody."""
+    service = Service(ServiceKey(ClusterName("c"), "shop", "web"), (), labels={"tier": "web", "more": "x"})
+    pool = Pool("p", (span("10.0.0.1", "10.0.0.1"),), namespaces=frozenset(namespaces), selector=selector)
+    assert allows(pool, service) is allowed
+
+
+def test_pools_are_tried_by_priority_then_as_written() -> None:
+    """Higher first; equal ones in the order of the configuration."""
+    pools = [Pool(name, (), priority=priority) for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5))]
+    assert [pool.name for pool in by_priority(pools)] == ["b", "d", "a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "text"),
+    [
+        ("10.0.0.0", "10.0.0.255", "10.0.0.0/24"),
+        ("10.0.0.7", "10.0.0.7", "10.0.0.7"),
+        ("10.0.0.1", "10.0.0.2", "10.0.0.1-10.0.0.2"),
+        ("10.0.0.2", "10.0.0.3", "10.0.0.2/31"),
+        ("10.0.0.0", "10.0.0.2", "10.0.0.0-10.0.0.2"),
+        ("0.0.0.0", "255.255.255.255", "0.0.0.0/0"),
+        ("fd00::", "fd00::ffff:ffff:ffff:ffff", "fd00::/64"),
+    ],
+)
+def test_a_range_is_written_as_a_network_where_it_is_one(first: str, last: str, text: str) -> None:
+    """Otherwise with both ends, or as the single address."""
+    assert str(span(first, last)) == text

@@ -1,0 +1,108 @@
+"""What the user is told: plan plus observation gives rows."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.planning.ingress import load_balancer_status
+from locallb.planning.model import ClusterName, Home, Owner, Protocol, ServiceKey, ServicePort
+from locallb.planning.plan import Placement, Plan, PlannedPort, Rejection
+from locallb.planning.reasons import Problem, Reason
+from locallb.planning.serving import Listener
+from locallb.planning.status import Observation, State, rows
+
+KEY = ServiceKey(ClusterName("c"), "shop", "web")
+OWNER = Owner(Home("local-lb", "dev", "/p"), KEY)
+ADDRESS = ip_address("127.77.0.5")
+NO_BACKENDS = Problem(Reason.NO_BACKENDS, "c/shop/web port 9000/TCP: no ready endpoint")
+SCTP = Problem(Reason.PROTOCOL_UNSUPPORTED, "c/shop/web port 7/SCTP: no listener")
+
+
+def open_port(number: int) -> PlannedPort:
+    """Make a port with one listener."""
+    listener = Listener(ADDRESS, number, Protocol.TCP, f"tcp-{number}-ipv4")
+    return PlannedPort(ServicePort(number), (listener,))
+
+
+def plan_of(*ports: PlannedPort) -> Plan:
+    """Make a plan of one placement."""
+    return Plan(placements=(Placement(OWNER, (ADDRESS,), ports, "c/shop/web"),))
+
+
+WEB, ADMIN = "127.77.0.5:8080/TCP", "127.77.0.5:9000/TCP"
+
+
+@pytest.mark.parametrize(
+    ("ports", "seen", "state", "port_states", "reason"),
+    [
+        ([open_port(8080)], {WEB}, State.SERVING, ["serving"], ""),
+        ([open_port(8080), open_port(9000)], {WEB, ADMIN}, State.SERVING, ["serving", "serving"], ""),
+        ([open_port(8080), open_port(9000)], {WEB}, State.DEGRADED, ["serving", "pending"], "NotDeployed"),
+        ([open_port(8080)], None, State.PENDING, ["pending"], "NotDeployed"),
+        ([open_port(8080)], set(), State.DEGRADED, ["pending"], "NotDeployed"),
+        (
+            [open_port(8080), PlannedPort(ServicePort(9000), problem=NO_BACKENDS)],
+            {WEB},
+            State.DEGRADED,
+            ["serving", "pending"],
+            "NoBackends",
+        ),
+        ([PlannedPort(ServicePort(9000), problem=NO_BACKENDS)], set(), State.DEGRADED, ["pending"], "NoBackends"),
+        (
+            [open_port(8080), PlannedPort(ServicePort(7, Protocol.SCTP), problem=SCTP)],
+            {WEB},
+            State.DEGRADED,
+            ["serving", "rejected"],
+            "ProtocolNotSupported",
+        ),
+    ],
+)
+def test_states(
+    ports: list[PlannedPort], seen: set[str] | None, state: State, port_states: list[str], reason: str
+) -> None:
+    """A Service serves when all its ports do; the first troubled port gives the reason."""
+    observed = {} if seen is None else {"c/shop/web": Observation(frozenset(seen))}
+    (row,) = rows(plan_of(*ports), observed)
+    assert (row.state, [str(port.state) for port in row.ports], row.reason) == (state, port_states, reason)
+
+
+def test_a_listener_that_is_not_bound_says_why() -> None:
+    """Envoy's own words reach the user."""
+    observed = {"c/shop/web": Observation(failed={WEB: "cannot bind: Address already in use"})}
+    (row,) = rows(plan_of(open_port(8080)), observed)
+    assert (row.state, row.reason) == (State.DEGRADED, "NotBound")
+    assert row.message == "127.77.0.5:8080/TCP: cannot bind: Address already in use"
+
+
+def test_rejections_are_rows_and_rows_are_sorted() -> None:
+    """A rejected Service stands among the others, in order."""
+    rejected = Rejection(ServiceKey(ClusterName("a"), "x", "y"), Problem(Reason.POOL_EXHAUSTED, "a/x/y: no address"))
+    plan = Plan(placements=plan_of(open_port(8080)).placements, rejections=(rejected,))
+    assert [(str(row.key), row.state) for row in rows(plan, {})] == [
+        ("a/x/y", State.REJECTED),
+        ("c/shop/web", State.PENDING),
+    ]
+
+
+def test_the_status_body_has_every_port_and_only_real_errors() -> None:
+    """A port that can't be served has an error; one that only lacks backends has none."""
+    ports = (
+        open_port(8080),
+        PlannedPort(ServicePort(9000), problem=NO_BACKENDS),
+        PlannedPort(ServicePort(7, Protocol.SCTP), problem=SCTP),
+    )
+    assert load_balancer_status(Placement(OWNER, (ADDRESS,), ports, "p")) == {
+        "ingress": [
+            {
+                "ip": "127.77.0.5",
+                "ipMode": "Proxy",
+                "ports": [
+                    {"port": 8080, "protocol": "TCP"},
+                    {"port": 9000, "protocol": "TCP"},
+                    {"port": 7, "protocol": "SCTP", "error": "local-lb.dev/ProtocolNotSupported"},
+                ],
+            }
+        ]
+    }
