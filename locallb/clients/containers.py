@@ -1,0 +1,204 @@
+"""Containers, by docker-py: the daemon that DOCKER_HOST, the TLS variables or Docker's current context name.
+
+Engine API documents in and out, one error class. Not here: what a container should be, and what Pulumi makes of it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import requests
+from docker import APIClient
+from docker.context import ContextAPI
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.utils import kwargs_from_env
+
+from locallb.clients import ClientError
+
+DEFAULT = "unix:///var/run/docker.sock"
+PATIENCE = 60
+"""Seconds that one answer of the daemon may take; a stop waits no longer than it was told to."""
+Document = Mapping[str, Any]
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class ContainersError(ClientError):
+    """Docker can't be reached, or refuses: one sentence with Docker's own words."""
+
+
+class DockerAbsentError(ContainersError):
+    """No Docker daemon answers."""
+
+
+def _told(function: F) -> F:
+    """Turn what docker-py raises into ContainersError."""
+
+    @wraps(function)
+    def telling(self: Containers, *args: object, **kwargs: object) -> object:
+        with self._telling():
+            return function(self, *args, **kwargs)
+
+    return cast("F", telling)
+
+
+class Containers:
+    """One Docker daemon. Connects when it is first asked; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._made: APIClient | None = None
+
+    @property
+    def host(self) -> str:
+        """Where the daemon is, as far as the environment and Docker's context say."""
+        return str(_arguments().get("base_url") or DEFAULT)
+
+    def ping(self) -> None:
+        """Ask whether the daemon is there. Raises DockerAbsentError."""
+        self.version()
+
+    @_told
+    def version(self) -> str:
+        """Give the daemon's version."""
+        return str(self._client().version()["Version"])
+
+    def inspect(self, name: str) -> Document | None:
+        """Read a container by id or name; None if there is none."""
+        with self._telling():
+            try:
+                found: Document = self._client().inspect_container(name)
+            except NotFound:
+                return None
+            return found
+
+    @_told
+    def labelled(self, label: str) -> Sequence[Document]:
+        """List the containers, running or not, that have a label: `key` or `key=value`."""
+        listed: Sequence[Document] = self._client().containers(all=True, filters={"label": label})
+        return listed
+
+    @_told
+    def create(self, name: str, config: Document) -> str:
+        """Create a container from the Engine API's document and give its id."""
+        return str(self._client().create_container_from_config(dict(config), name=name)["Id"])
+
+    @_told
+    def start(self, identity: str) -> None:
+        """Start it; one that runs stays."""
+        self._client().start(identity)
+
+    @_told
+    def unpause(self, identity: str) -> None:
+        """Let a paused one go on."""
+        self._client().unpause(identity)
+
+    @_told
+    def update(self, identity: str, limits: Document) -> None:
+        """Change what Docker can change in place: the Engine API's document of /containers/<id>/update."""
+        client = self._client()
+        client._raise_for_status(  # noqa: SLF001 - docker-py's update_container has no way to say "no limit"
+            client._post_json(client._url("/containers/{0}/update", identity), data=dict(limits))  # noqa: SLF001 - as above
+        )
+
+    def stop(self, identity: str, seconds: int) -> None:
+        """Ask it to end and end it after `seconds`; gone or ended is fine."""
+        with self._telling():
+            try:
+                self._client().stop(identity, timeout=seconds)
+            except NotFound:
+                return
+
+    def remove(self, identity: str, *, volumes: bool) -> None:
+        """Remove it, running or not; gone is fine."""
+        with self._telling():
+            try:
+                self._client().remove_container(identity, v=volumes, force=True)
+            except NotFound:
+                return
+            except APIError as error:
+                if "already in progress" not in str(error):
+                    raise
+
+    def logs(self, identity: str, lines: int) -> str:
+        """Read the last lines of its log, in one; empty where there are none."""
+        with self._telling():
+            try:
+                text: bytes = self._client().logs(identity, tail=lines)
+            except NotFound:
+                return ""
+            return " | ".join(line.strip() for line in text.decode(errors="replace").splitlines())
+
+    def has_image(self, image: str) -> bool:
+        """Tell whether the daemon has an image."""
+        with self._telling():
+            try:
+                self._client().inspect_image(image)
+            except ImageNotFound:
+                return False
+            return True
+
+    @_told
+    def pull(self, image: str) -> None:
+        """Fetch an image from its registry, with the user's own credentials."""
+        repository, _, tag = image.rpartition(":") if ":" in image.rpartition("/")[2] else (image, "", "")
+        if "@" in image:
+            repository, tag = image, ""
+        self._client().pull(repository, tag=tag or None)
+
+    @_told
+    def load(self, archive: Path, image: str, changes: Sequence[str]) -> str:
+        """Make an image of a tar file of a root file system, and give its id."""
+        repository, _, tag = image.rpartition(":")
+        client = self._client()
+        answer = client.import_image_from_file(str(archive), repository=repository, tag=tag, changes=list(changes))
+        if "error" in answer:
+            raise ContainersError(f"Docker didn't take the image {image}: {answer.strip()}")
+        return str(answer).strip()
+
+    def _client(self) -> APIClient:
+        if self._made is None:
+            _try_to_reach(self.host)
+            self._made = APIClient(version="auto", timeout=PATIENCE, **_arguments())
+        return self._made
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except APIError as error:
+            raise ContainersError(f"Docker refuses: {error.explanation or error}") from error
+        except (DockerException, requests.RequestException, OSError) as error:
+            self._made = None
+            raise DockerAbsentError(_absence(self.host, error)) from error
+
+
+def _arguments() -> dict[str, Any]:
+    """Tell where the daemon is: the environment first, as Docker's own command does, then the current context."""
+    given: dict[str, Any] = dict(kwargs_from_env(environment=dict(os.environ)))
+    if "base_url" not in given:
+        context = ContextAPI.get_current_context()
+        if context is not None and context.Name != "default":
+            given = {"base_url": context.Host, "tls": context.TLSConfig or False}
+    return {"base_url": DEFAULT, **given}
+
+
+def _try_to_reach(host: str) -> None:
+    """Connect once where the daemon's socket is a file: docker-py leaks the socket of a connection that fails."""
+    path = host.removeprefix("unix://") if host.startswith("unix://") else ""
+    if path:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE)
+            client.connect(path)
+
+
+def _absence(host: str, error: BaseException) -> str:
+    if "Permission denied" in str(error):
+        return f"Docker at {host} isn't open to this user: join the group `docker`, or use the runtime process"
+    return (
+        f"Docker doesn't answer at {host}: start it (`systemctl start docker`), or correct DOCKER_HOST, and run again"
+    )

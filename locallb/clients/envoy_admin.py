@@ -1,0 +1,149 @@
+"""Envoy's admin interface, over the unix socket in a proxy's directory: what it runs, and why not the rest.
+
+Reads statistics and listeners, and tells it to stop listening. Not here: waiting, and what should run.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from locallb.clients import ClientError
+from locallb.planning.envoy import ADMIN_SOCKET
+
+PATIENCE = 2.0
+"""Seconds that one answer may take."""
+_SUBSCRIPTIONS = "^(listener_manager.lds|cluster_manager.cds).(version_text|update_(attempt|success|rejected|failure))$"
+_STATISTIC = re.compile(r"\w+\.(?P<kind>lds|cds)\.(?P<name>\w+): \"?(?P<value>[^\"\n]*)\"?")
+
+
+class EnvoyAdminError(ClientError):
+    """Envoy doesn't answer, or not as expected: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What Envoy made of one file."""
+
+    version: str = ""
+    """The version that is active; that of a rejected one never appears."""
+    attempts: int = 0
+    successes: int = 0
+    rejected: int = 0
+
+    @property
+    def settled(self) -> bool:
+        """Every attempt so far has an outcome."""
+        return self.attempts == self.successes + self.rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriptions:
+    """Listeners and clusters."""
+
+    lds: Subscription
+    cds: Subscription
+
+
+class EnvoyAdmin:
+    """The Envoy that runs in `directory`. Every call is a connection of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def ready(self) -> bool:
+        """Tell whether it answers and has finished its start. False, not an error, if nobody answers."""
+        try:
+            return self._ask("GET", "/ready", accept=(200, 503)).strip() == "LIVE"
+        except EnvoyAdminError:
+            return False
+
+    def answers(self) -> bool:
+        """Tell whether anybody answers, at whatever point of its start."""
+        try:
+            self._ask("GET", "/ready", accept=(200, 503))
+        except EnvoyAdminError:
+            return False
+        return True
+
+    def versions(self) -> Subscriptions:
+        """Read which versions are active."""
+        answer = self._ask("GET", f"/stats?filter={_SUBSCRIPTIONS}")
+        found: dict[str, dict[str, str]] = {"lds": {}, "cds": {}}
+        for match in _STATISTIC.finditer(answer):
+            found[match["kind"]][match["name"]] = match["value"]
+        return Subscriptions(_subscription(found["lds"]), _subscription(found["cds"]))
+
+    def listeners(self) -> frozenset[str]:
+        """Read the names of the listeners that are bound."""
+        document = self._json("/listeners?format=json")
+        return frozenset(str(status["name"]) for status in document.get("listener_statuses", ()))
+
+    def failed_listeners(self) -> dict[str, str]:
+        """Read the listeners of the last update that Envoy refused, by name, with its reason.
+
+        Includes a changed listener whose previous version is still active.
+        """
+        mask = "name,error_state.details"
+        document = self._json(f"/config_dump?resource=dynamic_listeners&mask={mask}")
+        named = [entry for entry in document.get("configs", ()) if entry.get("name") and "error_state" in entry]
+        return {str(entry["name"]): str(entry["error_state"].get("details", "")) for entry in named}
+
+    def drain(self) -> None:
+        """Stop listening on every address; open connections go on."""
+        self._ask("POST", "/drain_listeners")
+
+    def _json(self, path: str) -> dict[str, list[dict[str, dict[str, str]]]]:
+        answer = self._ask("GET", path)
+        try:
+            document: dict[str, list[dict[str, dict[str, str]]]] = json.loads(answer)
+        except ValueError as error:
+            raise EnvoyAdminError(f"the Envoy in {self.directory} answers {path} without JSON") from error
+        return document
+
+    def _ask(self, method: str, path: str, accept: tuple[int, ...] = (200,)) -> str:
+        connection, short = _Connection(self.directory), path.partition("?")[0]
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            answer = response.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise EnvoyAdminError(f"the Envoy in {self.directory} doesn't answer {short}: {error}") from error
+        finally:
+            connection.close()
+        if response.status not in accept:
+            raise EnvoyAdminError(
+                f"the Envoy in {self.directory} answers {short} with {response.status}: {answer[:200]}"
+            )
+        return answer
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over the socket in a directory, reached by the directory's descriptor: such paths end at 107 bytes."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("envoy", timeout=PATIENCE)
+        self._directory = directory
+
+    def connect(self) -> None:
+        descriptor = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(PATIENCE)
+            self.sock.connect(f"/proc/self/fd/{descriptor}/{ADMIN_SOCKET}")
+        finally:
+            os.close(descriptor)
+
+
+def _subscription(found: dict[str, str]) -> Subscription:
+    def number(name: str) -> int:
+        value = found.get(name, "")
+        return int(value) if value.isdigit() else 0
+
+    rejected = number("update_rejected") + number("update_failure")
+    return Subscription(found.get("version_text", ""), number("update_attempt"), number("update_success"), rejected)

@@ -1,0 +1,154 @@
+"""Reads a directory of files as it is at one moment, as far as a file system allows.
+
+The walk follows descriptors, so a directory that is swapped meanwhile is read whole, old or new. Files that vanish or
+change while they are read make it start again, once. Hidden entries are skipped, links to files are followed, links to
+directories are not (and named). What can't be read is an answer, not an error. Not here: what the files mean.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from locallb.clients import ClientError
+
+_DEEPEST = 64
+"""Directories within directories; deeper ones are named as unreadable."""
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""A pipe must not keep us waiting."""
+
+
+class FolderError(ClientError):
+    """The directory itself can't be read; the message is the reason only."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFile:
+    """A file, or a directory that can't be read: `path` is relative, with slashes; `why` is empty where all is well."""
+
+    path: str
+    data: bytes = b""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What a directory has, sorted by path."""
+
+    files: tuple[FolderFile, ...] = ()
+    links: tuple[str, ...] = ()
+    """Links to directories, which were not followed."""
+
+
+class _ChangedError(Exception):
+    """Something changed between two looks at it."""
+
+
+def read_folder(directory: Path, endings: tuple[str, ...], limit: int) -> Folder:
+    """Read every file below `directory` whose name has one of the endings and that has at most `limit` bytes.
+
+    Raises:
+        FolderError: if `directory` is missing, is none or can't be listed.
+
+    """
+    try:
+        return _Walk(endings, limit, patient=True).read(directory)
+    except _ChangedError:
+        return _Walk(endings, limit, patient=False).read(directory)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One walk. A patient one gives up where something changes, the other takes it as it is."""
+
+    endings: tuple[str, ...]
+    limit: int
+    patient: bool
+    files: list[FolderFile] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+
+    def read(self, directory: Path) -> Folder:
+        try:
+            with _opened(str(directory), _DIRECTORY) as descriptor:
+                self._list(descriptor, "", 0)
+        except OSError as error:
+            raise FolderError(_reason(error)) from error
+        return Folder(tuple(sorted(self.files, key=lambda file: file.path)), tuple(sorted(self.links)))
+
+    def _list(self, directory: int, prefix: str, depth: int) -> None:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    self._take(directory, entry, prefix + entry.name, depth)
+
+    def _take(self, directory: int, entry: os.DirEntry[str], path: str, depth: int) -> None:
+        if entry.is_dir(follow_symlinks=False):
+            self._take_directory(directory, entry.name, path, depth)
+        elif entry.is_symlink() and _is_directory(entry):
+            self.links.append(path)
+        elif entry.name.endswith(self.endings):
+            self._take_file(directory, entry.name, path)
+
+    def _take_directory(self, directory: int, name: str, path: str, depth: int) -> None:
+        if depth == _DEEPEST:
+            self.files.append(FolderFile(path, why=f"directories are nested deeper than {_DEEPEST}"))
+            return
+        try:
+            with _opened(name, _DIRECTORY | os.O_NOFOLLOW, directory) as inner:
+                self._list(inner, f"{path}/", depth + 1)
+        except OSError as error:
+            self._failed(path, error)
+
+    def _take_file(self, directory: int, name: str, path: str) -> None:
+        try:
+            with _opened(name, _FILE, directory) as descriptor:
+                self.files.append(self._contents(descriptor, path))
+        except OSError as error:
+            self._failed(path, error)
+
+    def _contents(self, descriptor: int, path: str) -> FolderFile:
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            return FolderFile(path, why="it is no regular file")
+        if before.st_size > self.limit:
+            return FolderFile(path, why=f"it has {before.st_size} bytes, more than {self.limit}")
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            data = file.read(self.limit)
+        if self.patient and _look(before) != _look(os.fstat(descriptor)):
+            raise _ChangedError
+        return FolderFile(path, data)
+
+    def _failed(self, path: str, error: OSError) -> None:
+        if self.patient and isinstance(error, FileNotFoundError):
+            raise _ChangedError
+        self.files.append(FolderFile(path, why=_reason(error)))
+
+
+@contextmanager
+def _opened(name: str, flags: int, directory: int | None = None) -> Iterator[int]:
+    descriptor = os.open(name, flags, dir_fd=directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_directory(link: os.DirEntry[str]) -> bool:
+    """Tell whether a link leads to a directory; one that leads nowhere doesn't."""
+    try:
+        return link.is_dir()
+    except OSError:
+        return False
+
+
+def _look(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,140 @@
+"""Files are whole or absent; trees go without following links; places are private."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from locallb.clients import files, places
+from locallb.clients.files import FilesError
+from locallb.clients.places import PlaceError
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    """A reader that looks all the time sees the old or the new text, never a part."""
+    path = tmp_path / "file"
+    texts = {"a" * 50_000, "b" * 50_000}
+    files.write(path, "a" * 50_000)
+    seen: set[str] = set()
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            seen.add(files.read(path) or "")
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for _ in range(50):
+        for text in texts:
+            files.write(path, text)
+    stop.set()
+    reader.join()
+    assert seen <= texts
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_written_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    """Mode 0600, or exactly what is asked for."""
+    for umask in (0, 0o277):
+        before = os.umask(umask)
+        try:
+            files.write(tmp_path / "private", "x")
+            files.write(tmp_path / "open", "x", mode=0o644)
+        finally:
+            os.umask(before)
+        assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / "open").stat().st_mode & 0o777 == 0o644
+
+
+def test_what_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    """No directory, a directory in the way, a name that is too long."""
+    (tmp_path / "directory").mkdir()
+    for path in (tmp_path / "absent" / "x", tmp_path / "directory", tmp_path / ("x" * 300)):
+        with pytest.raises(FilesError, match="can't be"):
+            files.write(path, "x")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["directory"]
+
+
+def test_reading_knows_absent_from_unreadable(tmp_path: Path) -> None:
+    """No file is None; something else in its place is an error; odd bytes are no error."""
+    assert files.read(tmp_path / "absent") is None
+    with pytest.raises(FilesError, match="can't be read"):
+        files.read(tmp_path)
+    (tmp_path / "odd").write_bytes(b"a\xff")
+    assert files.read(tmp_path / "odd") == "a\ufffd"
+
+
+def test_a_tree_is_removed_and_what_its_links_point_to_stays(tmp_path: Path) -> None:
+    """A link is removed as a link."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    tree = tmp_path / "root" / "tree"
+    (tree / "deep").mkdir(parents=True)
+    (tree / "deep" / "link").symlink_to(precious)
+    files.remove_tree(tree, tmp_path / "root")
+    files.remove_tree(tree, tmp_path / "root")
+    assert not tree.exists()
+    assert (precious / "file").exists()
+
+
+def test_a_tree_elsewhere_is_never_removed(tmp_path: Path) -> None:
+    """Only directly below the root, by its plain name, and no link."""
+    root, other = tmp_path / "root", tmp_path / "other"
+    for path in (root / "a" / "b", other):
+        path.mkdir(parents=True)
+    (root / "link").symlink_to(other)
+    for path in (other, root, root / "a" / "b", root / "..", root / "link"):
+        with pytest.raises(FilesError):
+            files.remove_tree(path, root)
+    assert (root / "a" / "b").exists()
+    assert other.exists()
+
+
+def test_the_state_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """XDG_STATE_HOME where it is absolute, as its specification says; the home directory otherwise."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")
+    assert places.state_home() == Path("/somewhere/locallb")
+    for given in ("", "relative/path"):
+        monkeypatch.setenv("XDG_STATE_HOME", given)
+        assert places.state_home() == tmp_path / ".local" / "state" / "locallb"
+
+
+def test_the_hosts_ledger_counts_where_it_may_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Made by the host's setup: shared; otherwise this user's own; the variable overrides both."""
+    monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")
+    monkeypatch.delenv(places.LEDGER_VARIABLE, raising=False)
+    monkeypatch.setattr(places, "SHARED_LEDGER", tmp_path / "absent")
+    assert places.ledger_directory() == Path("/somewhere/locallb/ledger")
+    monkeypatch.setattr(places, "SHARED_LEDGER", tmp_path)
+    assert places.ledger_directory() == tmp_path
+    monkeypatch.setenv(places.LEDGER_VARIABLE, "/given")
+    assert places.ledger_directory() == Path("/given")
+
+
+def test_two_names_of_a_directory_are_one(tmp_path: Path) -> None:
+    """A link is no other directory; what is gone is none; what may not be looked at counts as there."""
+    here, link, gone = tmp_path / "here", tmp_path / "link", tmp_path / "gone"
+    here.mkdir()
+    link.symlink_to(here)
+    assert not places.is_another_directory(str(link), str(here))
+    assert not places.is_another_directory(str(gone), str(here))
+    assert not places.is_another_directory(str(gone / "x"), str(here))
+    assert places.is_another_directory(str(tmp_path), str(here))
+    assert places.is_another_directory(str(here), str(gone))
+    assert places.is_another_directory("x" * 5000, str(here))
+
+
+def test_directories_are_made_private(tmp_path: Path) -> None:
+    """Each that is missing gets 0700, those that exist stay; a file in the way is told."""
+    (tmp_path / "old").mkdir(0o755)
+    places.private_directory(tmp_path / "old" / "a" / "b")
+    modes = [(tmp_path / part).stat().st_mode & 0o777 for part in ("old", "old/a", "old/a/b")]
+    assert modes == [0o755, 0o700, 0o700]
+    (tmp_path / "file").touch()
+    with pytest.raises(PlaceError, match="can't be made"):
+        places.private_directory(tmp_path / "file" / "x")

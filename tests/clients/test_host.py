@@ -1,0 +1,222 @@
+"""What this host allows, found on the real one: sockets in the way, inotify instances, ports, addresses."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from locallb.clients import descriptors, host
+from locallb.clients.descriptors import held
+from locallb.clients.host import HostError, host_facts
+from locallb.planning.model import Protocol, Socket
+from locallb.planning.settings import AddressRange, Pool
+
+ME = os.getpid()
+MY_NAME = f"{Path('/proc/self/comm').read_text().strip()} ({ME})"
+PLACE = "127.90.0.1"
+
+
+def bound(kind: socket.SocketKind, address: str = PLACE, port: int = 0, *, v6only: bool | None = None) -> socket.socket:
+    """Bind a socket; a TCP one listens."""
+    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
+    try:
+        if v6only is not None:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, v6only)
+        made.bind((address, port))
+        if kind is socket.SOCK_STREAM:
+            made.listen()
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def port_of(one: socket.socket) -> int:
+    """Tell the port of a socket."""
+    return int(one.getsockname()[1])
+
+
+def seen(port: int, *our_pids: int) -> list[Socket]:
+    """Give the foreign sockets at a port."""
+    return [one for one in host_facts((), our_pids).sockets if one.port == port]
+
+
+KINDS = [(socket.SOCK_STREAM, Protocol.TCP), (socket.SOCK_DGRAM, Protocol.UDP)]
+
+
+@pytest.mark.parametrize(("kind", "protocol"), KINDS)
+@pytest.mark.parametrize("address", [PLACE, "::1"])
+def test_a_socket_of_others_is_seen_with_its_process(kind: socket.SocketKind, protocol: Protocol, address: str) -> None:
+    """Listening TCP and bound UDP, in both families."""
+    with closing(bound(kind, address)) as one:
+        expected = Socket(ip_address(address), port_of(one), protocol, MY_NAME)
+        assert seen(port_of(one)) == [expected]
+
+
+def test_our_own_processes_are_not_in_the_way() -> None:
+    """The proxies that a plan is made for hold the very ports that it plans."""
+    with closing(bound(socket.SOCK_STREAM)) as one:
+        assert seen(port_of(one), ME) == []
+        assert seen(port_of(one), ME + 1) != []
+
+
+def test_connections_are_not_in_the_way() -> None:
+    """Neither one to a port nor one from it keeps that port from being bound."""
+    with closing(bound(socket.SOCK_STREAM)) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        with accepted:
+            assert len(seen(port_of(server))) == 1
+            assert seen(int(client.getsockname()[1])) == []
+
+
+@pytest.mark.parametrize(("kind", "protocol"), KINDS)
+def test_a_wildcard_of_both_families_is_seen_in_both(kind: socket.SocketKind, protocol: Protocol) -> None:
+    """The kernel lists it once, as IPv6, but it holds the port of every IPv4 address as well."""
+    with closing(bound(kind, "::", v6only=False)) as one:
+        places = [Socket(ip_address(text), port_of(one), protocol, MY_NAME) for text in ("0.0.0.0", "::")]
+        assert seen(port_of(one)) == places
+
+
+@pytest.mark.parametrize(("kind", "protocol"), KINDS)
+def test_a_wildcard_of_ipv6_only_leaves_ipv4_alone(kind: socket.SocketKind, protocol: Protocol) -> None:
+    """IPV6_V6ONLY stands in no table; it is found out by trying."""
+    with closing(bound(kind, "::", v6only=True)) as one:
+        assert seen(port_of(one)) == [Socket(ip_address("::"), port_of(one), protocol, MY_NAME)]
+
+
+def test_a_mapped_address_is_an_ipv4_address() -> None:
+    """A socket of IPv6 may be bound to ::ffff:127.90.0.1."""
+    with closing(bound(socket.SOCK_STREAM, f"::ffff:{PLACE}", v6only=False)) as one:
+        assert [str(place.address) for place in seen(port_of(one))] == [PLACE]
+
+
+def test_sockets_come_in_a_fixed_order() -> None:
+    """Equal hosts give equal plans."""
+    with closing(bound(socket.SOCK_STREAM)), closing(bound(socket.SOCK_DGRAM)):
+        sockets = host_facts((), ()).sockets
+        assert [one.protocol for one in sockets] == sorted(one.protocol for one in sockets)
+        assert len(set(sockets)) == len(sockets)
+
+
+@pytest.fixture
+def instances() -> Iterator[int]:
+    """Open two inotify instances and tell how many."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    opened = [libc.inotify_init1(os.O_CLOEXEC) for _ in range(2)]
+    assert min(opened) >= 0
+    yield len(opened)
+    for descriptor in opened:
+        os.close(descriptor)
+
+
+def test_inotify_instances_of_others_are_counted(instances: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of this user, whoever started them; not our proxies', which the plan counts itself."""
+    monkeypatch.setattr(descriptors, "_pids", lambda: [ME])
+    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    assert limit - host_facts((), ()).watches == instances
+    assert host_facts((), [ME]).watches == limit
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert host_facts((), ()).watches == limit
+
+
+def test_more_instances_than_allowed_leave_none(instances: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit may have been lowered since."""
+    monkeypatch.setattr(descriptors, "_pids", lambda: [ME])
+    monkeypatch.setattr(host, "_number", lambda *_: instances - 1)
+    assert host_facts((), ()).watches == 0
+
+
+def test_processes_that_vanish_count_as_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the list of processes and a look at each, some end."""
+    gone = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
+    monkeypatch.setattr(descriptors, "_pids", lambda: [gone, ME])
+    with closing(bound(socket.SOCK_STREAM)) as one:
+        inode = str(os.fstat(one.fileno()).st_ino)
+        assert held({inode}, [gone]).holders == {inode: MY_NAME}
+
+
+def pool(*ranges: tuple[str, str]) -> Pool:
+    """Make a pool of ranges."""
+    return Pool("p", tuple(AddressRange(ip_address(first), ip_address(last)) for first, last in ranges))
+
+
+def test_addresses_of_the_loopback_network_are_always_there() -> None:
+    """Linux has all of 127.0.0.0/8."""
+    facts = host_facts([pool(("127.0.0.0", "127.255.255.255"), ("127.77.0.0", "127.77.0.31"), ("::1", "::1"))], ())
+    assert (facts.absent, facts.absent_ranges) == (frozenset(), ())
+
+
+def test_addresses_that_are_not_here_are_named_each() -> None:
+    """Reserved networks are nowhere; 127.0.0.0 follows 126.255.255.255."""
+    facts = host_facts(
+        [pool(("240.0.2.0", "240.0.2.3"), ("126.255.255.254", "127.0.0.1"), ("2001:db8::", "2001:db8::"))], ()
+    )
+    expected = {"240.0.2.0", "240.0.2.1", "240.0.2.2", "240.0.2.3", "126.255.255.254", "126.255.255.255", "2001:db8::"}
+    assert {str(address) for address in facts.absent} == expected
+
+
+def test_large_ranges_are_judged_by_samples() -> None:
+    """So that a /64 costs no more than three tries."""
+    facts = host_facts([pool(("2001:db8::", "2001:db8::ffff:ffff:ffff:ffff"), ("240.18.0.0", "240.18.255.255"))], ())
+    assert facts.absent == frozenset()
+    assert [(str(first), str(last)) for first, last in facts.absent_ranges] == [
+        ("2001:db8::", "2001:db8::ffff:ffff:ffff:ffff"),
+        ("240.18.0.0", "240.18.255.255"),
+    ]
+
+
+START = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+ALL, NONE = "000001ffffffffff", "0000000000000000"
+
+
+@pytest.mark.parametrize(
+    ("user", "effective", "ambient", "answer", "start"),
+    [
+        (0, ALL, NONE, 0, 0),
+        (0, NONE, NONE, 0, START),
+        (0, ALL, NONE, 13, START),
+        (1000, ALL, NONE, 0, START),
+        (1000, ALL, ALL, 0, 0),
+        (1000, ALL, ALL, 98, 0),
+    ],
+)
+def test_low_ports_are_ours_where_an_envoy_may_bind_them(  # noqa: PLR0913, PLR0917 - a table
+    user: int, effective: str, ambient: str, answer: int, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root hands its capabilities down, others only ambient ones; in a user namespace the kernel may still refuse."""
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(host, "_bind_error", lambda *_: answer)
+    assert host._port_start({"CapEff": effective, "CapAmb": ambient}) == start
+
+
+def test_the_first_port_is_one_that_can_be_bound() -> None:
+    """Whoever runs this."""
+    first = host_facts((), ()).unprivileged_port_start
+    assert first in {0, START}
+    if first > 1:
+        with pytest.raises(PermissionError):
+            bound(socket.SOCK_DGRAM, PLACE, first - 1)
+
+
+def test_a_host_without_proc_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one sentence."""
+    monkeypatch.setattr(host, "_STATUS", "/nowhere/status")
+    with pytest.raises(HostError) as caught:
+        host_facts((), ())
+    assert str(caught.value) == (
+        "/nowhere/status can't be read (No such file or directory): use Linux, with /proc mounted"
+    )
+
+
+def test_a_kernel_that_doesnt_tell_has_the_usual_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather too little than too much."""
+    monkeypatch.setattr(host, "_INSTANCES", "/nowhere")
+    monkeypatch.setattr(descriptors, "_pids", lambda: [ME])
+    assert host_facts((), [ME]).watches == 128
