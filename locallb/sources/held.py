@@ -1,0 +1,120 @@
+"""What this stack's own state says that it holds: addresses, proxies and their processes.
+
+Read from the state file that the engine and the Pulumi CLI share, without either. Not here: whether any of it still
+lives, and what other stacks hold (the ledger).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from locallb.clients import files
+from locallb.planning.model import Claim, Discovery, HeldProxy
+from locallb.planning.naming import owner_from
+from locallb.planning.settings import Runtime
+from locallb.sources import SourceError
+
+ADDRESS = "locallb:index:LoopbackAddress"
+CONFIG = "locallb:index:ProxyConfig"
+PROCESS = "locallb:index:EnvoyProcess"
+CONTAINER = "docker:index/container:Container"
+_RUNTIMES = {PROCESS: Runtime.PROCESS, CONTAINER: Runtime.DOCKER}
+ENDPOINT_FILES = "eds-"
+"""How the names of files begin that a proxy learns endpoints from."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByState:
+    """What the state says, sorted; empty where there is no state yet."""
+
+    remembered: tuple[Claim, ...] = ()
+    proxies: tuple[HeldProxy, ...] = ()
+    pids: tuple[int, ...] = ()
+    runtimes: frozenset[Runtime] = frozenset()
+    """How its proxies run."""
+
+
+def read_held(state: Path) -> HeldByState:
+    """Read the stack's state file, `<backend>/.pulumi/stacks/<project>/<stack>.json`.
+
+    Raises:
+        SourceError: if it is there but can't be read.
+
+    """
+    try:
+        text = files.read(state)
+        resources = [] if text is None else list(_resources(json.loads(text)))
+        return _held(resources)
+    except files.FilesError as error:
+        raise SourceError(f"the stack's state can't be read: {error}; give this user the right to read it") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise SourceError(
+            f"the stack's state {state} isn't what Pulumi writes; restore it from {state.name}.bak or .pulumi/backups"
+        ) from None
+
+
+def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[_Resource]:
+    """Give the resources of ours. An old instance that waits for its deletion counts for its process only."""
+    latest = state["checkpoint"].get("latest") or {}
+    for raw in latest.get("resources") or []:
+        kind, old = str(raw["type"]), bool(raw.get("delete"))
+        if kind in _RUNTIMES or (kind in {ADDRESS, CONFIG} and not old):
+            yield _Resource(kind, _object(raw.get("inputs")), _object(raw.get("outputs")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    kind: str
+    inputs: Mapping[str, object]
+    outputs: Mapping[str, object]
+
+
+def _held(resources: list[_Resource]) -> HeldByState:
+    """Tell what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
+    claims = [_claim(one.inputs) for one in resources if one.kind == ADDRESS]
+    proxies = [_proxy(one.inputs) for one in resources if one.kind == CONFIG]
+    pids = {pid for one in resources if one.kind == PROCESS and (pid := _pid(one.outputs))}
+    return HeldByState(
+        tuple(sorted(claims, key=lambda claim: (claim.address.version, int(claim.address), claim.owner))),
+        tuple(sorted((one for one in proxies if one), key=lambda proxy: proxy.service)),
+        tuple(sorted(pids)),
+        frozenset(_RUNTIMES[one.kind] for one in resources if one.kind in _RUNTIMES),
+    )
+
+
+def _claim(inputs: Mapping[str, object]) -> Claim:
+    return Claim(ip_address(str(inputs["address"])), owner_from(_texts(inputs["owner"])))
+
+
+def _proxy(inputs: Mapping[str, object]) -> HeldProxy | None:
+    """Tell how a proxy learns its endpoints; None for one that has none to learn and so no way to keep."""
+    names = _object(inputs["files"])
+    service = owner_from(_texts(inputs["owner"])).service
+    if endpoint_files := sum(name.startswith(ENDPOINT_FILES) for name in names):
+        return HeldProxy(service, Discovery.EDS, endpoint_files)
+    clusters = _object(json.loads(str(names.get("cds.json", "{}")))).get("resources")
+    return HeldProxy(service, Discovery.STATIC) if clusters else None
+
+
+def _pid(outputs: Mapping[str, object]) -> int:
+    """Give the process; 0 where it never started. JSON may have it as a float."""
+    pid = outputs.get("pid") or 0
+    if not isinstance(pid, int | float) or pid < 0:
+        raise ValueError(pid)
+    return int(pid)
+
+
+def _object(value: object) -> Mapping[str, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError(value)
+    return value
+
+
+def _texts(value: object) -> Mapping[str, str]:
+    return {name: str(text) for name, text in _object(value).items()}

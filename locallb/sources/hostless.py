@@ -1,0 +1,60 @@
+"""Manifests alone, read where nothing runs: no state, no ledger, no facts of a host, no last good reading.
+
+For comparing two revisions where neither is deployed, as in CI. The host counts as one without limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from locallb.planning.model import Claim, HeldProxy, Home, Snapshot
+from locallb.planning.plan import Plan
+from locallb.planning.settings import ManifestsSource, Settings
+from locallb.sources import SourceError
+from locallb.sources.manifests import read_manifests
+from locallb.sources.snapshot import Reading
+
+
+def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> Reading:
+    """Read the manifests of every source, relative to `root`.
+
+    `nowhere` is a directory without readings: what can't be read is left out and complained of.
+
+    Raises:
+        SourceError: if a source's directory can't be read, or a source is a running cluster.
+
+    """
+    read = [read_manifests(source, root, nowhere) for source in manifests_of(settings)]
+    snapshot = Snapshot(
+        home,
+        services=tuple(one for each in read for one in each.parsed.services),
+        malformed=tuple(one for each in read for one in each.parsed.malformed),
+        nodes=tuple(one for each in read for one in each.parsed.nodes),
+        slices=tuple(one for each in read for one in each.parsed.slices),
+    )
+    complaints = tuple(sentence for each in read for sentence in each.stale)
+    return Reading(snapshot, complaints, _flat([each.parsed.notices for each in read]))
+
+
+def manifests_of(settings: Settings) -> tuple[ManifestsSource, ...]:
+    """Give the sources, all of which must be directories: a running cluster has one moment only, now.
+
+    Raises SourceError.
+    """
+    for source in settings.sources:
+        if not isinstance(source, ManifestsSource):
+            raise SourceError(f"source {source.cluster} is a running cluster and can't be compared; compare manifests")
+    return tuple(source for source in settings.sources if isinstance(source, ManifestsSource))
+
+
+def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """Give the snapshot as it would be after `plan` was carried out: its addresses and proxies are held."""
+    claims = tuple(Claim(address, one.owner) for one in plan.placements for address in one.addresses)
+    proxies = tuple(HeldProxy(one.owner.service, one.proxy.discovery) for one in plan.proxies)
+    return replace(snapshot, claims=claims, remembered=claims, proxies=proxies)
+
+
+def _flat(some: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(one for each in some for one in each)

@@ -1,0 +1,68 @@
+"""The source `kubernetes`: a running cluster, read by its API.
+
+One that doesn't answer isn't an empty one: it counts as it was at the last good reading, which is kept with the name of
+the context that it was read by. Not here: what objects mean (`planning.parsing`), how an API is asked (`clients.kube`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from locallb.clients.kube import Cluster, KubeError, kubeconfig_path, resolve
+from locallb.planning.model import Access
+from locallb.planning.parsing import parse_objects, relevant
+from locallb.planning.settings import KubernetesSource
+from locallb.sources import SourceError
+from locallb.sources.manifests import SourceReading
+from locallb.sources.readings import Objects, Readings, slim
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReading:
+    """What a cluster has, and how its Services are told what they got."""
+
+    reading: SourceReading
+    access: Access
+
+
+def read_kubernetes(source: KubernetesSource, root: Path, readings_dir: Path, *, keep: bool = False) -> ClusterReading:
+    """Read a running cluster.
+
+    Args:
+        source: which one.
+        root: the project's directory, which a kubeconfig's path is relative to.
+        readings_dir: where the stack's last good readings are.
+        keep: make this the last good reading.
+
+    Raises:
+        SourceError: if it can't be read and there is no last good reading.
+
+    """
+    readings = Readings(readings_dir)
+    try:
+        access = resolve(source.kubeconfig, source.context, root)
+        objects = _interesting(Cluster(access))
+    except KubeError as error:
+        return _from_copy(source, root, readings, str(error))
+    if keep:
+        readings.keep(source.cluster, {access.context: objects})
+    return ClusterReading(SourceReading(parse_objects(source.cluster, objects)), access)
+
+
+def _interesting(cluster: Cluster) -> Objects:
+    """Give the objects that are read, without what makes them large. Raises KubeError."""
+    kept, _ = relevant(cluster.objects())
+    return tuple(slim(one) for one in kept)
+
+
+def _from_copy(source: KubernetesSource, root: Path, readings: Readings, why: str) -> ClusterReading:
+    last = readings.load(source.cluster)
+    told = f"source {source.cluster}: the cluster can't be read: {why}"
+    if not last:
+        raise SourceError(f"{told}; start it, or correct local-lb:sources")
+    stale = f"{told}; so its Services count as last read: start it, or take it out of local-lb:sources"
+    context = min(last)
+    access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
+    parsed = parse_objects(source.cluster, (one for listed in last.values() for one in listed))
+    return ClusterReading(SourceReading(parsed, (stale,), frozenset(one.key for one in parsed.services)), access)

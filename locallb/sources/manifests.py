@@ -1,0 +1,164 @@
+"""The source `manifests`: a directory of YAML and JSON files that stands for a cluster.
+
+What `kubectl get -o yaml`, `helm template` and `kustomize build` print is read as it is. A file that can't be read
+counts as it was at the last good reading, and so does everything that has vanished since, because it may have moved
+into that file. Not here: what the objects mean (`planning.parsing`), how files are read (`clients.folders`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from locallb.clients.folders import Folder, FolderError, FolderFile, read_folder
+from locallb.planning.model import ClusterName, ServiceKey
+from locallb.planning.parsing import Identity, Parsed, parse_objects, relevant
+from locallb.planning.settings import ManifestsSource
+from locallb.planning.words import clipped, shown
+from locallb.sources import SourceError
+from locallb.sources.documents import DocumentError, ReadDocument, read_documents
+from locallb.sources.readings import FilesOfObjects, Objects, Readings, slim
+
+ENDINGS = (".yaml", ".yml", ".json")
+LARGEST_FILE = 32 * 2**20
+"""Bytes of a file that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReading:
+    """What a source has, and how far that is what it has now."""
+
+    parsed: Parsed
+    stale: tuple[str, ...] = ()
+    """What couldn't be read: a sentence each, with the source, the file, the line and the remedy."""
+    copied: frozenset[ServiceKey] = frozenset()
+    """Services that are there because the last good reading had them; nothing new is known of them."""
+
+
+@dataclass(slots=True)
+class _Fresh:
+    """What the files have now."""
+
+    objects: dict[str, Objects] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    """Why a file, or a directory, can't be read: half a sentence by path."""
+    notices: list[str] = field(default_factory=list)
+
+
+def read_manifests(
+    source: ManifestsSource,
+    root: Path,
+    readings_dir: Path,
+    *,
+    held_services: Collection[ServiceKey] = (),
+    keep: bool = False,
+) -> SourceReading:
+    """Read a directory of manifests, relative to the project's `root`.
+
+    Args:
+        source: which directory, for which cluster.
+        root: what the directory is relative to.
+        readings_dir: where the stack's last good readings are.
+        held_services: Services that hold an address or a proxy. With one of this cluster among them, a file that can't
+            be read stops the run unless there is a last good reading.
+        keep: make this the last good reading, as far as it is good.
+
+    Raises:
+        SourceError: if what can't be read can't be replaced by a last good reading.
+
+    """
+    readings, directory = Readings(readings_dir), root / source.directory
+    try:
+        fresh = _sorted_out(read_folder(directory, ENDINGS, LARGEST_FILE))
+    except FolderError as error:
+        return _from_copy_alone(source, directory, str(error), readings)
+    if fresh.broken:
+        last = readings.load(source.cluster)
+        if last is None and any(key.cluster == source.cluster for key in held_services):
+            remedy = "and there is no earlier reading to go by; mend it and run again"
+            raise SourceError("\n".join(_sentences(source.cluster, fresh.broken, remedy)))
+        objects = _completed(fresh, last or {})
+        remedy = "so what it had counts as last read; mend it" if last is not None else "so its Services wait; mend it"
+        stale = tuple(_sentences(source.cluster, fresh.broken, remedy))
+    else:
+        objects, stale = fresh.objects, ()
+    if keep:
+        readings.keep(source.cluster, objects)
+    return _reading(source.cluster, objects, fresh, stale)
+
+
+def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, readings: Readings) -> SourceReading:
+    last = readings.load(source.cluster)
+    told = f"source {source.cluster}: the directory {directory} can't be read ({why})"
+    if last is None:
+        raise SourceError(f"{told}; create it or correct local-lb:sources")
+    stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
+    return _reading(source.cluster, last, _Fresh(), stale)
+
+
+def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Iterable[str]:
+    return (f"source {cluster}: {clipped(path)}{broken[path]}, {remedy}" for path in sorted(broken))
+
+
+def _reading(cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale: tuple[str, ...]) -> SourceReading:
+    parsed = parse_objects(cluster, (one for path in sorted(objects) for one in objects[path]))
+    known = {Identity.of(one) for listed in fresh.objects.values() for one in listed}
+    keys = [*(one.key for one in parsed.services), *(one.key for one in parsed.malformed)]
+    copied = frozenset(key for key in keys if Identity("Service", key.namespace, key.name) not in known)
+    notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
+    return SourceReading(replace(parsed, notices=notices), stale, copied if stale else frozenset())
+
+
+def _sorted_out(folder: Folder) -> _Fresh:
+    """Sort files into those that can be read, with their objects, and those that can't."""
+    fresh = _Fresh()
+    for link in folder.links:
+        fresh.notices.append(f"{clipped(link)} is a link to a directory and isn't read; put the directory itself there")
+    for file in folder.files:
+        if file.why:
+            fresh.broken[file.path] = f" can't be read ({file.why})"
+            continue
+        try:
+            fresh.objects[file.path] = _objects(file, fresh.notices)
+        except DocumentError as error:
+            line = f" line {error.line}" if error.line else ""
+            fresh.broken[file.path] = f"{line} can't be read ({error.what})"
+    return fresh
+
+
+def _objects(file: FolderFile, notices: list[str]) -> Objects:
+    """Give the objects of a file that matter; note what was left out of it. Raises DocumentError."""
+    kept: list[object] = []
+    for document in read_documents(file.data, is_json=file.path.endswith(".json")):
+        objects, left_out = relevant([document.value])
+        notices.extend(f"{clipped(file.path)}: {notice}" for notice in left_out)
+        if objects:
+            notices.extend(_repeated(file.path, document))
+        kept.extend(objects)
+    return tuple(slim(one) for one in kept if isinstance(one, dict))
+
+
+def _repeated(path: str, document: ReadDocument) -> Iterable[str]:
+    for one in document.repeated:
+        yield f"{clipped(path)} line {one.line} has the key {shown(one.key)} again and the last one counts; remove one"
+
+
+def _completed(fresh: _Fresh, last: FilesOfObjects) -> FilesOfObjects:
+    """Complete what can be read by what was read last: of the broken files, and of what is nowhere to be found now.
+
+    The latter is counted to the first broken file, so that it stays known until that file can be read.
+    """
+    now = {Identity.of(one) for listed in fresh.objects.values() for one in listed}
+    missing = {path: tuple(one for one in last[path] if Identity.of(one) not in now) for path in last}
+    first = min(fresh.broken)
+    completed = dict(fresh.objects)
+    for path, objects in missing.items():
+        home = path if any(_within(path, broken) for broken in fresh.broken) else first
+        if objects:
+            completed[home] = (*completed.get(home, ()), *objects)
+    return completed
+
+
+def _within(path: str, broken: str) -> bool:
+    return path == broken or path.startswith(f"{broken}/")

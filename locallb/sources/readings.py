@@ -1,0 +1,92 @@
+"""The last good reading of each source, kept so that a source that can't be read isn't taken for an empty one.
+
+One JSON file a source, mode 0600, replaced in one step. It has the Services, Nodes and EndpointSlices of each file and
+nothing else: no Secret that stood beside them, nothing of who managed them how.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from locallb.clients import ClientError, files, places
+from locallb.planning.model import ClusterName
+from locallb.planning.parsing import Document
+from locallb.sources import SourceError
+
+FORMAT = 1
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+Objects = tuple[Document, ...]
+FilesOfObjects = Mapping[str, Objects]
+"""Objects by the path of their file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The directory of the readings of one stack. It is made when the first one is kept."""
+
+    directory: Path
+
+    def load(self, cluster: ClusterName) -> FilesOfObjects | None:
+        """Give the last good reading of a source; None if there is none.
+
+        Raises:
+            SourceError: if there is one that can't be used.
+
+        """
+        path = self._path(cluster)
+        try:
+            text = files.read(path)
+            return None if text is None else _unpacked(json.loads(text))
+        except (ClientError, ValueError, RecursionError) as error:
+            why = error if isinstance(error, ClientError) else "it isn't ours"
+            raise SourceError(
+                f"source {cluster}: its last reading {path} can't be used ({why}); mend the source and remove that file"
+            ) from None
+
+    def keep(self, cluster: ClusterName, objects: FilesOfObjects) -> None:
+        """Make this the last good reading of a source. Raises SourceError if it can't be written."""
+        full = {path: list(objects[path]) for path in objects if objects[path]}
+        packed = {"version": FORMAT, "cluster": cluster, "files": full}
+        text = json.dumps(packed, sort_keys=True, separators=(",", ":"))
+        path = self._path(cluster)
+        try:
+            if files.read(path) != text:
+                places.private_directory(self.directory)
+                files.write(path, text)
+        except ClientError as error:
+            raise SourceError(f"source {cluster}: its reading can't be kept: {error}") from None
+
+    def forget(self) -> None:
+        """Remove all readings of the stack; absent is fine. Raises ClientError."""
+        files.remove_tree(self.directory, self.directory.parent)
+
+    def _path(self, cluster: ClusterName) -> Path:
+        return self.directory / f"{cluster}.json"
+
+
+def slim(document: Document) -> Document:
+    """Leave out what a load balancer never needs and what makes objects large."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return document
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    annotations = kept.get("annotations")
+    if isinstance(annotations, Mapping):
+        kept["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+    return {**document, "metadata": kept}
+
+
+def _unpacked(packed: object) -> FilesOfObjects:
+    """Check what was read. Raises ValueError."""
+    if not isinstance(packed, dict) or packed.get("version") != FORMAT or not isinstance(packed.get("files"), dict):
+        raise ValueError
+    return {path: _objects(listed) for path, listed in packed["files"].items()}
+
+
+def _objects(listed: Iterable[object]) -> Objects:
+    if not isinstance(listed, list):
+        raise ValueError  # noqa: TRY004 - one kind of mistake: the file isn't ours
+    return tuple(one for one in listed if isinstance(one, dict))

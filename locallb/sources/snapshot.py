@@ -1,0 +1,167 @@
+"""One moment of everything that a plan is made from: sources, own state, ledger, host.
+
+What is held is read first, because it decides whether a source that can't be read may be passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from locallb.clients import envoy_binary, places, processes
+from locallb.clients.containers import Containers, ContainersError, Document
+from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError
+from locallb.clients.host import host_facts
+from locallb.clients.ledger import Ledger
+from locallb.clients.proxies import PROXY_MARK, Proxies, marked_owner
+from locallb.clients.sockets import split_place
+from locallb.planning.containers import PROXY_LABEL, labelled_owner
+from locallb.planning.model import (
+    Access,
+    ClusterName,
+    Home,
+    HostFacts,
+    IPAddress,
+    Protocol,
+    ServiceKey,
+    Snapshot,
+)
+from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Source
+from locallb.sources import SourceError
+from locallb.sources.held import HeldByState, read_held
+from locallb.sources.kubernetes import read_kubernetes
+from locallb.sources.manifests import SourceReading, read_manifests
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A snapshot, and what the user must hear about it."""
+
+    snapshot: Snapshot
+    complaints: tuple[str, ...] = ()
+    """Sources that couldn't be read and were planned as last read: the run must not end well."""
+    notices: tuple[str, ...] = ()
+    """What was passed over, or mended by reading it generously."""
+
+
+def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: bool) -> Reading:
+    """Read everything.
+
+    Args:
+        home: which stack this is.
+        settings: its configuration.
+        state: its state file; None where another engine keeps it elsewhere.
+        keep: remember what the sources say, for a time when they can't be read. Previews keep nothing.
+
+    Raises:
+        SourceError: if a source can't be read and there is nothing to go by instead.
+        ClientError: if the host or the ledger can't be read.
+
+    """
+    held = read_held(state) if state else HeldByState()
+    _refuse_another_runtime(settings, held)
+    claims = tuple(dict.fromkeys(claim for path in places.ledgers() for claim in Ledger(path).claims()))
+    known = {claim.owner.service for claim in (*held.remembered, *claims) if claim.owner.home == home}
+    read, access = _read_sources(home, settings.sources, known, keep=keep)
+    host = _host(home, settings, held)
+    snapshot = Snapshot(home, claims=claims, remembered=held.remembered, proxies=held.proxies, host=host, access=access)
+    return Reading(_filled(snapshot, read), _each(r.stale for r in read), _each(r.parsed.notices for r in read))
+
+
+def readings_directory(home: Home) -> Path:
+    """Tell where the stack's last good readings are."""
+    return Path(home.root) / ".state" / "locallb" / home.stack
+
+
+def _read_sources(
+    home: Home, sources: Iterable[Source], known: Collection[ServiceKey], *, keep: bool
+) -> tuple[list[SourceReading], dict[ClusterName, Access]]:
+    """Read every source; for the live clusters tell as well how they are reached. Raises SourceError."""
+    root, readings = Path(home.root), readings_directory(home)
+    read: list[SourceReading] = []
+    access: dict[ClusterName, Access] = {}
+    for source in sources:
+        match source:
+            case ManifestsSource():
+                read.append(read_manifests(source, root, readings, held_services=known, keep=keep))
+            case KubernetesSource():
+                found = read_kubernetes(source, root, readings, keep=keep)
+                read.append(found.reading)
+                access[source.cluster] = found.access
+    return read, access
+
+
+def _refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
+    """Refuse to run a proxy beside itself: both would want the same addresses and the same admin socket."""
+    for other in held.runtimes - {settings.runtime}:
+        raise SourceError(
+            f"local-lb:runtime is {settings.runtime}, but this stack's proxies run with {other}:"
+            " destroy the stack first, then run up again"
+        )
+
+
+def _host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
+    """Find out what this host allows. A container may bind every port, whoever runs us."""
+    pids = _our_pids(home, held)
+    envoy = envoy_binary.installed().version
+    if settings.runtime is not Runtime.DOCKER:
+        return replace(host_facts(settings.pools, pids), envoy=envoy)
+    facts = host_facts(settings.pools, {*pids, *_contained_pids(home)})
+    bound = _bound(home)
+    sockets = tuple(one for one in facts.sockets if (one.address, one.port, one.protocol) not in bound)
+    return replace(facts, envoy=envoy, group=os.getegid(), unprivileged_port_start=0, sockets=sockets)
+
+
+def _contained_pids(home: Home) -> set[int]:
+    """Find the processes of this stack's containers; none where Docker doesn't answer."""
+    containers = Containers()
+    try:
+        listed = [one for one in containers.labelled(PROXY_LABEL) if _home_of(one) == home]
+        seen = [containers.inspect(str(one["Id"])) for one in listed]
+    except ContainersError:
+        return set()
+    return {int(one["State"]["Pid"]) for one in seen if one and one["State"]["Pid"]}
+
+
+def _home_of(listed: Document) -> Home | None:
+    owner = labelled_owner(listed.get("Labels") or {})
+    return owner.home if owner else None
+
+
+def _bound(home: Home) -> set[tuple[IPAddress, int, Protocol]]:
+    """Ask this stack's proxies what they have bound: whose sockets they are isn't told to everybody."""
+    bound: set[tuple[IPAddress, int, Protocol]] = set()
+    for directory in Proxies(places.proxies_root()).list():
+        if directory.owner and directory.owner.home == home:
+            with suppress(EnvoyAdminError):
+                bound.update(_place(name) for name in EnvoyAdmin(directory.path).listeners())
+    return bound
+
+
+def _place(name: str) -> tuple[IPAddress, int, Protocol]:
+    place, _, protocol = name.rpartition("/")
+    address, port = split_place(place)
+    return address, port, Protocol(protocol)
+
+
+def _our_pids(home: Home, held: HeldByState) -> set[int]:
+    """Find this stack's proxies: those in its state, and those that a crash kept out of it."""
+    marked = processes.marked(PROXY_MARK).items()
+    return {*held.pids, *(one.pid for one, mark in marked if (owner := marked_owner(mark)) and owner.home == home)}
+
+
+def _filled(snapshot: Snapshot, read: list[SourceReading]) -> Snapshot:
+    return replace(
+        snapshot,
+        services=tuple(one for reading in read for one in reading.parsed.services),
+        malformed=tuple(one for reading in read for one in reading.parsed.malformed),
+        nodes=tuple(one for reading in read for one in reading.parsed.nodes),
+        slices=tuple(one for reading in read for one in reading.parsed.slices),
+    )
+
+
+def _each(sentences: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(one for some in sentences for one in some)

@@ -1,0 +1,77 @@
+"""Directories of manifests for tests, and how to read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from locallb.planning.model import ClusterName, ServiceKey
+from locallb.planning.settings import ManifestsSource
+from locallb.sources.manifests import SourceReading, read_manifests
+
+DEMO = ClusterName("demo")
+DATA = Path(__file__).parent / "data"
+
+
+def service(name: str, port: int = 8080) -> str:
+    """Write a Service of type LoadBalancer."""
+    return f"""\
+apiVersion: v1
+kind: Service
+metadata:
+  name: {name}
+  namespace: shop
+spec:
+  type: LoadBalancer
+  ports:
+  - port: {port}
+    nodePort: 30080
+"""
+
+
+def key(name: str) -> ServiceKey:
+    """Give the key of such a Service."""
+    return ServiceKey(DEMO, "shop", name)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A project with a directory `manifests`, and a directory for last good readings."""
+
+    root: Path
+
+    @property
+    def manifests(self) -> Path:
+        """Give the directory of the source."""
+        return self.root / "manifests"
+
+    @property
+    def readings(self) -> Path:
+        """Give the directory of the readings."""
+        return self.root / "state" / "readings"
+
+    def write(self, **files: str) -> None:
+        """Write files, `web="..."` to `web.yaml`."""
+        for name, text in files.items():
+            (self.manifests / f"{name}.yaml").write_text(text)
+
+    def read(self, held: Collection[ServiceKey] = (), *, keep: bool = False) -> SourceReading:
+        """Read the source."""
+        source = ManifestsSource(DEMO, "manifests")
+        return read_manifests(source, self.root, self.readings, held_services=held, keep=keep)
+
+    def names(self, held: Collection[ServiceKey] = (), *, keep: bool = False) -> list[str]:
+        """Read the source and give the names of its Services."""
+        return names(self.read(held, keep=keep))
+
+    def copy(self) -> dict[str, object]:
+        """Give the files in the last good reading."""
+        kept: dict[str, object] = json.loads((self.readings / "demo.json").read_text())["files"]
+        return kept
+
+
+def names(reading: SourceReading) -> list[str]:
+    """Give the names of the Services of a reading."""
+    return [one.key.name for one in reading.parsed.services]

@@ -1,0 +1,147 @@
+"""What the stack's own state says that it holds."""
+
+from __future__ import annotations
+
+import json
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.planning.model import Claim, Discovery, HeldProxy, Home, Owner, ServiceKey, Uid
+from locallb.planning.naming import owner_fields
+from locallb.planning.settings import Runtime
+from locallb.sources import SourceError
+from locallb.sources.held import HeldByState, read_held
+from tests.sources.support import key
+
+HOME = Home("local-lb", "dev", "/home/someone/local-lb")
+
+
+def owner(name: str) -> Owner:
+    """Give the owner of what a Service holds."""
+    return Owner(HOME, key(name), Uid(f"uid-{name}"))
+
+
+def resource(kind: str, inputs: object, outputs: object = None, **more: object) -> Any:  # noqa: ANN401 - JSON
+    """Make a resource as the state file has it."""
+    urn = f"urn:pulumi:dev::local-lb::locallb:index:{kind}::x"
+    return {"urn": urn, "type": f"locallb:index:{kind}", "inputs": inputs, "outputs": outputs, "custom": True, **more}
+
+
+def address(name: str, text: str, **more: object) -> Any:  # noqa: ANN401 - JSON
+    """Make a LoopbackAddress."""
+    inputs = {"address": text, "owner": owner_fields(owner(name))}
+    return resource("LoopbackAddress", inputs, {**inputs, "claim": "x"}, **more)
+
+
+def config(name: str, *files: str, clusters: int = 1, **more: object) -> Any:  # noqa: ANN401 - JSON
+    """Make a ProxyConfig with these files beside bootstrap, LDS and CDS."""
+    cds = json.dumps({"version_info": "1", "resources": [{"name": "tcp-80-ipv4"}] * clusters})
+    texts = {"bootstrap.json": "{}", "lds.json": "{}", "cds.json": cds, **dict.fromkeys(files, "{}")}
+    return resource("ProxyConfig", {"proxy": "0" * 12, "owner": owner_fields(owner(name)), "files": texts}, **more)
+
+
+def state(tmp_path: Path, *resources: object) -> Path:
+    """Write a state file."""
+    path = tmp_path / "dev.json"
+    latest = {"manifest": {"time": "", "magic": "", "version": ""}, "resources": list(resources)}
+    path.write_text(json.dumps({"version": 3, "checkpoint": {"stack": "organization/local-lb/dev", "latest": latest}}))
+    return path
+
+
+def test_no_state_holds_nothing(tmp_path: Path) -> None:
+    """Before the first update, and after the stack was removed."""
+    assert read_held(tmp_path / "dev.json") == HeldByState()
+    (tmp_path / "dev.json").write_text('{"version": 3, "checkpoint": {"stack": "x", "latest": null}}')
+    assert read_held(tmp_path / "dev.json") == HeldByState()
+    assert read_held(state(tmp_path)) == HeldByState()
+
+
+def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
+    """Sorted, among resources of other kinds."""
+    path = state(
+        tmp_path,
+        {"urn": "urn:pulumi:dev::local-lb::pulumi:pulumi:Stack::s", "type": "pulumi:pulumi:Stack", "custom": False},
+        address("web", "127.77.0.9"),
+        address("dual", "fd00::5"),
+        address("dual", "127.77.0.5"),
+        config("web", "eds-tcp-80-ipv4.json"),
+        config("dual"),
+        resource("EnvoyProcess", {}, {"pid": 4711.0, "started": "x"}),
+        resource("EnvoyProcess", {}, {"pid": 815}),
+        resource("EnvoyProcess", {}, None),
+        resource("Reachable", {"owner": 5}, {}),
+    )
+    assert read_held(path) == HeldByState(
+        remembered=(
+            Claim(ip_address("127.77.0.5"), owner("dual")),
+            Claim(ip_address("127.77.0.9"), owner("web")),
+            Claim(ip_address("fd00::5"), owner("dual")),
+        ),
+        proxies=(HeldProxy(key("dual"), Discovery.STATIC), HeldProxy(key("web"), Discovery.EDS)),
+        pids=(815, 4711),
+        runtimes=frozenset({Runtime.PROCESS}),
+    )
+
+
+def test_a_proxy_without_upstreams_keeps_no_way(tmp_path: Path) -> None:
+    """Nothing shows how it would learn endpoints, so it may choose again."""
+    assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == ()
+
+
+def test_old_instances_hold_nothing_but_their_process(tmp_path: Path) -> None:
+    """They wait for their deletion; a process of ours is ours until it is gone."""
+    old = [
+        address("web", "127.77.0.9", delete=True),
+        config("web", delete=True),
+        resource("EnvoyProcess", {}, {"pid": 7}, delete=True),
+    ]
+    assert read_held(state(tmp_path, *old)) == HeldByState(pids=(7,), runtimes=frozenset({Runtime.PROCESS}))
+
+
+WRONG = [
+    resource("LoopbackAddress", {"address": "127.77.0.900", "owner": owner_fields(owner("web"))}),
+    resource("LoopbackAddress", {"address": "127.77.0.9", "owner": {"project": "x"}}),
+    resource("LoopbackAddress", {"address": "127.77.0.9"}),
+    resource("LoopbackAddress", []),
+    resource("ProxyConfig", {"owner": owner_fields(owner("web")), "files": {"cds.json": "{"}}),
+    resource("ProxyConfig", {"owner": owner_fields(owner("web"))}),
+    resource("EnvoyProcess", {}, {"pid": "4711"}),
+    resource("EnvoyProcess", {}, {"pid": -1}),
+    {"urn": "x"},
+    "x",
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_state_that_isnt_as_we_write_it_stops_the_run(tmp_path: Path, wrong: object) -> None:
+    """Otherwise addresses would move."""
+    path = state(tmp_path, wrong)
+    with pytest.raises(SourceError) as caught:
+        read_held(path)
+    assert str(caught.value) == (
+        f"the stack's state {path} isn't what Pulumi writes; restore it from dev.json.bak or .pulumi/backups"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "5", '{"checkpoint": 5}', '{"checkpoint": {"latest": 5}}'])
+def test_a_broken_state_file_stops_the_run(tmp_path: Path, text: str) -> None:
+    """With the way back."""
+    path = tmp_path / "dev.json"
+    path.write_text(text)
+    with pytest.raises(SourceError, match="isn't what Pulumi writes; restore it"):
+        read_held(path)
+
+
+def test_a_state_file_that_cant_be_read_stops_the_run(tmp_path: Path) -> None:
+    """A directory in its place, for instance."""
+    with pytest.raises(SourceError, match=r"the stack's state can't be read: .*; give this user the right to read it"):
+        read_held(tmp_path)
+
+
+def test_another_clusters_services_are_told_apart(tmp_path: Path) -> None:
+    """The key has the cluster."""
+    (claim,) = read_held(state(tmp_path, address("web", "127.77.0.9"))).remembered
+    assert claim.owner.service == ServiceKey(key("web").cluster, "shop", "web")

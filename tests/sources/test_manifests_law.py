@@ -1,0 +1,56 @@
+"""The law of sources that can't be read, over random histories of a directory."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.sources.support import Place, names, service
+
+NAMES = ["a", "b", "c", "d"]
+CONTENTS = st.none() | st.just("broken") | st.frozensets(st.sampled_from(NAMES), max_size=3)
+"""A file that is gone, one that can't be read, or the Services in it."""
+STEPS = st.lists(
+    st.tuples(st.dictionaries(st.sampled_from(["x", "y", "z"]), CONTENTS, min_size=1), st.booleans()),
+    min_size=1,
+    max_size=8,
+)
+
+
+def change(place: Place, name: str, content: str | frozenset[str] | None) -> None:
+    """Bring a file into a state."""
+    file = place.manifests / f"{name}.yaml"
+    if content is None:
+        file.unlink(missing_ok=True)
+    elif isinstance(content, str):
+        file.write_text("a: [1\n")
+    else:
+        file.write_text("".join(f"---\n{service(one)}" for one in sorted(content)))
+
+
+@given(STEPS)
+@settings(max_examples=60, deadline=None)
+def test_a_service_is_given_up_only_when_every_file_can_be_read(
+    steps: list[tuple[dict[str, str | frozenset[str] | None], bool]],
+) -> None:
+    """While one can't, all that was last read stays; previews in between change nothing of that."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = Place(Path(directory))
+        place.manifests.mkdir()
+        files: dict[str, str | frozenset[str] | None] = {}
+        last: set[str] = set()
+        for changes, keep in steps:
+            for name, content in changes.items():
+                change(place, name, content)
+            files |= changes
+            broken = sum(content == "broken" for content in files.values())
+            fresh = {one for content in files.values() if isinstance(content, frozenset) for one in content}
+            expected = fresh | last if broken else fresh
+            reading = place.read(keep=keep)
+            assert set(names(reading)) == expected
+            assert len(reading.stale) == broken
+            assert {key.name for key in reading.copied} == expected - fresh
+            last = expected if keep else last
