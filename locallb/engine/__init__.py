@@ -1,0 +1,74 @@
+"""An embedded deployment engine for Pulumi programs in Python: no CLI, no plugins, no sockets.
+
+It runs a program in this process, brings providers' resources to what it declares, and keeps the official command
+line's state file. It does what a program of this kind needs, exactly as the command line, and refuses the rest by name.
+It knows Pulumi's protocol and nothing about what the resources are.
+"""
+
+from locallb.engine.checkpoint import check_state
+from locallb.engine.engine import Engine
+from locallb.engine.errors import (
+    Cancelled,
+    EngineError,
+    FullScopeNeeded,
+    LockHeld,
+    ProjectError,
+    StateBroken,
+    StateUnwritable,
+    Unsupported,
+)
+from locallb.engine.events import (
+    Diagnostic,
+    DiagnosticEvent,
+    Event,
+    Op,
+    Result,
+    Severity,
+    StepDone,
+    StepFailed,
+    StepPlanned,
+    StepRecord,
+    StepStarted,
+    Subject,
+)
+from locallb.engine.project import Project, load_config, load_project, state_file
+from locallb.engine.resource import ResourceState
+from locallb.engine.scope import EVERYTHING, Scope, only
+from locallb.engine.urns import root_urn
+from locallb.engine.values import UNKNOWN, PropertyChange
+
+__all__ = [
+    "EVERYTHING",
+    "UNKNOWN",
+    "Cancelled",
+    "Diagnostic",
+    "DiagnosticEvent",
+    "Engine",
+    "EngineError",
+    "Event",
+    "FullScopeNeeded",
+    "LockHeld",
+    "Op",
+    "Project",
+    "ProjectError",
+    "PropertyChange",
+    "ResourceState",
+    "Result",
+    "Scope",
+    "Severity",
+    "StateBroken",
+    "StateUnwritable",
+    "StepDone",
+    "StepFailed",
+    "StepPlanned",
+    "StepRecord",
+    "StepStarted",
+    "Subject",
+    "Unsupported",
+    "check_state",
+    "load_config",
+    "load_project",
+    "only",
+    "root_urn",
+    "state_file",
+]

@@ -1,0 +1,211 @@
+"""The engine: previews, updates, refreshes and destroys one stack of a Pulumi project, in this process.
+
+It keeps the stack's state in memory between runs; use one Engine for many. One run at a time.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import BoundedSemaphore, Event
+from time import monotonic
+
+from locallb.engine.deletion import Deleter
+from locallb.engine.deployment import Deployment
+from locallb.engine.errors import Cancelled, FullScopeNeeded, StateUnwritable
+from locallb.engine.events import Listener, Result, Severity, ignore
+from locallb.engine.interrupts import interruptible
+from locallb.engine.monitor import EngineService, Monitor
+from locallb.engine.program import Program, Setting, run_program
+from locallb.engine.project import Project, load_config
+from locallb.engine.provider_resources import ProviderResources
+from locallb.engine.providers import Providers, ProviderSource
+from locallb.engine.refreshing import Refresher
+from locallb.engine.reporter import Reporter
+from locallb.engine.resource import ResourceState
+from locallb.engine.scope import EVERYTHING, Scope
+from locallb.engine.settling import Settler
+from locallb.engine.steps import Steps
+from locallb.engine.store import Recorder, Store
+from locallb.engine.unwanted import Unwanted, find_unwanted
+from locallb.engine.urns import stack_urn
+from locallb.engine.values import Value
+
+PARALLEL = 16  # operations at a time
+_REGISTRATIONS = 4  # registrations under way per operation: those that wait mustn't hold up others
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What one run works with."""
+
+    reporter: Reporter
+    steps: Steps
+    providers: ProviderResources
+    scope: Scope
+
+
+_Work = Callable[[_Run], Mapping[str, Value]]
+
+
+class Engine:
+    """One stack of a project.
+
+    `providers` gives for each package a provider object, or a function that makes one (needed where a program declares
+    several providers of a package). `on_event` is told everything that happens, from several threads, one at a time.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        stack: str,
+        providers: Mapping[str, ProviderSource],
+        *,
+        on_event: Listener = ignore,
+        store: Store | None = None,
+    ) -> None:
+        self._project = project
+        self._stack = stack
+        self._sources = providers
+        self._listener = on_event
+        self._store = store or Store(project.backend, project.name, stack)
+        self._cancelled = Event()
+
+    def cancel(self) -> None:
+        """Ask the current run to finish what it has begun and start nothing more; from any thread."""
+        self._cancelled.set()
+
+    def resources(self) -> tuple[ResourceState, ...]:
+        """Give the stack's resources as the state has them; empty without a state."""
+        return tuple(self._store.peek().in_order())
+
+    def preview(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
+        """Tell what `up` would do. Writes nothing anywhere."""
+        return self._with_program(program, scope, refresh=refresh, preview=True)
+
+    def up(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
+        """Bring the stack to what the program declares.
+
+        `refresh` None means as the project says. Failures of resources and of the program are in the result.
+
+        Raises EngineError when the run can't begin or its outcome can't be kept (lock, state, configuration), or when
+        a scoped update met a change that concerns everything (FullScopeNeeded).
+        """
+        return self._with_program(program, scope, refresh=refresh, preview=False)
+
+    def refresh(self, *, preview: bool = False) -> Result:
+        """Bring the state to what the resources are in the world."""
+
+        def work(run: _Run) -> Mapping[str, Value]:
+            self._settle(run, lambda kind: kind != "creating")
+            self._refresher(run, counting=True).refresh(run.steps.recorder.snapshot.in_order_live())
+            return {}
+
+        return self._run(work, EVERYTHING, {}, preview=preview)
+
+    def destroy(self, *, preview: bool = False, refresh: bool | None = None) -> Result:
+        """Delete everything that the stack has; needs no program. `refresh` None means as the project says."""
+
+        def work(run: _Run) -> Mapping[str, Value]:
+            self._settle(run)
+            snapshot = run.steps.recorder.snapshot
+            if self._project.refresh_always if refresh is None else refresh:
+                self._refresher(run, counting=False).refresh(snapshot.in_order_live())
+            self._delete(run, Unwanted(tuple(snapshot.in_order_live()), dict(snapshot.condemned)))
+            return {}
+
+        return self._run(work, EVERYTHING, {}, preview=preview)
+
+    def _with_program(self, program: Program, scope: Scope, *, refresh: bool | None, preview: bool) -> Result:
+        config = load_config(self._project, self._stack)
+
+        def work(run: _Run) -> Mapping[str, Value]:
+            snapshot = run.steps.recorder.snapshot
+            self._settle(run)
+            if self._project.refresh_always if refresh is None else refresh:
+                some = snapshot.in_order_live() if scope.roots is None else list(snapshot.members_of(scope.roots))
+                self._refresher(run, counting=False).refresh(some)
+            deployment = Deployment(self._project.name, self._stack, scope, run.steps, run.providers)
+            if self._run_program(program, config, deployment, preview=preview):
+                self._delete(run, find_unwanted(deployment))
+            return deployment.outputs
+
+        return self._run(work, scope, config, preview=preview)
+
+    def _run_program(
+        self, program: Program, config: Mapping[str, str], deployment: Deployment, *, preview: bool
+    ) -> bool:
+        """Run the program and tell its failures; gives whether it came to its end."""
+        reporter = deployment.steps.reporter
+        monitor = Monitor(deployment)
+        setting = Setting(self._project.name, self._stack, self._project.root, config, preview)
+        workers = PARALLEL * _REGISTRATIONS
+        failure = run_program(program, setting, monitor, EngineService(reporter), workers)
+        for error in monitor.errors:
+            if isinstance(error, (FullScopeNeeded, StateUnwritable)):
+                raise error
+        for message in dict.fromkeys(str(error) for error in monitor.errors):
+            reporter.say(Severity.ERROR, message)
+        if failure and not monitor.errors:
+            reporter.say(Severity.ERROR, failure.message, debug=failure.debug)
+        return failure is None and not monitor.errors and not self._cancelled.is_set()
+
+    def _refresher(self, run: _Run, *, counting: bool) -> Refresher:
+        return Refresher(run.steps, run.providers, PARALLEL, counting)
+
+    def _settle(self, run: _Run, kinds: Callable[[str], bool] = lambda _kind: True) -> None:
+        if run.steps.preview:
+            return
+        snapshot = run.steps.recorder.snapshot
+        refresher = self._refresher(run, counting=False)
+
+        def concerns(urn: str) -> bool:
+            return run.scope.covers(snapshot.root_of(urn))
+
+        Settler(run.steps, run.providers, refresher, concerns, kinds).settle()
+
+    def _delete(self, run: _Run, unwanted: Unwanted) -> None:
+        if unwanted.live or unwanted.old_instances:
+            Deleter(run.steps, run.providers, PARALLEL).delete(unwanted.live, unwanted.old_instances)
+
+    @contextmanager
+    def _recorder(self, reporter: Reporter, *, preview: bool) -> Iterator[Recorder]:
+        if preview:
+            yield Recorder(self._store.peek().copy())
+        else:
+            with self._store.session(lambda text: reporter.say(Severity.INFO, text)) as recorder:
+                yield recorder
+
+    def _run(self, work: _Work, scope: Scope, config: Mapping[str, str], *, preview: bool) -> Result:
+        start = monotonic()
+        reporter = Reporter(self._listener, preview)
+        providers = Providers(self._sources)
+        self._cancelled.clear()
+        try:
+            with interruptible(self._cancelled), self._recorder(reporter, preview=preview) as recorder:
+                steps = Steps(recorder, reporter, BoundedSemaphore(PARALLEL), self._cancelled, preview)
+                resources = ProviderResources(self._project.name, self._stack, scope, steps, providers, config)
+                outputs = self._guarded(work, _Run(reporter, steps, resources, scope))
+        finally:
+            providers.loops.close()
+        return Result(
+            ok=not reporter.failed(),
+            changes=reporter.counts(),
+            outputs=outputs,
+            diagnostics=tuple(reporter.diagnostics),
+            steps=tuple(reporter.steps),
+            duration=monotonic() - start,
+            interrupted=self._cancelled.is_set(),
+        )
+
+    def _guarded(self, work: _Work, run: _Run) -> Mapping[str, Value]:
+        """Work; an interrupt is told like a failure. Gives the stack's outputs."""
+        planned: Mapping[str, Value] = {}
+        try:
+            planned = work(run)
+        except Cancelled as error:
+            run.reporter.say(Severity.ERROR, str(error))
+        if run.steps.preview:
+            return planned
+        live = run.steps.recorder.snapshot.live
+        stack = live.get(stack_urn(self._project.name, self._stack))
+        return stack.outputs if stack else {}

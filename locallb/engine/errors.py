@@ -1,0 +1,46 @@
+"""The engine's errors: one sentence each, naming the object, the value and the way out.
+
+The command line prints `str(error)` as it is. Nothing here knows what the resources are about.
+"""
+
+
+class EngineError(Exception):
+    """Something the engine can't or won't do, told in one sentence."""
+
+
+class ProjectError(EngineError):
+    """`Pulumi.yaml` or the stack's configuration can't be used."""
+
+
+class StateBroken(EngineError):  # noqa: N818 the name says what happened
+    """The state file can't be trusted: cut short, edited by hand, of another format."""
+
+
+class StateUnwritable(EngineError):  # noqa: N818 the name says what happened
+    """The state, its lock or its journal can't be written (read-only or full disk)."""
+
+
+class LockHeld(EngineError):  # noqa: N818 the name says what happened
+    """Another update of the same stack is running, or its lock was left on another host."""
+
+
+class Unsupported(EngineError):  # noqa: N818 the name says what happened
+    """A feature of Pulumi that this engine leaves to the official command line."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} isn't supported by the embedded engine; use `pulumi up`")
+
+
+class FullScopeNeeded(EngineError):  # noqa: N818 the name says what happened
+    """A scoped update met a change that concerns everything, such as another provider configuration."""
+
+
+class Cancelled(EngineError):  # noqa: N818 the name says what happened
+    """The update was interrupted: what ran was finished, nothing new was started."""
+
+    def __init__(self) -> None:
+        super().__init__("the update was interrupted; run it again to finish")
+
+
+class StepError(EngineError):
+    """One resource's operation failed; the others go on."""

@@ -1,0 +1,45 @@
+"""Runs a provider's coroutines on worker threads, each on an event loop of a small pool.
+
+A loop costs more than most provider calls, so loops are kept for a run. The program has a loop of its own.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from threading import Lock
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopPool:
+    """Event loops for blocking calls of coroutines; close it at the end of the run."""
+
+    def __init__(self) -> None:
+        self._idle: list[asyncio.AbstractEventLoop] = []
+        self._closed = False
+        self._lock = Lock()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end on this thread."""
+        with self._lock:
+            loop = self._idle.pop() if self._idle else None
+        loop = loop or asyncio.new_event_loop()
+        try:
+            return loop.run_until_complete(coroutine)
+        finally:
+            self._give_back(loop)
+
+    def _give_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(loop)
+                return
+        loop.close()  # a call that outlived its run, after a second interrupt
+
+    def close(self) -> None:
+        """Close every loop, those in use when they come back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for loop in idle:
+            loop.close()

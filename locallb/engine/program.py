@@ -1,0 +1,127 @@
+"""Runs a Pulumi program in this process: the SDK is set up to talk to objects instead of sockets.
+
+Everything that the SDK keeps lies in context variables, so each run has a context and an event loop of its own, and
+many runs in one process don't see each other.
+"""
+
+import asyncio
+import contextvars
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+
+import pulumi
+from pulumi.runtime import set_all_config
+from pulumi.runtime.settings import ROOT, Settings, configure
+from pulumi.runtime.stack import run_in_stack
+
+from locallb.engine.monitor import EngineService, Monitor
+
+Program = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a program can ask about its surroundings."""
+
+    project: str
+    stack: str
+    root: Path
+    config: Mapping[str, str]
+    preview: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a program broke off: a sentence, and for surprises the traceback."""
+
+    message: str
+    debug: str = ""
+
+
+def run_program(
+    program: Program, setting: Setting, monitor: Monitor, service: EngineService, workers: int
+) -> Failure | None:
+    """Run a program to its end; gives its failure, if any. `workers` bounds the registrations under way at a time."""
+    outcome: list[Failure | None] = []
+
+    def run() -> None:
+        outcome.append(contextvars.copy_context().run(_run, program, setting, monitor, service, workers))
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        run()
+    else:  # the caller's thread runs a loop already
+        thread = Thread(target=run, name="program")
+        thread.start()
+        thread.join()
+    return outcome[0]
+
+
+def _run(program: Program, setting: Setting, monitor: Monitor, service: EngineService, workers: int) -> Failure | None:
+    set_all_config(dict(setting.config), [])
+    ROOT.set(None)
+    configure(
+        Settings(
+            setting.project,
+            setting.stack,
+            monitor=monitor,
+            engine=service,
+            dry_run=setting.preview,
+            organization="organization",
+            root_directory=str(setting.root),
+        )
+    )
+    loop = asyncio.new_event_loop()
+    executor = ThreadPoolExecutor(workers, "register")
+    loop.set_default_executor(executor)
+    loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
+    patient = True
+    try:
+        loop.run_until_complete(run_in_stack(lambda: _call(program)))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 a program may raise anything
+        return _failure(error, setting.root)
+    except KeyboardInterrupt:
+        patient = False
+        raise
+    else:
+        return None
+    finally:
+        _close(loop)
+        executor.shutdown(wait=patient, cancel_futures=True)
+
+
+def _call(program: Program) -> None:
+    program()
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+def _failure(error: BaseException, root: Path) -> Failure:
+    if isinstance(error, pulumi.RunError):
+        return Failure(" ".join(str(error).split()))
+    where = _own_frame(error.__traceback__, root)
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Failure(f"the program failed: {what}{where}", "".join(traceback.format_exception(error)))
+
+
+def _own_frame(trace: TracebackType | None, root: Path) -> str:
+    """Name the last place in the project's own files, not in its libraries."""
+    for frame in reversed(traceback.extract_tb(trace)):
+        path = Path(frame.filename)
+        if path.is_relative_to(root) and "site-packages" not in path.parts:
+            return f" ({path.relative_to(root)}:{frame.lineno})"
+    return ""

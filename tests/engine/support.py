@@ -1,0 +1,256 @@
+"""A world of things, a provider that makes them, and small programs: what the engine's tests have in common."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pulumi
+from pulumi.provider.experimental.property_value import PropertyValue
+from pulumi.provider.experimental.provider import (
+    CheckFailure,
+    CheckRequest,
+    CheckResponse,
+    ConfigureRequest,
+    ConfigureResponse,
+    CreateRequest,
+    CreateResponse,
+    DeleteRequest,
+    DiffRequest,
+    DiffResponse,
+    Provider,
+    ReadRequest,
+    ReadResponse,
+    UpdateRequest,
+    UpdateResponse,
+)
+
+from locallb.engine import UNKNOWN, Engine, Event, Project, Result, load_project
+from locallb.engine.checkpoint import Checkpoint, parse_checkpoint
+from locallb.engine.files import Files
+from locallb.engine.store import Store
+from locallb.engine.values import to_property_values
+
+REPLACES = {"LoopbackAddress": ["address"], "EnvoyProcess": ["binary"], "Reachable": ["address"]}
+COMPUTED = {"LoopbackAddress": "claim", "ProxyConfig": "version", "EnvoyProcess": "pid"}
+Inputs = dict[str, Any]
+
+
+@dataclass
+class World:
+    """What providers made, and what was asked of them: `control` steers failures, as in the recordings."""
+
+    things: dict[str, Inputs] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    control: dict[str, dict[str, Any]] = field(default_factory=dict)
+    frozen: Callable[[], bool] = lambda: False
+    preview_support: bool = True
+    lock: Lock = field(default_factory=Lock)
+
+    def called(self, *methods: str) -> list[tuple[str, str]]:
+        """Give the calls of some methods, as (method, `Type::name`)."""
+        return [call for call in self.calls if call[0] in methods]
+
+    def steer(self, part: str, who: str) -> Any:  # noqa: ANN401 whatever the test put there
+        """Give what the test wants to happen to a resource."""
+        return self.control.get(part, {}).get(who)
+
+
+def _who(request: Any) -> str:  # noqa: ANN401 any request of the provider SDK
+    return f"{request.type.split(':')[-1]}::{request.name}"
+
+
+def computed(kind: str, inputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
+    """Give the output that the inputs decide, exactly as the recorded provider does."""
+    name = COMPUTED.get(kind)
+    if not name:
+        return {}
+    if any(value.value == UNKNOWN for value in inputs.values()):
+        return {name: PropertyValue(UNKNOWN)}
+    text = ",".join(f"{key}={PropertyValue.marshal(value)}".strip() for key, value in sorted(inputs.items()))
+    return {name: PropertyValue(f"{name}-{sum(text.encode()) % 10007}")}
+
+
+def instance(who: str, properties: Mapping[str, PropertyValue]) -> str:
+    """Tell apart the instances of one resource: by the inputs whose change replaces it."""
+    return "|".join([who, *(str(properties[key].value) for key in REPLACES.get(who.partition("::")[0], []))])
+
+
+def wrapped(properties: Mapping[str, Any]) -> dict[str, PropertyValue]:
+    """Wrap plain properties as a provider gets them."""
+    return to_property_values(properties)
+
+
+class WorldProvider(Provider):
+    """The provider of the recordings, making things in a World."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def _call(self, method: str, request: Any) -> str:  # noqa: ANN401 any request
+        who = _who(request)
+        with self.world.lock:
+            if self.world.frozen():
+                raise RuntimeError("the world stands still")
+            self.world.calls.append((method, who))
+        return who
+
+    def planned(self, method: str, request: Any) -> None:  # noqa: ANN401 any request
+        """Hear of a call in a preview, which makes nothing."""
+
+    async def configure(self, request: ConfigureRequest) -> ConfigureResponse:
+        """Accept anything."""
+        del request
+        return ConfigureResponse(supports_preview=self.world.preview_support)
+
+    async def check(self, request: CheckRequest) -> CheckResponse:
+        """Fail as steered."""
+        failures = [
+            CheckFailure(**failure) for failure in self.world.steer("check", self._call("check", request)) or []
+        ]
+        return CheckResponse(inputs=request.new_inputs, failures=failures)
+
+    async def diff(self, request: DiffRequest) -> DiffResponse:
+        """Compare inputs, leaving computed outputs out."""
+        self._call("diff", request)
+        old, new, kind = request.old_state, request.new_inputs, request.type.split(":")[-1]
+        keys = sorted(key for key in {*old, *new} - {COMPUTED.get(kind)} if old.get(key) != new.get(key))
+        replaces = [key for key in keys if key in REPLACES.get(kind, [])]
+        return DiffResponse(
+            changes=bool(keys),
+            replaces=replaces,
+            delete_before_replace=bool(replaces) and kind == "EnvoyProcess",
+            diffs=keys,
+        )
+
+    async def create(self, request: CreateRequest) -> CreateResponse:
+        """Make a thing, or take over the one of this owner."""
+        kind = request.type.split(":")[-1]
+        properties = dict(request.properties)
+        if request.preview:
+            self.planned("create", request)
+            unknown = {key: PropertyValue(UNKNOWN) for key in computed(kind, properties)}
+            return CreateResponse(resource_id="", properties={**properties, **unknown})
+        who = self._call("create", request)
+        await asyncio.sleep(self.world.steer("sleep", who) or 0)
+        if message := self.world.steer("fail", who):
+            raise RuntimeError(message)
+        self._make(who, properties)
+        return CreateResponse(
+            resource_id=f"{kind}/{request.name}", properties={**properties, **computed(kind, properties)}
+        )
+
+    def _make(self, who: str, properties: Mapping[str, PropertyValue]) -> None:
+        with self.world.lock:
+            if self.world.frozen():
+                raise RuntimeError("the world stands still")
+            self.world.things[instance(who, properties)] = {key: value.value for key, value in properties.items()}
+
+    async def update(self, request: UpdateRequest) -> UpdateResponse:
+        """Change a thing."""
+        kind = request.type.split(":")[-1]
+        if request.preview:
+            self.planned("update", request)
+        else:
+            who = self._call("update", request)
+            await asyncio.sleep(self.world.steer("sleep", who) or 0)
+            if message := self.world.steer("fail_update", who):
+                raise RuntimeError(message)
+            self._make(who, request.news)
+        return UpdateResponse(properties={**request.news, **computed(kind, request.news)})
+
+    async def read(self, request: ReadRequest) -> ReadResponse:
+        """Say what the test wants to be seen; a thing that isn't there is gone."""
+        who = self._call("read", request)
+        seen = self.world.steer("read", who)
+        if seen == "gone" or instance(who, request.properties) not in self.world.things:
+            return ReadResponse(resource_id="", properties={}, inputs={})
+        extra = seen or {}
+
+        def merged(part: str, values: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
+            return {**values, **{key: PropertyValue(value) for key, value in extra.get(part, {}).items()}}
+
+        return ReadResponse(
+            request.resource_id, merged("outputs", request.properties), merged("inputs", request.inputs)
+        )
+
+    async def delete(self, request: DeleteRequest) -> None:
+        """Remove a thing; none is fine."""
+        who = self._call("delete", request)
+        await asyncio.sleep(self.world.steer("sleep_delete", who) or 0)
+        if message := self.world.steer("fail_delete", who):
+            raise RuntimeError(message)
+        with self.world.lock:
+            if self.world.frozen():
+                raise RuntimeError("the world stands still")
+            self.world.things.pop(instance(who, request.properties), None)
+
+
+class Thing(pulumi.CustomResource):
+    """A custom resource of the provider, with the output that it computes."""
+
+    def __init__(self, kind: str, name: str, inputs: Inputs, options: pulumi.ResourceOptions | None = None) -> None:
+        known = {COMPUTED[kind]: None, **inputs} if kind in COMPUTED else inputs
+        super().__init__(f"locallb:index:{kind}", name, known, options)
+
+
+def output(thing: pulumi.Resource, name: str) -> Any:  # noqa: ANN401 an output of any type
+    """Give an output of a resource by name."""
+    return thing.__dict__[name]
+
+
+def make_project(folder: Path, *, refresh: bool = False) -> Project:
+    """Make a project with the stack `dev`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".state").mkdir(exist_ok=True)
+    options = "options: {refresh: always}\n" if refresh else ""
+    (folder / "Pulumi.yaml").write_text(
+        f"name: local-lb\nruntime: python\nbackend: {{url: 'file://./.state'}}\nstackConfigDir: stacks\n{options}"
+    )
+    (folder / "stacks").mkdir(exist_ok=True)
+    (folder / "stacks" / "Pulumi.dev.yaml").write_text("config: {}\n")
+    return load_project(folder, {})
+
+
+@dataclass
+class Bench:
+    """A project, a world and an engine, with the events that it told."""
+
+    project: Project
+    world: World
+    events: list[Event] = field(default_factory=list)
+    files: Files = field(default_factory=Files)
+
+    def engine(self, **more: Any) -> Engine:  # noqa: ANN401 options of the engine
+        """Make an engine on this project's state."""
+        store = Store(self.project.backend, self.project.name, "dev", self.files)
+        sources = {"locallb": lambda: WorldProvider(self.world)}
+        return Engine(self.project, "dev", sources, on_event=self.events.append, store=store, **more)
+
+    @property
+    def state_path(self) -> Path:
+        """The state file."""
+        return self.project.backend / ".pulumi" / "stacks" / "local-lb" / "dev.json"
+
+    def checkpoint(self) -> Checkpoint:
+        """Read the state file, checking its rules."""
+        return parse_checkpoint(self.state_path.read_text(), "organization/local-lb/dev", self.state_path)
+
+    def raw(self) -> dict[str, Any]:
+        """Give the state file's `latest`."""
+        latest: dict[str, Any] = json.loads(self.state_path.read_text())["checkpoint"]["latest"]
+        return latest
+
+
+def short(urn: str) -> str:
+    """Shorten a URN to `Type::name`."""
+    types, _, name = urn.split("::", 2)[2].partition("::")
+    return f"{types.split('$')[-1].split(':')[-1]}::{name}"
+
+
+def messages(result: Result) -> list[str]:
+    """Give what a run said."""
+    return [diagnostic.message for diagnostic in result.diagnostics]

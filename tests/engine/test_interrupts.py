@@ -1,0 +1,114 @@
+"""Runs that are interrupted, and what the next run makes of what they left."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from locallb.engine import Cancelled, Op, StepDone
+from tests.engine.balancers import ALPHA, BOTH, declare
+from tests.engine.support import Bench, messages, short
+
+INTERRUPTED = str(Cancelled())
+
+
+def during(bench: Bench, who: str, action: Callable[[], object]) -> None:
+    """Do something while a resource is being made."""
+    bench.world.control = {"sleep": {who: 0.2}}
+    threading.Timer(0.1, action).start()
+
+
+def test_an_interrupt_finishes_what_runs_and_starts_nothing_more(bench: Bench) -> None:
+    """Ctrl-C once: the result says so, the state is complete, the next update goes on."""
+    during(bench, "ProxyConfig::alpha", lambda: os.kill(os.getpid(), signal.SIGINT))
+    engine = bench.engine()
+    result = engine.up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+    assert not result.ok
+    assert messages(result) == [INTERRUPTED]
+    made = [who for _method, who in bench.world.called("create")]
+    assert made == ["LoopbackAddress::alpha", "ProxyConfig::alpha"]
+    assert len([r for r in bench.checkpoint().resources if r.custom]) == 3
+    assert bench.checkpoint().pending == ()
+    bench.world.control = {}
+    assert engine.up(lambda: declare({"balancers": {"alpha": ALPHA}})).changes == {Op.CREATE: 3, Op.SAME: 5}
+
+
+def test_a_second_interrupt_stops_at_once_and_the_next_run_takes_over(bench: Bench) -> None:
+    """What was under way is in the journal."""
+
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    during(bench, "ProxyConfig::alpha", twice)
+    with pytest.raises(KeyboardInterrupt):
+        bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+    bench.world.control = {}
+    result = bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+    assert result.ok
+    assert "took over what an interrupted update had done" in messages(result)[0]
+    assert any("finished the interrupted creation of" in message for message in messages(result))
+    assert len(bench.world.things) == 5
+
+
+def test_cancel_works_from_another_thread_and_for_destroy(bench: Bench) -> None:
+    """A program that embeds the engine has no Ctrl-C."""
+    engine = bench.engine()
+    engine.up(lambda: declare(BOTH))
+
+    def stop(event: object) -> None:
+        if isinstance(event, StepDone):
+            engine.cancel()
+
+    engine._listener = stop
+    result = engine.destroy()
+    assert not result.ok
+    assert INTERRUPTED in messages(result)
+    assert 0 < len(bench.world.called("delete")) < 10
+    engine._listener = bench.events.append
+    assert engine.destroy().ok
+    assert bench.world.things == {}
+
+
+def test_an_interrupted_creation_that_can_not_be_finished_counts_as_not_happened(bench: Bench) -> None:
+    """With a warning."""
+    engine = bench.engine()
+    engine.up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+    whole = bench.state_path.read_text()
+    pending = next(r for r in bench.checkpoint().resources if short(r.urn) == "Reachable::alpha")
+    operation = f'"pending_operations":[{{"resource":{pending.text},"type":"creating"}}],"metadata"'
+    bench.state_path.write_text(whole.replace('"metadata"', operation.replace("Reachable::alpha", "Reachable::lost")))
+    bench.world.control = {"fail": {"Reachable::lost": "no way"}}
+    result = bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+    assert result.ok
+    assert "can't be finished (no way); taken as not happened" in messages(result)[0]
+    assert bench.checkpoint().pending == ()
+
+
+def test_an_interrupted_operation_that_nobody_knows_is_looked_at(bench: Bench) -> None:
+    """A kind of the official command line that this engine never notes."""
+    bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+    found = next(r for r in bench.checkpoint().resources if short(r.urn) == "Reachable::alpha")
+    operation = f'"pending_operations":[{{"resource":{found.text},"type":"reading"}}],"metadata"'
+    bench.state_path.write_text(bench.state_path.read_text().replace('"metadata"', operation))
+    result = bench.engine().refresh()
+    assert result.ok
+    assert "whose reading was interrupted" in messages(result)[0]
+    assert bench.checkpoint().pending == ()
+
+
+def test_a_journal_of_a_state_that_another_engine_wrote_is_kept_aside(bench: Bench) -> None:
+    """Nothing is guessed, nothing is lost."""
+    bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+    journal = bench.project.backend / ".pulumi" / "journals" / "local-lb" / "dev.jsonl"
+    journal.write_text('{"journal":1,"base":"then"}\n[{"drop":"urn:pulumi:dev::local-lb::a:b:C::d"}]\n')
+    result = bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+    assert result.ok
+    assert "another engine wrote the state" in messages(result)[0]
+    assert not journal.exists()
+    assert len(list((bench.project.backend / ".pulumi" / "backups").rglob("*.journal"))) == 1
+    journal.write_text("")
+    assert bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}})).diagnostics == ()

@@ -1,0 +1,129 @@
+"""One writer at a time: who gives way, which locks are removed, which never."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from locallb.engine import LockHeld, Result
+from locallb.engine.checkpoint import timestamp
+from tests.engine.balancers import ONE, declare
+from tests.engine.support import Bench
+
+
+def lock(bench: Bench, pid: int, host: str = "", when: str = "") -> Path:
+    """Leave a lock."""
+    folder = bench.project.backend / ".pulumi" / "locks" / "organization" / "local-lb" / "dev"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "c92609d7-c13d-42ef-aef4-9e4215a8f14a.json"
+    content = {"pid": pid, "username": "me", "hostname": host or socket.gethostname(), "timestamp": when or timestamp()}
+    path.write_text(json.dumps(content))
+    return path
+
+
+def dead_pid() -> int:
+    """Give the id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_lock_is_held_during_an_update_and_never_while_idle(bench: Bench) -> None:
+    """Its file is the official command line's."""
+    seen: list[dict[str, object]] = []
+
+    def program() -> None:
+        folder = bench.project.backend / ".pulumi" / "locks"
+        seen.extend(json.loads(path.read_text()) for path in folder.rglob("*.json"))
+        declare(ONE)
+
+    assert bench.engine().up(program).ok
+    assert [list(found) for found in seen] == [["pid", "username", "hostname", "timestamp"]]
+    assert seen[0]["pid"] == os.getpid()
+    assert list((bench.project.backend / ".pulumi" / "locks").rglob("*.json")) == []
+
+
+def test_a_lock_of_this_host_whose_process_is_gone_is_removed_with_a_notice(bench: Bench) -> None:
+    """The update goes on."""
+    path = lock(bench, dead_pid())
+    result = bench.engine().up(lambda: declare(ONE))
+    assert result.ok
+    assert not path.exists()
+    assert "removed the lock" in result.diagnostics[0].message
+
+
+def test_a_lock_whose_process_id_was_given_to_another_process_is_removed(bench: Bench) -> None:
+    """The process started after the lock."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        lock(bench, process.pid, when="2020-01-01T00:00:00Z")
+        assert bench.engine().up(lambda: declare(ONE)).ok
+    finally:
+        process.communicate(b"\n")
+
+
+def test_a_lock_of_a_living_process_is_respected(bench: Bench) -> None:
+    """The sentence names holder, file and way out."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        path = lock(bench, process.pid, when="9999-01-01T00:00:00Z")
+        with pytest.raises(LockHeld, match=f"pid {process.pid}") as caught:
+            bench.engine().up(lambda: declare(ONE))
+        assert str(path) in str(caught.value)
+        assert "pulumi cancel" in str(caught.value)
+        assert path.exists()
+        assert bench.world.calls == []
+    finally:
+        process.communicate(b"\n")
+
+
+@pytest.mark.parametrize("when", ["", "some day"])
+def test_a_lock_of_another_host_is_never_removed(when: str, bench: Bench) -> None:
+    """Whatever its process id says."""
+    path = lock(bench, dead_pid(), "elsewhere", when)
+    for _ in range(2):
+        with pytest.raises(LockHeld, match="me@elsewhere"):
+            bench.engine().destroy()
+    assert path.exists()
+
+
+def test_a_lock_that_can_not_be_read_is_respected(bench: Bench) -> None:
+    """Nobody knows whose it is."""
+    path = lock(bench, 1)
+    path.write_text("?")
+    with pytest.raises(LockHeld, match="unknown host"):
+        bench.engine().up(lambda: declare(ONE))
+
+
+def test_a_preview_ignores_locks(bench: Bench) -> None:
+    """It writes nothing."""
+    lock(bench, 1, "elsewhere")
+    assert bench.engine().preview(lambda: declare(ONE)).ok
+
+
+def test_of_two_updates_at_once_one_wins_and_the_other_says_so(bench: Bench) -> None:
+    """An update during another, or during a destroy, changes nothing."""
+    bench.world.control = {"sleep": {"LoopbackAddress::alpha": 0.3}}
+    results: list[Result] = []
+    running = threading.Event()
+
+    def program() -> None:
+        running.set()
+        declare(ONE)
+
+    thread = threading.Thread(target=lambda: results.append(bench.engine().up(program)))
+    thread.start()
+    running.wait(5)
+    with pytest.raises(LockHeld):
+        bench.engine().up(lambda: declare(ONE))
+    with pytest.raises(LockHeld):
+        bench.engine().destroy()
+    thread.join()
+    assert results[0].ok
+    assert len(bench.world.called("create")) == 5
+    assert bench.engine().up(lambda: declare(ONE)).unchanged

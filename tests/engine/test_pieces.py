@@ -1,0 +1,218 @@
+"""The engine's small parts, where a whole run would show too little."""
+
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+from google.protobuf import empty_pb2, struct_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+from pulumi.provider.experimental.property_value import PropertyValue
+from pulumi.runtime import rpc
+from pulumi.runtime.proto import engine_pb2
+
+from locallb.engine import UNKNOWN, EngineError, PropertyChange, Result, Unsupported
+from locallb.engine.checkpoint import parse_checkpoint, timestamp
+from locallb.engine.events import ignore
+from locallb.engine.interrupts import worker_pool
+from locallb.engine.journal import decode, encode, read_journal
+from locallb.engine.monitor import EngineService, Monitor
+from locallb.engine.reporter import Reporter
+from locallb.engine.resource import Pending, ResourceState
+from locallb.engine.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.values import (
+    Value,
+    changes_between,
+    from_property_values,
+    from_struct,
+    number,
+    to_property_values,
+    to_struct,
+    without_unknown,
+)
+from tests.engine.support import Bench, Thing, World, make_project
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+URN = "urn:pulumi:dev::p::a:b:C::"
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4))
+def test_values_survive_the_way_to_the_program_and_to_providers(values: dict[str, Value]) -> None:
+    """Through protobuf and through property values."""
+    plain = {key: _numbers(value) for key, value in values.items()}
+    assert from_struct(to_struct(plain), "x") == plain
+    assert from_property_values(to_property_values(plain), "x") == plain
+
+
+def _numbers(value: Value) -> Value:
+    """Whole numbers are ints, as in the state."""
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    return number(value) if isinstance(value, float) else value
+
+
+def test_numbers_that_json_can_not_hold_are_refused() -> None:
+    """By name."""
+    with pytest.raises(Unsupported, match="the number inf"):
+        number(float("inf"))
+
+
+def wire(**fields: Value) -> struct_pb2.Struct:
+    """Make a struct with a value in one of Pulumi's envelopes."""
+    return to_struct({"x": {rpc._special_sig_key: rpc._special_output_value_sig, **fields}})
+
+
+def test_output_values_are_opened() -> None:
+    """A known one is its value, one without is unknown, a secret one is refused."""
+    assert from_struct(wire(value=7), "w") == {"x": 7}
+    assert from_struct(wire(), "w") == {"x": UNKNOWN}
+    with pytest.raises(Unsupported, match="w, property x: a secret"):
+        from_struct(wire(value=7, secret=True), "w")
+
+
+def test_unknown_property_values_are_the_unknown_string() -> None:
+    """Providers may give either."""
+    assert from_property_values({"x": PropertyValue.computed()}, "w") == {"x": UNKNOWN}
+    with pytest.raises(Unsupported, match="a value of type FileAsset"):
+        from_property_values({"x": PropertyValue(pulumi.FileAsset("f"))}, "w")
+
+
+def test_unknowns_are_found_however_deep() -> None:
+    """And leave with the whole property."""
+    assert without_unknown({"a": [{"b": UNKNOWN}], "c": 1}) == {"c": 1}
+
+
+def test_changes_name_each_leaf_that_differs() -> None:
+    """Lists of one length are compared item by item; keys that force a replacement are marked."""
+    old: dict[str, Value] = {"a": [1, {"b": 2}], "gone": 1, "l": [1], "same": {}, "t": True}
+    new: dict[str, Value] = {"a": [1, {"b": 3}], "new": 1, "l": [1, 2], "same": {}, "t": 1}
+    assert changes_between(old, new, ["a[1].b", "l"]) == (
+        PropertyChange("a[1].b", "update", 2, 3, replaces=True),
+        PropertyChange("gone", "delete", 1, None),
+        PropertyChange("l", "update", [1], [1, 2], replaces=True),
+        PropertyChange("new", "add", None, 1),
+        PropertyChange("t", "update", True, 1),
+    )
+
+
+def state(name: str, **more: Any) -> ResourceState:  # noqa: ANN401 fields of a resource
+    """Make a resource."""
+    return ResourceState(f"{URN}{name}", "a:b:C", custom=False, **more)
+
+
+MUTATIONS: list[Mutation] = [
+    Put(state("a", inputs={"x": [1]}, extras={"sourcePosition": "here"})),
+    Supersede(state("a", inputs={"x": [2]}), 7),
+    Drop(f"{URN}b"),
+    Free(7),
+    Begin(8, Pending("creating", state("c"))),
+    End(8),
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: type(mutation).__name__)
+def test_a_change_survives_the_journal(mutation: Mutation) -> None:
+    """What was written is what is read."""
+    assert encode(decode(encode(mutation))) == encode(mutation)
+
+
+def test_a_journal_that_is_none_is_an_empty_one(tmp_path: Path) -> None:
+    """Of another format, empty, or absent."""
+    path = tmp_path / "j"
+    assert read_journal(path) is None
+    for text in ("", '{"journal":9}\n', "[]\n", '{"journal":1,"base":"x"}'):
+        path.write_text(text)
+        leftover = read_journal(path)
+        assert leftover is not None
+        assert leftover.mutations == ()
+
+
+def test_a_resource_that_comes_to_depend_on_a_later_one_moves_behind_it() -> None:
+    """And what refers to it moves along; everything else keeps its place."""
+    snapshot = Snapshot([state("a"), state("b", parent=f"{URN}a"), state("c"), state("d")])
+    snapshot.apply(Put(state("a", dependencies=(f"{URN}c",))))
+    assert [resource.name for resource in snapshot.in_order()] == ["c", "a", "b", "d"]
+    assert [resource.name for resource in snapshot.sort(snapshot.live)] == ["c", "a", "b", "d"]
+
+
+def test_what_a_resource_is_deleted_with_precedes_it() -> None:
+    """A field of the official command line."""
+    found = state("a", extras={"deletedWith": f"{URN}z"})
+    assert found.references == {f"{URN}z"}
+
+
+def test_times_are_written_as_the_official_command_line_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nanoseconds without trailing zeros."""
+    monkeypatch.setattr("locallb.engine.checkpoint.time_ns", lambda: 1_000_000_000_120_000_000)
+    assert timestamp() == "2001-09-09T01:46:40.12Z"
+    monkeypatch.setattr("locallb.engine.checkpoint.time_ns", lambda: 1_000_000_000_000_000_000)
+    assert timestamp() == "2001-09-09T01:46:40Z"
+
+
+def test_a_state_in_which_the_word_resources_comes_earlier_is_read() -> None:
+    """Another part may have a key of that name."""
+    latest = '{"secrets_providers":{"type":"x","state":{"resources":[{"urn":"?"}]}},"resources":[],"metadata":{}}'
+    text = f'{{"version":3,"checkpoint":{{"stack":"s","latest":{latest}}}}}'
+    checkpoint = parse_checkpoint(text, "s", Path("x"))
+    assert checkpoint.resources == ()
+    assert checkpoint.latest["secrets_providers"] == {"type": "x", "state": {"resources": [{"urn": "?"}]}}
+
+
+def test_the_program_can_ask_for_the_root_and_not_for_a_version() -> None:
+    """What the SDK's engine service has besides messages."""
+    service = EngineService(Reporter(ignore, planning=False))
+    service.SetRootResource(engine_pb2.SetRootResourceRequest(urn="u"))
+    assert service.GetRootResource(empty_pb2.Empty()).urn == "u"
+    with pytest.raises(EngineError, match="requiring a version"):
+        service.RequirePulumiVersion(None)
+
+
+def test_what_the_sdk_may_ask_and_is_not_done_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each method by name."""
+    monkeypatch.setattr(Monitor, "__init__", lambda self: setattr(self, "errors", []))
+    monitor: Any = Monitor()  # type: ignore[call-arg]  # it needs no deployment to refuse
+    for method in ("ExistsResource", "RegisterPackage", "RegisterStackInvokeTransform", "RegisterErrorHook"):
+        with pytest.raises(Unsupported):
+            getattr(monitor, method)(None)
+    request = type("Request", (), {"tok": "a:b:C/m"})
+    with pytest.raises(Unsupported, match="the method a:b:C/m"):
+        monitor.Call(request)
+
+
+def test_an_impatient_user_does_not_wait_for_the_pool() -> None:
+    """A second interrupt passes through."""
+    with pytest.raises(KeyboardInterrupt), worker_pool(1, "x"):
+        raise KeyboardInterrupt
+
+
+def test_a_result_without_changes_says_so() -> None:
+    """Nothing at all is unchanged too."""
+    assert Result(ok=True).unchanged
+
+
+def test_one_provider_object_serves_one_configuration(tmp_path: Path) -> None:
+    """A function that makes providers serves several."""
+    from locallb.engine import Engine  # noqa: PLC0415 for this test only
+    from tests.engine.support import WorldProvider  # noqa: PLC0415 for this test only
+
+    bench = Bench(make_project(tmp_path), World())
+    engine = Engine(bench.project, "dev", {"locallb": WorldProvider(bench.world)})
+
+    def program() -> None:
+        given = pulumi.ProviderResource("locallb", "mine", {"region": "here"})
+        Thing("Reachable", "a", {"address": "x"}, pulumi.ResourceOptions(provider=given))
+        Thing("Reachable", "b", {"address": "x"})
+
+    result = engine.up(program)
+    assert "a second configuration of one provider object" in result.diagnostics[0].message

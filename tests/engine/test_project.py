@@ -1,0 +1,173 @@
+"""The project's and the stack's files: what is read, what is refused, and how it is said."""
+
+import json
+from pathlib import Path
+
+import pulumi
+import pytest
+
+from locallb.engine import ProjectError, Unsupported, load_config, load_project
+from tests.engine.support import Bench, World, make_project
+
+BACKEND = "backend: {url: 'file://./.state'}\n"
+
+
+def write(folder: Path, text: str) -> Path:
+    """Write a project file, with the backend's folder."""
+    (folder / ".state").mkdir(exist_ok=True)
+    (folder / "Pulumi.yaml").write_text(text)
+    return folder
+
+
+def test_a_project_is_read_with_absolute_paths(tmp_path: Path) -> None:
+    """Relative ones belong to the project's folder, wherever the caller is."""
+    text = f"name: p\nmain: src\nstackConfigDir: stacks\n{BACKEND}options: {{refresh: always}}\n"
+    project = load_project(write(tmp_path, text), {})
+    assert project.name == "p"
+    assert project.root == tmp_path.resolve()
+    assert project.main == tmp_path.resolve() / "src"
+    assert project.stack_config_dir == tmp_path.resolve() / "stacks"
+    assert project.backend == tmp_path.resolve() / ".state"
+    assert project.backend_url == "file://./.state"
+    assert project.refresh_always
+
+
+def test_the_environment_overrides_the_backend(tmp_path: Path) -> None:
+    """As with the official command line."""
+    write(tmp_path, f"name: p\n{BACKEND}")
+    (tmp_path / "else where").mkdir()
+    project = load_project(tmp_path, {"PULUMI_BACKEND_URL": f"file://{tmp_path}/else%20where"})
+    assert project.backend == tmp_path.resolve() / "else where"
+    assert not project.refresh_always
+
+
+def test_a_backend_in_the_home_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`file://~` is the official command line's default local backend."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path, "name: p\nbackend: {url: 'file://~'}\n")
+    assert load_project(tmp_path, {}).backend == tmp_path.resolve()
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "https://api.pulumi.com", "azblob://x", ""])
+def test_any_other_backend_is_refused_by_name(url: str, tmp_path: Path) -> None:
+    """None means the Pulumi Cloud."""
+    backend = f"backend: {{url: '{url}'}}\n" if url else ""
+    with pytest.raises(Unsupported, match=url or "Pulumi Cloud"):
+        load_project(write(tmp_path, f"name: p\n{backend}"), {})
+
+
+BROKEN = {
+    "a: [": "is no YAML",
+    "- a\n": "must hold keys and values",
+    f"description: x\n{BACKEND}": "has no name",
+    "name: p\nbackend: file\n": "backend must hold keys and values",
+    "name: p\nbackend: {url: 'file://./nowhere'}\n": "doesn't exist; make it with `mkdir -p",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_broken_project_file_is_told_in_one_sentence(text: str, tmp_path: Path) -> None:
+    """With the file and what to do."""
+    with pytest.raises(ProjectError, match=BROKEN[text]) as caught:
+        load_project(write(tmp_path, text), {})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_or_unreadable_project_file_is_told(tmp_path: Path) -> None:
+    """With the way out."""
+    with pytest.raises(ProjectError, match="doesn't exist"):
+        load_project(tmp_path, {})
+    (tmp_path / "Pulumi.yaml").mkdir()
+    with pytest.raises(ProjectError, match="can't be read"):
+        load_project(tmp_path, {})
+
+
+def test_configuration_of_the_project_is_refused(tmp_path: Path) -> None:
+    """It would give defaults that nobody sees."""
+    with pytest.raises(Unsupported, match="config of the project"):
+        load_project(write(tmp_path, f"name: p\n{BACKEND}config: {{a: 1}}\n"), {})
+
+
+def test_configuration_is_given_as_programs_read_it(tmp_path: Path) -> None:
+    """Texts as they are, everything else as JSON, keys with their namespace; the file isn't touched."""
+    project = make_project(tmp_path)
+    path = project.stack_file("dev")
+    path.write_text(
+        "encryptionsalt: v1:x\nconfig:\n  local-lb:pools: [{name: a}]\n  plain: text\n  n: 3\n  on: true\n  off: yes\n"
+    )
+    before = path.stat()
+    config = load_config(project, "dev")
+    assert config == {
+        "local-lb:pools": '[{"name":"a"}]',
+        "local-lb:plain": "text",
+        "local-lb:n": "3",
+        "local-lb:on": "true",
+        "local-lb:off": "yes",
+    }
+    assert path.stat() == before
+
+
+def test_a_program_sees_its_configuration_and_surroundings(tmp_path: Path) -> None:
+    """Through the SDK, as under the official command line."""
+    project = make_project(tmp_path)
+    project.stack_file("dev").write_text("config:\n  local-lb:pools: [{name: a}]\n  other:n: 3\n")
+    seen: dict[str, object] = {}
+
+    def program() -> None:
+        seen["pools"] = pulumi.Config("local-lb").get_object("pools")
+        seen["n"] = pulumi.Config("other").get_int("n")
+        seen["who"] = (pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack())
+        seen["root"] = pulumi.runtime.get_root_directory()
+        seen["dry"] = pulumi.runtime.is_dry_run()
+
+    Bench(project, World()).engine().preview(program)
+    assert seen == {
+        "pools": [{"name": "a"}],
+        "n": 3,
+        "who": ("organization", "local-lb", "dev"),
+        "root": str(project.root),
+        "dry": True,
+    }
+
+
+def test_a_missing_stack_names_the_file_to_create_and_the_stacks_that_exist(tmp_path: Path) -> None:
+    """Nothing is made."""
+    project = make_project(tmp_path)
+    with pytest.raises(ProjectError, match="stacks that exist: dev") as caught:
+        load_config(project, "prod")
+    assert str(project.stack_file("prod")) in str(caught.value)
+    with pytest.raises(ProjectError, match="can't be the name of a stack"):
+        load_config(project, "../dev")
+
+
+CONFIGS = {
+    "config: {a: {secure: v1:x}}": "a secret value",
+    "config: {a: [{b: {secure: v1:x}}]}": "a secret value",
+    "environment: [x]\n": "environment",
+    "config: {a: }": "has no value",
+    "config: {a: [2020-01-01]}": "put it in quotes",
+    "config: {7: a}": "put it in quotes",
+    "config: 7": "must hold keys and values",
+}
+
+
+@pytest.mark.parametrize("text", CONFIGS)
+def test_configuration_that_can_not_be_used_is_refused(text: str, tmp_path: Path) -> None:
+    """With the file and the key."""
+    project = make_project(tmp_path)
+    project.stack_file("dev").write_text(text)
+    with pytest.raises((ProjectError, Unsupported), match=CONFIGS[text]) as caught:
+        load_config(project, "dev")
+    assert str(project.stack_file("dev")) in str(caught.value)
+
+
+def test_a_default_provider_gets_its_configuration_from_the_stack(tmp_path: Path) -> None:
+    """Keys of the package's namespace."""
+    project = make_project(tmp_path)
+    project.stack_file("dev").write_text("config:\n  locallb:region: here\n")
+    bench = Bench(project, World())
+    bench.engine().up(
+        lambda: pulumi.CustomResource("locallb:index:Reachable", "a", {"address": "x"}, pulumi.ResourceOptions())
+    )
+    provider = next(item for item in bench.raw()["resources"] if "providers" in item["type"])
+    assert json.dumps([provider["inputs"], provider["outputs"]]) == '[{"region": "here"}, {"region": "here"}]'
