@@ -1,0 +1,40 @@
+"""The write edge: our Pulumi provider `locallb`, in-process for the embedded engine, a plugin for the Pulumi CLI.
+
+Each kind of resource is a module of its own, typed by what `schema.json` says. What can be planned isn't decided here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pulumi.provider.experimental.provider import Provider
+
+from locallb.provider.dispatch import AnyKind, Dispatcher
+from locallb.provider.envoy_process import EnvoyProcess
+from locallb.provider.errors import ProviderError
+from locallb.provider.loopback_address import LoopbackAddress
+from locallb.provider.proxy_config import ProxyConfig
+from locallb.provider.reachable import Reachable
+from locallb.provider.service_claim import ServiceClaim
+from locallb.provider.service_status import ServiceStatus
+
+__all__ = ["ProviderError", "make_provider"]
+
+_KINDS: tuple[type[AnyKind], ...] = (
+    LoopbackAddress,
+    ProxyConfig,
+    EnvoyProcess,
+    Reachable,
+    ServiceClaim,
+    ServiceStatus,
+)
+
+
+def make_provider(root: Path | None = None) -> Provider:
+    """Make the provider. Its errors are ProviderError and ClientError: one sentence each.
+
+    `root` is the directory of the project that is deployed: what another project owns, whose state was copied here,
+    is then left alone by deletions.
+    """
+    schema = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
+    return Dispatcher({f"locallb:index:{kind.__name__}": kind(root) for kind in _KINDS}, schema)

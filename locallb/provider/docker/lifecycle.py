@@ -1,0 +1,128 @@
+"""What a container goes through: made or adopted, looked at, changed, removed. Whose it is stands in its labels.
+
+A run may be killed between an effect and its line in the state; `create` therefore adopts what is its own already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from locallb.clients import places
+from locallb.clients.containers import Containers, ContainersError, DockerAbsentError
+from locallb.planning.containers import labelled_owner
+from locallb.provider.docker import inputs, rendering, spec
+from locallb.provider.docker.differences import compare
+from locallb.provider.docker.values import Values
+from locallb.provider.errors import ProviderError
+
+
+class Lifecycle:
+    """Containers of one daemon, for the project in `root`."""
+
+    def __init__(self, containers: Containers, root: Path | None) -> None:
+        self._containers = containers
+        self._root = root
+
+    def create(self, new: Values) -> tuple[str, dict[str, Any]]:
+        """Make it and start it, or take the one that is just this; gives id and outputs."""
+        found = self._containers.inspect(new["name"])
+        if found is not None:
+            if adopted := self._adopt(found, new):
+                return adopted
+            self._containers.remove(found["Id"], volumes=True)
+        self._provide_image(new["image"], new["name"])
+        identity = self._containers.create(new["name"], spec.body(new))
+        try:
+            self._containers.start(identity)
+        except DockerAbsentError:
+            raise
+        except ContainersError:
+            self._containers.remove(identity, volumes=True)
+            raise
+        return identity, rendering.made(new, self._inspected(identity))
+
+    def read(self, identity: str, before: Values, declared: Values) -> dict[str, Any] | None:
+        """Look at it; None if it is gone."""
+        seen = self._containers.inspect(identity)
+        if seen is None or seen["State"].get("Status") in {"removing", "dead"}:
+            return None
+        whole = before if rendering.is_complete(before) else rendering.made(inputs.checked(declared), seen)
+        return rendering.refreshed(whole, seen)
+
+    def update(self, identity: str, old: Values, new: Values, changed: frozenset[str]) -> dict[str, Any]:
+        """Change limits and restart policy, and have it run."""
+        if limits := self._limits(new, changed):
+            self._containers.update(identity, limits)
+        if new.get("mustRun"):
+            self._have_run(identity)
+        return rendering.updated(old, new, changed)
+
+    def delete(self, identity: str, old: Values) -> None:
+        """Stop and remove it, unless it is a copied project's original; gone is fine."""
+        if self._is_a_copys(identity):
+            return
+        grace = old.get("destroyGraceSeconds")
+        if grace:
+            self._containers.stop(identity, int(grace))
+        self._containers.remove(identity, volumes=bool(old.get("removeVolumes", True)))
+
+    def _adopt(self, found: Values, new: Values) -> tuple[str, dict[str, Any]] | None:
+        """Take what was found under the name: None where it is ours and has to make room.
+
+        Raises ProviderError where it isn't ours.
+        """
+        ours = {label["label"]: label["value"] for label in new.get("labels", ())}
+        labels: Mapping[str, str] = found["Config"].get("Labels") or {}
+        owner = labelled_owner(ours)
+        if owner is None or labelled_owner(labels) != owner:
+            whose = labelled_owner(labels) or "somebody else"
+            raise ProviderError(
+                f"the container {new['name']} exists already and belongs to {whose};"
+                f" look at it, then `docker rm -f {new['name']}`"
+            )
+        outputs = rendering.refreshed(rendering.made(new, found), found)
+        difference = compare(outputs, new, inputs.KNOWN)
+        if difference.replacing:
+            return None
+        return found["Id"], self.update(found["Id"], rendering.made(new, found), new, difference.changed)
+
+    def _have_run(self, identity: str) -> None:
+        state = self._inspected(identity)["State"]
+        if state.get("Paused"):
+            self._containers.unpause(identity)
+        elif not state["Running"]:
+            self._containers.start(identity)
+
+    def _limits(self, new: Values, changed: frozenset[str]) -> dict[str, Any]:
+        lifted = [key for key in ("memory", "memorySwap") if key in changed and key not in new]
+        if lifted or (changed & {"memory", "memorySwap"} and "memorySwap" not in new):
+            raise ProviderError("Docker can't lift a limit of memory in place: give memory and memorySwap")
+        return spec.limits(new, changed)
+
+    def _provide_image(self, image: str, name: str) -> None:
+        if self._containers.has_image(image):
+            return
+        try:
+            self._containers.pull(image)
+        except DockerAbsentError:
+            raise
+        except ContainersError as error:
+            raise ProviderError(
+                f"the image {image} for the container {name} isn't there and can't be fetched ({error});"
+                " `locallb image` makes one here, then say its name as local-lb:image"
+            ) from error
+
+    def _inspected(self, identity: str) -> Values:
+        seen = self._containers.inspect(identity)
+        if seen is None:
+            raise ProviderError(f"the container {identity[:12]} is gone already: run up again")
+        return seen
+
+    def _is_a_copys(self, identity: str) -> bool:
+        seen = self._containers.inspect(identity)
+        owner = labelled_owner((seen or {}).get("Config", {}).get("Labels") or {})
+        if owner is None or self._root is None:
+            return False
+        return places.is_another_directory(owner.home.root, str(self._root))

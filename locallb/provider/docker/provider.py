@@ -1,0 +1,129 @@
+"""Pulumi's provider protocol for one type of resource, the container; `lifecycle` does what has an effect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pulumi.provider.experimental import provider as protocol
+from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
+from pulumi.runtime.rpc import UNKNOWN
+
+from locallb.clients.containers import Containers
+from locallb.provider.docker import inputs, rendering
+from locallb.provider.docker.differences import compare
+from locallb.provider.docker.lifecycle import Lifecycle
+from locallb.provider.docker.values import plain, wrapped
+from locallb.provider.errors import ProviderError
+
+TOKEN = "docker:index/container:Container"  # noqa: S105 - a resource type, no secret
+_AT_ONCE = 16
+T = TypeVar("T")
+
+
+class DockerProvider(protocol.Provider):
+    """Containers of one daemon."""
+
+    def __init__(self, containers: Containers, root: Path | None) -> None:
+        self._life = Lifecycle(containers, root)
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="docker")
+
+    async def configure(self, request: protocol.ConfigureRequest) -> protocol.ConfigureResponse:
+        """Take the version; a provider with settings of its own is refused: the environment says where Docker is."""
+        settings = sorted(request.args.keys() - {"version"})
+        if settings:
+            raise ProviderError(
+                f"docker:{settings[0]} is not known to the embedded engine: set DOCKER_HOST, or use `pulumi up`"
+            )
+        return protocol.ConfigureResponse(supports_preview=True)
+
+    async def check_config(self, request: protocol.CheckRequest) -> protocol.CheckResponse:
+        """Take the configuration as it is; `configure` judges it."""
+        return protocol.CheckResponse(inputs=request.new_inputs, failures=[])
+
+    async def diff_config(self, request: protocol.DiffRequest) -> protocol.DiffResponse:
+        """Never find anything: there are no settings."""
+        del request
+        return protocol.DiffResponse(
+            changes=False, replaces=[], delete_before_replace=False, diffs=[], detailed_diff={}
+        )
+
+    async def check(self, request: protocol.CheckRequest) -> protocol.CheckResponse:
+        """Fill in the official plugin's defaults, and refuse what isn't known here."""
+        _refuse_others(request.type)
+        given = plain(request.new_inputs)
+        failures = [protocol.CheckFailure(key, reason) for key, reason in inputs.faults(given)]
+        return protocol.CheckResponse(inputs=wrapped(given if failures else inputs.checked(given)), failures=failures)
+
+    async def diff(self, request: protocol.DiffRequest) -> protocol.DiffResponse:
+        """Tell what changes and whether it takes a new container, which then comes after the old one's end."""
+        _refuse_others(request.type)
+        change = compare(plain(request.old_state), plain(request.new_inputs), inputs.KNOWN)
+        names = sorted(change.changed - set(request.ignore_changes))
+        replaces = [name for name in names if name in change.replacing]
+        update, replace = PropertyDiffKind.UPDATE, PropertyDiffKind.UPDATE_REPLACE
+        return protocol.DiffResponse(
+            changes=bool(names),
+            replaces=replaces,
+            delete_before_replace=bool(replaces),
+            diffs=names,
+            detailed_diff={n: PropertyDiff(replace if n in replaces else update, input_diff=False) for n in names},
+        )
+
+    async def create(self, request: protocol.CreateRequest) -> protocol.CreateResponse:
+        """Create and start it, or adopt ours."""
+        _refuse_others(request.type)
+        new = plain(request.properties)
+        if request.preview:
+            return protocol.CreateResponse("", wrapped({**inputs.without_notes(new), "id": UNKNOWN}))
+        identity, outputs = await self._run(lambda: self._life.create(new))
+        return protocol.CreateResponse(identity, wrapped(outputs))
+
+    async def read(self, request: protocol.ReadRequest) -> protocol.ReadResponse:
+        """Look at it; an empty id tells that it is gone."""
+        _refuse_others(request.type)
+        before, declared = plain(request.properties), plain(request.inputs)
+        found = await self._run(lambda: self._life.read(request.resource_id, before, declared))
+        if found is None:
+            return protocol.ReadResponse("", {}, {})
+        return protocol.ReadResponse(request.resource_id, wrapped(found), wrapped(_as_inputs(declared, found)))
+
+    async def update(self, request: protocol.UpdateRequest) -> protocol.UpdateResponse:
+        """Change it in place, and start it where it should run and doesn't."""
+        _refuse_others(request.type)
+        old, new = plain(request.olds), plain(request.news)
+        changed = compare(old, new, inputs.KNOWN).changed
+        if request.preview:
+            return protocol.UpdateResponse(wrapped(rendering.updated(old, new, changed)))
+        outputs = await self._run(lambda: self._life.update(request.resource_id, old, new, changed))
+        return protocol.UpdateResponse(wrapped(outputs))
+
+    async def delete(self, request: protocol.DeleteRequest) -> None:
+        """Remove it."""
+        _refuse_others(request.type)
+        old = plain(request.properties)
+        await self._run(lambda: self._life.delete(request.resource_id, old))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _refuse_others(kind: str) -> None:
+    """Refuse every type but the container."""
+    token = kind.rpartition("$")[2]
+    if token != TOKEN:
+        raise ProviderError(f"{token} is not known to the embedded engine, only {TOKEN} is; use `pulumi up` for it")
+
+
+def _as_inputs(declared: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Give the inputs that would make what was found: those declared, but for what is different."""
+    drifted = compare(found, declared, frozenset()).changed
+    top = {key: inputs.without_notes(value) for key, value in declared.items() if key != inputs.NOTE}
+    if inputs.NOTE in declared:
+        top[inputs.NOTE] = declared[inputs.NOTE]
+    if isinstance(declared.get("healthcheck"), dict):
+        top["healthcheck"] = declared["healthcheck"]
+    return {**top, **{key: found.get(key) for key in drifted}}

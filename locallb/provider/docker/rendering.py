@@ -1,0 +1,179 @@
+"""Outputs of a container as the official plugin writes them, from what the daemon tells and what was asked for.
+
+Every field is there in the official plugin's own form: one that is missing, or empty where it is null there, would make
+the other engine plan a change. After a refresh the same plugin writes some empty fields in another form; so do we.
+The goldens are recordings of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from locallb.provider.docker.delta import raw_state_delta
+from locallb.provider.docker.inputs import without_notes
+from locallb.provider.docker.spec import MIB
+from locallb.provider.docker.values import Values
+
+META = (
+    '{"e2bfb730-ecaa-11e6-8f88-34363bc7c4c0":{"create":1200000000000,"delete":1200000000000,'
+    '"update":1200000000000},"schema_version":"2"}'
+)
+"""Time limits and schema version, as the bridge below the official plugin notes them."""
+_NEVER_SET: Values = {
+    **dict.fromkeys(("cgroupParent", "cgroupnsMode", "containerLogs", "cpuPeriod", "cpuQuota", "cpus")),
+    **dict.fromkeys(("gpus", "pidMode")),
+    **dict.fromkeys(("attach", "logs", "publishAllPorts", "rm"), False),
+    **{key: [] for key in ("deviceReadBps", "deviceReadIops", "deviceRequests", "deviceWriteBps", "deviceWriteIops")},
+    **{key: [] for key in ("devices", "hosts", "mounts", "ulimits", "uploads")},
+    "bridge": "",
+}
+"""What no input of ours sets."""
+_EMPTY_LISTS = ("dns", "dnsOpts", "dnsSearches", "groupAdds")
+_EMPTY_MAPS = ("storageOpts", "sysctls", "tmpfs")
+_DATA = {
+    "gateway": "Gateway",
+    "globalIpv6Address": "GlobalIPv6Address",
+    "globalIpv6PrefixLength": "GlobalIPv6PrefixLen",
+    "ipAddress": "IPAddress",
+    "ipPrefixLength": "IPPrefixLen",
+    "ipv6Gateway": "IPv6Gateway",
+    "macAddress": "MacAddress",
+}
+
+
+def made(inputs: Values, seen: Values) -> dict[str, Any]:
+    """Write the outputs of a container that was created just now."""
+    told = without_notes(inputs)
+    asked = {
+        "capabilities": _capabilities(told.get("capabilities")),
+        "containerReadRefreshTimeoutMilliseconds": told["containerReadRefreshTimeoutMilliseconds"],
+        "destroyGraceSeconds": told.get("destroyGraceSeconds"),
+        "exitCode": None,
+        "healthcheck": told.get("healthcheck"),
+        "logOpts": told.get("logOpts"),
+        "mustRun": told["mustRun"],
+        "networksAdvanced": [_network(network) for network in told.get("networksAdvanced", ())],
+        "removeVolumes": told["removeVolumes"],
+        "start": told["start"],
+        "volumes": [_volume(volume) for volume in told.get("volumes", ())],
+        "wait": told.get("wait", False),
+        "waitTimeout": told["waitTimeout"],
+        **dict.fromkeys((*_EMPTY_LISTS, *_EMPTY_MAPS)),
+    }
+    return _finished({**_NEVER_SET, **asked, **_observed(seen)})
+
+
+def refreshed(before: Values, seen: Values) -> dict[str, Any]:
+    """Write the outputs of a container that was looked at: `before` are those of the state.
+
+    A paused one doesn't run: the official plugin doesn't see that, we do, so that the next update mends it.
+    """
+    running = bool(seen["State"]["Running"]) and not seen["State"].get("Paused")
+    forms = {
+        **{key: before.get(key) or [] for key in _EMPTY_LISTS},
+        **{key: before.get(key) or {} for key in (*_EMPTY_MAPS, "logOpts")},
+        "networksAdvanced": [{**one, "gwPriority": one.get("gwPriority") or 0} for one in before["networksAdvanced"]],
+        "volumes": [{**one, "readOnly": bool(one.get("readOnly"))} for one in before["volumes"]],
+        "exitCode": before.get("exitCode") if running else seen["State"]["ExitCode"],
+        "mustRun": running,
+    }
+    return _finished({**_NEVER_SET, **before, **forms, **_observed(seen)})
+
+
+def updated(before: Values, inputs: Values, changed: frozenset[str]) -> dict[str, Any]:
+    """Write the outputs of a container that was updated in place: only what changed is different."""
+    told = without_notes(inputs)
+    return _finished({**before, **{key: told.get(key) for key in changed}})
+
+
+def is_complete(outputs: Values) -> bool:
+    """Tell whether outputs are whole, not those of a creation that failed under the other engine."""
+    return {"volumes", "networksAdvanced", "mustRun", "labels"} <= outputs.keys()
+
+
+def _finished(outputs: Values) -> dict[str, Any]:
+    return {**outputs, "__meta": META, "__pulumi_raw_state_delta": raw_state_delta(outputs)}
+
+
+def _observed(seen: Values) -> dict[str, Any]:
+    """Write what the daemon tells."""
+    config, host = seen["Config"], seen["HostConfig"]
+    labels = config.get("Labels") or {}
+    return {
+        "command": config.get("Cmd") or [],
+        "cpuSet": host["CpusetCpus"],
+        "cpuShares": host["CpuShares"],
+        "domainname": config["Domainname"],
+        "entrypoints": config.get("Entrypoint") or [],
+        "envs": config.get("Env") or [],
+        "hostname": config["Hostname"],
+        "id": seen["Id"],
+        "image": config["Image"],
+        "init": bool(host.get("Init")),
+        "ipcMode": host["IpcMode"],
+        "labels": [{"label": key, "value": labels[key]} for key in sorted(labels)],
+        "logDriver": host["LogConfig"]["Type"],
+        "maxRetryCount": host["RestartPolicy"]["MaximumRetryCount"],
+        "memory": host["Memory"] // MIB,
+        "memoryReservation": host["MemoryReservation"] // MIB,
+        "memorySwap": host["MemorySwap"] // MIB,
+        "name": seen["Name"].removeprefix("/"),
+        "networkDatas": _network_data(seen),
+        "networkMode": _network_mode(seen),
+        "platform": seen["Platform"],
+        "ports": _ports(seen),
+        "privileged": host["Privileged"],
+        "readOnly": host["ReadonlyRootfs"],
+        "restart": host["RestartPolicy"]["Name"],
+        "runtime": host["Runtime"],
+        "securityOpts": host.get("SecurityOpt") or [],
+        "shmSize": host["ShmSize"] // MIB,
+        "stdinOpen": config["OpenStdin"],
+        "stopSignal": config.get("StopSignal") or "",
+        "stopTimeout": config.get("StopTimeout") or 0,
+        "tty": config["Tty"],
+        "user": config["User"],
+        "usernsMode": host["UsernsMode"],
+        "workingDir": config["WorkingDir"],
+    }
+
+
+def _network_mode(seen: Values) -> str:
+    mode = str(seen["HostConfig"]["NetworkMode"])
+    return "bridge" if mode == "default" else mode
+
+
+def _network_data(seen: Values) -> list[dict[str, Any]]:
+    networks: Mapping[str, Values] = seen["NetworkSettings"]["Networks"]
+    return [
+        {**{ours: networks[name][theirs] for ours, theirs in _DATA.items()}, "networkName": name}
+        for name in sorted(networks)
+    ]
+
+
+def _ports(seen: Values) -> list[dict[str, Any]]:
+    """List published ports by container port and protocol; those of one port in the daemon's order."""
+    found = []
+    for inner, places in (seen["NetworkSettings"]["Ports"] or {}).items():
+        number, _, protocol = inner.partition("/")
+        for place in places or ():
+            port = {"external": int(place["HostPort"]), "internal": int(number), "ip": place["HostIp"]}
+            found.append({**port, "protocol": protocol})
+    return sorted(found, key=lambda port: (port["internal"], port["protocol"]))
+
+
+def _capabilities(told: Values | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    return {"adds": sorted(told.get("adds") or ()), "drops": sorted(told.get("drops") or ())}
+
+
+def _network(told: Values) -> dict[str, Any]:
+    blank: dict[str, Any] = {"aliases": [], "driverOpts": [], "gwPriority": None, "linkLocalIps": []}
+    return {**blank, "ipv4Address": "", "ipv6Address": "", "macAddress": "", **told}
+
+
+def _volume(told: Values) -> dict[str, Any]:
+    blank: dict[str, Any] = {"fromContainer": "", "hostPath": "", "readOnly": None}
+    return {**blank, "selinuxRelabel": "", "volumeName": "", **told}

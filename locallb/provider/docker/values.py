@@ -1,0 +1,50 @@
+"""Plain JSON-like values for the Docker provider, and the protocol's own around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pulumi.provider.experimental.property_value import Computed, PropertyValue
+from pulumi.runtime.rpc import UNKNOWN
+
+Values: TypeAlias = Mapping[str, Any]
+"""Properties as JSON would have them; a number without a fraction is an int."""
+
+
+def plain(properties: Mapping[str, PropertyValue]) -> dict[str, Any]:
+    """Unwrap what the engine sends; what isn't known is the string UNKNOWN."""
+    return {key: _plain(value) for key, value in properties.items()}
+
+
+def wrapped(values: Values) -> dict[str, PropertyValue]:
+    """Wrap what the engine gets."""
+    return {key: _wrapped(value) for key, value in values.items()}
+
+
+def is_unknown(value: object) -> bool:
+    """Tell whether a value, or anything in it, isn't known yet."""
+    if isinstance(value, Mapping):
+        return any(is_unknown(item) for item in value.values())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return any(is_unknown(item) for item in value)
+    return isinstance(value, str) and value == UNKNOWN
+
+
+def _plain(given: PropertyValue) -> Any:  # noqa: ANN401 - any JSON-like value
+    inner = given.value
+    if isinstance(inner, Computed):
+        return UNKNOWN
+    if isinstance(inner, Mapping):
+        return {key: _plain(item) for key, item in inner.items()}
+    if isinstance(inner, Sequence) and not isinstance(inner, str):
+        return [_plain(item) for item in inner]
+    return int(inner) if isinstance(inner, float) and inner.is_integer() else inner
+
+
+def _wrapped(value: Any) -> PropertyValue:  # noqa: ANN401 - any JSON-like value
+    if isinstance(value, Mapping):
+        return PropertyValue(wrapped(value))
+    if isinstance(value, list | tuple):
+        return PropertyValue([_wrapped(item) for item in value])
+    return PropertyValue(float(value) if isinstance(value, int) and not isinstance(value, bool) else value)

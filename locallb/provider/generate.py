@@ -1,0 +1,225 @@
+"""Makes from schema.json what must agree with it: typed properties, the program's resources, the documentation.
+
+`python -m locallb.provider.generate` writes them; `--check` only tells whether they are up to date (exit code 1).
+Strings in, strings out but for `main`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SCHEMA = Path(__file__).with_name("schema.json")
+ROOT = Path(__file__).resolve().parents[2]
+_WARNING = "Made from locallb/provider/schema.json by `python -m locallb.provider.generate`: change that file."
+_WIDTH = 120
+_QUOTES = '"' * 3
+_FEW = 5  # arguments that the linter takes without a word
+Schema = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """How one side writes types."""
+
+    array: str
+    scalar: Mapping[str, str]
+    prefix: str = ""
+
+
+_SCALARS = {"string": "str", "integer": "int", "boolean": "bool"}
+_TYPED = _Words("tuple[{}, ...]", _SCALARS)
+_PROGRAM = _Words("Sequence[{}]", _SCALARS)
+_PLAIN = _Words("list of {}", {"string": "string", "integer": "integer", "boolean": "boolean"})
+
+
+def properties_module(schema: Schema) -> str:
+    """Make locallb/provider/properties.py: a frozen dataclass for each type, each resource's inputs and its state."""
+    return "\n".join([*_properties_head(schema), *_type_classes(schema), *_resource_classes(schema)])
+
+
+def resources_module(schema: Schema) -> str:
+    """Make components/resources.py: a CustomResource for each resource."""
+    lines = [
+        *_docstring(f"The resources of our provider, for the program. {_WARNING}", ""),
+        "",
+        "from __future__ import annotations",
+        "",
+        "from collections.abc import Mapping, Sequence",
+        "from typing import Any",
+        "",
+        "import pulumi",
+    ]
+    for token, resource in schema["resources"].items():
+        lines += ["", "", *_program_class(token, resource)]
+    return "\n".join(lines) + "\n"
+
+
+def documentation(schema: Schema) -> str:
+    """Make docs/resources.md."""
+    lines = [f"<!-- {_WARNING} -->", "# Resources of the provider `locallb`", "", schema["description"], ""]
+    for token, resource in schema["resources"].items():
+        lines += [f"## {_short(token)}", f"`{token}`. {resource['description']}", ""]
+        lines += ["| property | type | meaning |", "|---|---|---|"]
+        lines += [_row(name, value, "") for name, value in resource["inputProperties"].items()]
+        lines += [_row(name, value, " (output)") for name, value in _outputs(resource).items()]
+        lines.append("")
+    for token, record in schema["types"].items():
+        lines += [f"## Type {_short(token)}", record["description"], "", "| field | type | meaning |", "|---|---|---|"]
+        lines += [*(_row(name, value, "") for name, value in record["properties"].items()), ""]
+    return "\n".join(lines)
+
+
+def targets() -> Mapping[Path, str]:
+    """Make every file, by its place."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    return {
+        ROOT / "locallb" / "provider" / "properties.py": properties_module(schema),
+        ROOT / "components" / "resources.py": resources_module(schema),
+        ROOT / "docs" / "resources.md": documentation(schema),
+    }
+
+
+def stale() -> tuple[Path, ...]:
+    """Tell which files aren't what the schema says."""
+    return tuple(
+        path for path, text in targets().items() if not path.exists() or path.read_text(encoding="utf-8") != text
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files, or only look."""
+    parser = argparse.ArgumentParser(prog="python -m locallb.provider.generate", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file isn't up to date")
+    check = parser.parse_args(arguments).check
+    different = stale()
+    for path in different:
+        sys.stdout.write(f"{path.relative_to(ROOT)} {'is not up to date' if check else 'written'}\n")
+        if not check:
+            path.write_text(targets()[path], encoding="utf-8")
+    return 1 if check and different else 0
+
+
+def _properties_head(schema: Schema) -> Iterator[str]:
+    yield from _docstring(f"Typed properties of our resources, for the provider. {_WARNING}", "")
+    yield ""
+    yield "from __future__ import annotations"
+    yield ""
+    if "additionalProperties" in json.dumps(schema):
+        yield "from collections.abc import Mapping"
+    yield "from dataclasses import dataclass"
+
+
+def _type_classes(schema: Schema) -> Iterator[str]:
+    for token, record in schema["types"].items():
+        yield from _dataclass(_short(token), record["description"], record["properties"])
+
+
+def _resource_classes(schema: Schema) -> Iterator[str]:
+    for token, resource in schema["resources"].items():
+        name = _short(token)
+        yield from _dataclass(f"{name}Inputs", f"What a program says of its `{name}`.", resource["inputProperties"])
+        about = f"What is known of one `{name}`: its inputs and its outputs."
+        yield from _dataclass(f"{name}State", about, _outputs(resource), f"{name}Inputs")
+    yield ""
+
+
+def _dataclass(name: str, about: str, fields: Mapping[str, Schema], base: str = "") -> Iterator[str]:
+    yield from ("", "", "@dataclass(frozen=True, slots=True)", f"class {name}{f'({base})' if base else ''}:")
+    yield f'    """{about}"""'
+    if fields:
+        yield ""
+    for field, value in fields.items():
+        yield f"    {field}: {_written(value, _TYPED)}"
+        yield from _docstring(value["description"], "    ")
+
+
+def _program_class(token: str, resource: Schema) -> Iterator[str]:
+    outputs, inputs = resource["properties"], resource["inputProperties"]
+    yield f"class {_short(token)}(pulumi.CustomResource):"
+    yield from _docstring(resource["description"], "    ")
+    yield ""
+    for name, value in outputs.items():
+        yield f"    {name}: pulumi.Output[{_written(value, _PROGRAM)}]"
+    yield ""
+    many = "  # noqa: PLR0913 - one keyword a property" if len(inputs) + 2 > _FEW else ""
+    yield f"    def __init__({many}"
+    yield "        self,"
+    yield "        resource_name: str,"
+    yield "        /,"
+    yield "        *,"
+    yield from (f"        {name}: pulumi.Input[{_argument(value)}]," for name, value in inputs.items())
+    yield "        opts: pulumi.ResourceOptions | None = None,"
+    yield "    ) -> None:"
+    given = ", ".join(f'"{name}": {name if name in inputs else None}' for name in outputs)
+    line = f"        properties = {{{given}}}"
+    if len(line) <= _WIDTH:
+        yield line
+    else:
+        yield "        properties = {"
+        yield from (f'            "{name}": {name if name in inputs else None},' for name in outputs)
+        yield "        }"
+    yield f'        super().__init__("{token}", resource_name, properties, opts)'
+
+
+def _argument(value: Schema) -> str:
+    """Write an input's type; what is inside a list or an object may be an Output of its own."""
+    if "items" in value:
+        return f"Sequence[pulumi.Input[{_written(value['items'], _PROGRAM)}]]"
+    if "additionalProperties" in value:
+        return "Mapping[str, pulumi.Input[str]]"
+    return _written(value, _PROGRAM)
+
+
+def _written(value: Schema, words: _Words) -> str:
+    if "$ref" in value:
+        return _reference(value, words)
+    if "items" in value:
+        return words.array.format(_written(value["items"], words))
+    if "additionalProperties" in value:
+        inner = _written(value["additionalProperties"], words)
+        return f"map of {inner}" if words is _PLAIN else f"Mapping[str, {inner}]"
+    return words.scalar[value["type"]]
+
+
+def _reference(value: Schema, words: _Words) -> str:
+    name = _short(value["$ref"].rpartition("/")[2])
+    if words is _PROGRAM:
+        return "Mapping[str, Any]"
+    return name
+
+
+def _docstring(text: str, indent: str) -> Iterator[str]:
+    """Write a docstring: the first sentence, then the rest, wrapped."""
+    if len(indent) + len(text) + len(_QUOTES) * 2 <= _WIDTH:
+        yield f"{indent}{_QUOTES}{text}{_QUOTES}"
+        return
+    summary, _, rest = text.partition(". ")
+    yield f"{indent}{_QUOTES}{summary.removesuffix('.')}."
+    if rest:
+        yield ""
+        yield from textwrap.wrap(rest, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+    yield f"{indent}{_QUOTES}"
+
+
+def _row(name: str, value: Schema, note: str) -> str:
+    return f"| `{name}`{note} | {_written(value, _PLAIN)} | {value['description']} |"
+
+
+def _outputs(resource: Schema) -> Mapping[str, Schema]:
+    inputs = resource["inputProperties"]
+    return {name: value for name, value in resource["properties"].items() if name not in inputs}
+
+
+def _short(token: str) -> str:
+    return token.rpartition(":")[2]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

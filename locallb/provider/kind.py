@@ -1,0 +1,98 @@
+"""What every kind of resource must say of itself; `dispatch` speaks Pulumi's protocol for all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from locallb.clients import places
+from locallb.clients.proxies import is_id
+from locallb.planning.model import Owner
+from locallb.planning.naming import owner_from
+from locallb.provider import properties
+from locallb.provider.codec import is_unknown
+
+InputsT = TypeVar("InputsT")
+StateT = TypeVar("StateT")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What new inputs change, which of that needs another resource, and in which order."""
+
+    changed: frozenset[str] = frozenset()
+    replacing: frozenset[str] = frozenset()
+    delete_first: bool = False
+
+
+class Kind(ABC, Generic[InputsT, StateT]):
+    """One type of resource. Methods block; what goes wrong is a ProviderError or a ClientError."""
+
+    inputs: type[InputsT]
+    state: type[StateT]
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+
+    @abstractmethod
+    def check(self, new: InputsT) -> Iterator[tuple[str, str]]:
+        """Tell which properties have values that can't be used, and why. Fields may be UNKNOWN."""
+
+    @abstractmethod
+    def diff(self, old: StateT, new: InputsT) -> Difference:
+        """Compare what is with what shall be. Fields may be UNKNOWN, which counts as a change."""
+
+    @abstractmethod
+    def foresee(self, new: InputsT, old: StateT | None) -> Mapping[str, object]:
+        """Tell the outputs that a create (`old` is None) or update is certain to give; the rest is UNKNOWN."""
+
+    @abstractmethod
+    def create(self, new: InputsT) -> tuple[str, StateT]:
+        """Make it, or adopt what has the same full identity; gives its id."""
+
+    @abstractmethod
+    def read(self, state: StateT) -> StateT | None:
+        """Look what is there now; None if it is gone. Changes nothing."""
+
+    @abstractmethod
+    def update(self, old: StateT, new: InputsT) -> StateT:
+        """Change it in place."""
+
+    @abstractmethod
+    def delete(self, state: StateT) -> None:
+        """Remove it; gone is fine."""
+
+    def is_a_copys(self, owner: Owner) -> bool:
+        """Tell whether the state is a copy of another project's, which still exists and owns this: leave it alone."""
+        return self.root is not None and places.is_another_directory(owner.home.root, str(self.root))
+
+
+def changed(old: object, new: object) -> frozenset[str]:
+    """Name the inputs that differ from the state."""
+    names = [field.name for field in dataclasses.fields(_record(new))]
+    return frozenset(name for name in names if getattr(old, name) != getattr(new, name))
+
+
+def proxy_faults(proxy: str) -> Iterator[tuple[str, str]]:
+    """Check an input that is a proxy's id."""
+    if not is_unknown(proxy) and not is_id(proxy):
+        yield "proxy", f"{proxy!r} isn't twelve hex digits"
+
+
+def grown(kind: type[StateT], inputs: object, **outputs: object) -> StateT:
+    """Make a state from inputs and outputs."""
+    given = {field.name: getattr(inputs, field.name) for field in dataclasses.fields(_record(inputs))}
+    return kind(**{**given, **outputs})
+
+
+def identity(owner: properties.Owner) -> Owner:
+    """Read the property as the owner that it names."""
+    return owner_from(dataclasses.asdict(owner))
+
+
+def _record(value: Any) -> Any:  # noqa: ANN401 - any dataclass
+    return value

@@ -1,0 +1,60 @@
+"""A Service in a live cluster, as our resources touch it: read, decide, patch, and again where somebody was quicker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from locallb.clients.kube import Clusters, Fault, KubeError
+from locallb.planning.model import Access
+from locallb.planning.publishing import Live, is_it
+from locallb.provider import properties
+from locallb.provider.errors import ProviderError
+from locallb.provider.kind import identity
+
+_ATTEMPTS = 10
+"""Writers that may be quicker than we are, one after the other."""
+CLUSTERS = Clusters()
+"""Connections of this process."""
+Decide = Callable[[Live], Mapping[str, object] | None]
+
+
+def find(access: properties.Access, owner: properties.Owner) -> Live | None:
+    """Give the very Service; None if it is gone. Raises KubeError."""
+    live = CLUSTERS.at(Access(access.kubeconfig, access.context)).service(owner.namespace, owner.name)
+    return live if live is not None and is_it(live, identity(owner).uid) else None
+
+
+def write(access: properties.Access, owner: properties.Owner, decide: Decide) -> Live | None:
+    """Make the Service as `decide` wants it; None if it is gone.
+
+    `decide` gets the Service as it was just read and gives a patch with its resourceVersion, or None if all is well.
+    Raises KubeError, and ProviderError if others never stop writing.
+    """
+    cluster = CLUSTERS.at(Access(access.kubeconfig, access.context))
+    for _ in range(_ATTEMPTS):
+        live = find(access, owner)
+        patch = None if live is None else decide(live)
+        if patch is None:
+            return live
+        try:
+            return cluster.patch_status(owner.namespace, owner.name, patch)
+        except KubeError as error:
+            if error.fault is not Fault.CONFLICT:
+                raise
+    raise ProviderError(f"{identity(owner).service} is changed by somebody again and again; run up once more")
+
+
+def withdraw(access: properties.Access, owner: properties.Owner, decide: Decide) -> None:
+    """Take away what `decide` takes away; a Service or a whole cluster that is gone has nothing of ours any more.
+
+    A cluster counts as gone when its context is no longer in the kubeconfig. Raises KubeError, ProviderError.
+    """
+    try:
+        write(access, owner, decide)
+    except KubeError as error:
+        if error.fault is Fault.NO_CONTEXT:
+            return
+        remedy = f"start it and run again, or remove the context {access.context} if the cluster is gone for good"
+        if error.fault in {Fault.UNREACHABLE, Fault.KUBECONFIG}:
+            raise ProviderError(f"{identity(owner).service} can't be let go: {error}; {remedy}") from error
+        raise

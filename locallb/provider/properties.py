@@ -1,0 +1,232 @@
+"""Typed properties of our resources, for the provider.
+
+Made from locallb/provider/schema.json by `python -m locallb.provider.generate`: change that file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The full identity of what owns an address or a proxy."""
+
+    project: str
+    """Name of the Pulumi project."""
+    stack: str
+    """Name of the stack."""
+    root: str
+    """Real path of the project's directory."""
+    cluster: str
+    """Name of the cluster in the stack."""
+    namespace: str
+    """Namespace of the Service."""
+    name: str
+    """Name of the Service."""
+    uid: str
+    """uid of the Service; empty for manifests that never were in a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Versions of a proxy's configuration, as in the `version_info` of its files."""
+
+    lds: str
+    """Version of the listeners."""
+    cds: str
+    """Version of the clusters."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerState:
+    """What a proxy makes of a listener."""
+
+    listener: str
+    """Name, `<address>:<port>/<protocol>`."""
+    state: str
+    """`serving` or `failed`."""
+    reason: str
+    """Why it failed; empty while it serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a live cluster's API is reached: by reference, never with a credential in it."""
+
+    kubeconfig: str
+    """Path of the kubeconfig, absolute."""
+    context: str
+    """Context in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngressPort:
+    """A port of an ingress entry (core/v1 PortStatus)."""
+
+    port: int
+    """Number of the Service's port."""
+    protocol: str
+    """`TCP`, `UDP` or `SCTP`."""
+    error: str
+    """Why it isn't served; empty while it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """An address in a Service's status (core/v1 LoadBalancerIngress)."""
+
+    ip: str
+    """The address."""
+    mode: str
+    """`Proxy`: kube-proxy leaves the address alone."""
+    ports: tuple[IngressPort, ...]
+    """Every port of the Service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition in a Service's status, with our own prefix."""
+
+    type: str
+    """`local-lb.dev/Serving`."""
+    status: str
+    """`True` or `False`."""
+    reason: str
+    """CamelCase word."""
+    message: str
+    """Sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopbackAddressInputs:
+    """What a program says of its `LoopbackAddress`."""
+
+    address: str
+    """IPv4 or IPv6 address. Another one replaces the claim, new before old."""
+    owner: Owner
+    """Who claims it. Another one takes over in one step, but never from a project that still exists elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopbackAddressState(LoopbackAddressInputs):
+    """What is known of one `LoopbackAddress`: its inputs and its outputs."""
+
+    claim: str
+    """Path of the ledger that has the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyConfigInputs:
+    """What a program says of its `ProxyConfig`."""
+
+    proxy: str
+    """Id of the proxy: twelve hex digits, the name of its directory. Another one replaces it."""
+    name: str
+    """Readable name of the proxy."""
+    owner: Owner
+    """Whose proxy it is."""
+    files: Mapping[str, str]
+    """Text by file name: bootstrap.json, lds.json, cds.json and one eds-<upstream>.json an upstream."""
+    versions: Versions
+    """Versions that lds.json and cds.json carry."""
+    shared: bool
+    """This user's group may use the directory too: a container works in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyConfigState(ProxyConfigInputs):
+    """What is known of one `ProxyConfig`: its inputs and its outputs."""
+
+    directory: str
+    """Path of the proxy's directory."""
+    bootstrap: str
+    """sha256 (hex) of bootstrap.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvoyProcessInputs:
+    """What a program says of its `EnvoyProcess`."""
+
+    proxy: str
+    """Id of the proxy. Another one replaces the process."""
+    owner: Owner
+    """Whose proxy it is."""
+    bootstrap: str
+    """sha256 (hex) of the bootstrap.json that it reads. Another one replaces the process."""
+    version: str
+    """Version of Envoy. Another one replaces the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvoyProcessState(EnvoyProcessInputs):
+    """What is known of one `EnvoyProcess`: its inputs and its outputs."""
+
+    pid: int
+    """Process id."""
+    started: str
+    """Boot and clock tick of its start, so that a pid used again isn't taken for it."""
+    binary: str
+    """Path of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReachableInputs:
+    """What a program says of its `Reachable`."""
+
+    proxy: str
+    """Id of the proxy. Another one replaces the proof."""
+    process: str
+    """Which run of the proxy's process: another one has to prove itself again."""
+    listeners: tuple[str, ...]
+    """Names of the listeners that must be bound."""
+    versions: Versions
+    """Versions that must be active."""
+    probes: tuple[str, ...]
+    """`<address>:<port>` places that must accept one TCP connection when they are first published."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReachableState(ReachableInputs):
+    """What is known of one `Reachable`: its inputs and its outputs."""
+
+    ports: tuple[ListenerState, ...]
+    """What was seen of each listener."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceClaimInputs:
+    """What a program says of its `ServiceClaim`."""
+
+    access: Access
+    """Where the Service lives."""
+    owner: Owner
+    """Which Service, by its uid too: the same name with another uid is another Service."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceClaimState(ServiceClaimInputs):
+    """What is known of one `ServiceClaim`: its inputs and its outputs."""
+
+    finalizer: str
+    """The finalizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatusInputs:
+    """What a program says of its `ServiceStatus`."""
+
+    access: Access
+    """Where the Service lives."""
+    owner: Owner
+    """Which Service, by its uid too: the same name with another uid is another Service."""
+    ingress: tuple[Ingress, ...]
+    """Entries of ours; those of others stay."""
+    conditions: tuple[Condition, ...]
+    """Conditions of ours; those of others stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatusState(ServiceStatusInputs):
+    """What is known of one `ServiceStatus`: its inputs and its outputs."""

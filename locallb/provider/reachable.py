@@ -1,0 +1,172 @@
+"""Reachable: the proof that a proxy serves what it should, before anybody is told so.
+
+Envoy never tries again to bind a listener that failed, but it does when its file is renamed into place once more, even
+with the same text: so an attempt is made here, and one more at every `up` until the port is free.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from locallb.clients import files, places
+from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError, Subscriptions
+from locallb.clients.proxies import Proxies
+from locallb.clients.sockets import SocketError, connect, holder, split_place
+from locallb.planning.containers import IDENTITY_PREFIX, container_name
+from locallb.planning.model import Protocol
+from locallb.provider import rollout
+from locallb.provider.codec import is_unknown
+from locallb.provider.errors import ProviderError
+from locallb.provider.kind import Difference, Kind, changed, grown, proxy_faults
+from locallb.provider.properties import ListenerState, ReachableInputs, ReachableState
+
+PATIENCE = 5.0
+"""Seconds until everything must be active; it takes a few milliseconds."""
+START_PATIENCE = 10.0
+"""Seconds until the Envoy of a container that was just started must answer; it takes 0.1 to 0.3."""
+PROBE_PATIENCE = 2.0
+_PAUSE = 0.003
+SERVING = "serving"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What Envoy says at one moment."""
+
+    taken: Subscriptions
+    bound: frozenset[str]
+    failed: Mapping[str, str]
+
+    def proves(self, new: ReachableInputs) -> bool:
+        versions = (self.taken.lds.version, self.taken.cds.version)
+        return versions == (new.versions.lds, new.versions.cds) and self.bound.issuperset(new.listeners)
+
+
+class Reachable(Kind[ReachableInputs, ReachableState]):
+    """Waits, and tells exactly what is missing."""
+
+    inputs = ReachableInputs
+    state = ReachableState
+
+    def check(self, new: ReachableInputs) -> Iterator[tuple[str, str]]:
+        """Accept places of probes that can be connected to."""
+        yield from proxy_faults(new.proxy)
+        for place in () if is_unknown(new.probes) else new.probes:
+            try:
+                split_place(place)
+            except ValueError:
+                yield "probes", f"{place!r} isn't <address>:<port>"
+
+    def diff(self, old: ReachableState, new: ReachableInputs) -> Difference:
+        """Prove again whatever changes; probes alone prove nothing new and change nothing."""
+        return Difference(changed(old, new), frozenset({"proxy"}))
+
+    def foresee(self, new: ReachableInputs, old: ReachableState | None) -> Mapping[str, object]:
+        """Foresee nothing: the proof is made, not planned."""
+        del new, old
+        return {}
+
+    def create(self, new: ReachableInputs) -> tuple[str, ReachableState]:
+        """Prove it, and connect once to each probe."""
+        return new.proxy, self._prove(new, new.probes)
+
+    def read(self, state: ReachableState) -> ReachableState | None:
+        """Look whether the proof still holds."""
+        try:
+            return state if _look(_directory(state)).proves(state) else None
+        except EnvoyAdminError:
+            return None
+
+    def update(self, old: ReachableState, new: ReachableInputs) -> ReachableState:
+        """Prove it again, and connect to places that are published for the first time."""
+        return self._prove(new, tuple(place for place in new.probes if place not in old.probes))
+
+    def delete(self, state: ReachableState) -> None:
+        """Forget the proof: nothing in the world belongs to it."""
+
+    def _prove(self, new: ReachableInputs, probes: tuple[str, ...]) -> ReachableState:
+        contained = new.process.startswith(IDENTITY_PREFIX)
+        try:
+            if contained:
+                _await_answer(_directory(new))
+            _await(_directory(new), new)
+        except EnvoyAdminError as error:
+            log = f"`docker logs {container_name(new.proxy)}`" if contained else "envoy.log there"
+            raise ProviderError(f"{error}; run up again, and see {log} if that doesn't help") from error
+        for place in probes:
+            _probe(place)
+        ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
+        return grown(self.state, new, ports=ports)
+
+
+def _await_answer(directory: Path) -> None:
+    """Wait until Envoy's admin socket answers: a container is made before the Envoy in it is ready."""
+    deadline = time.monotonic() + START_PATIENCE
+    admin = EnvoyAdmin(directory)
+    while not admin.answers() and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+
+
+def _await(directory: Path, new: ReachableInputs) -> None:
+    """Wait until the proof holds. Raises ProviderError; a listener that can't be bound is tried once more before."""
+    deadline = time.monotonic() + PATIENCE
+    tried_at: int | None = None
+    while not (sight := _look(directory)).proves(new):
+        lds = sight.taken.lds
+        refused = lds.settled and any(name in sight.failed for name in new.listeners)
+        if refused and tried_at is None:
+            tried_at = lds.attempts
+            _try_again(directory)
+        elif (refused and tried_at is not None and lds.attempts > tried_at) or time.monotonic() > deadline:
+            raise ProviderError(_complaint(directory.name, sight, new))
+        time.sleep(_PAUSE)
+
+
+def _try_again(directory: Path) -> None:
+    """Rename the listeners' file into place once more: Envoy then binds what it couldn't."""
+    text = files.read(directory / rollout.LISTENERS)
+    if text is not None:
+        files.write(directory / rollout.LISTENERS, text, mode=files.mode(directory / rollout.LISTENERS))
+
+
+def _look(directory: Path) -> _Sight:
+    admin = EnvoyAdmin(directory)
+    taken = admin.versions()
+    failed = admin.failed_listeners() if taken.lds.rejected else {}
+    return _Sight(taken, admin.listeners(), failed)
+
+
+def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:
+    """Say what is missing in one sentence, and what works all the same."""
+    missing = [name for name in new.listeners if name not in sight.bound or name in sight.failed]
+    faults = [_fault(name, sight.failed.get(name, "")) for name in missing]
+    if not faults:
+        has = f"listeners {sight.taken.lds.version or 'none'}, clusters {sight.taken.cds.version or 'none'}"
+        wants = f"listeners {new.versions.lds}, clusters {new.versions.cds}"
+        faults = [f"proxy {proxy} didn't take its configuration (has {has}; wants {wants}): see its envoy.log"]
+    serving = [name for name in new.listeners if name not in missing]
+    return "; ".join(faults) + (f"; serving all the same: {', '.join(serving)}" if serving else "")
+
+
+def _fault(name: str, reason: str) -> str:
+    place, _, protocol = name.rpartition("/")
+    if "in use" not in reason:
+        return f"{name} isn't served: {reason or 'Envoy has no such listener'}"
+    address, port = split_place(place)
+    who = holder(address, port, Protocol(protocol)) or "a process of another user"
+    return f"{name} isn't served: the port is in use by {who}; end it or change the Service's port, then run up again"
+
+
+def _probe(place: str) -> None:
+    address, port = split_place(place)
+    try:
+        connect(address, port, PROBE_PATIENCE)
+    except SocketError as error:
+        raise ProviderError(f"{place} is bound, but a client of this host can't reach it: {error}") from error
+
+
+def _directory(inputs: ReachableInputs) -> Path:
+    return Proxies(places.proxies_root()).path(inputs.proxy)

@@ -1,0 +1,101 @@
+"""ServiceStatus: the addresses, ports and conditions in a Service's status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from locallb.clients.kube import KubeError
+from locallb.planning.publishing import NOTHING, Live, Published, published, publishing
+from locallb.provider import live
+from locallb.provider.errors import ProviderError
+from locallb.provider.kind import Difference, Kind, changed, grown, identity
+from locallb.provider.properties import (
+    Condition,
+    Ingress,
+    IngressPort,
+    ServiceStatusInputs,
+    ServiceStatusState,
+)
+
+
+class ServiceStatus(Kind[ServiceStatusInputs, ServiceStatusState]):
+    """Publishes, repairs and withdraws."""
+
+    inputs = ServiceStatusInputs
+    state = ServiceStatusState
+
+    def check(self, new: ServiceStatusInputs) -> Iterator[tuple[str, str]]:
+        """Accept everything that the planner makes."""
+        del new
+        yield from ()
+
+    def diff(self, old: ServiceStatusState, new: ServiceStatusInputs) -> Difference:
+        """Change in place whatever changes."""
+        return Difference(changed(old, new))
+
+    def foresee(self, new: ServiceStatusInputs, old: ServiceStatusState | None) -> Mapping[str, object]:
+        """Foresee nothing: there are no outputs but the inputs."""
+        del new, old
+        return {}
+
+    def create(self, new: ServiceStatusInputs) -> tuple[str, ServiceStatusState]:
+        """Publish it; what stands there of the same addresses is replaced."""
+        return str(identity(new.owner).service), self._publish(new, ())
+
+    def read(self, state: ServiceStatusState) -> ServiceStatusState | None:
+        """Read what the status says of ours. An API that doesn't answer says nothing, so nothing has changed."""
+        try:
+            found = live.find(state.access, state.owner)
+        except KubeError:
+            return state
+        if found is None:
+            return None
+        seen = published(found, _addresses(state))
+        ingress = tuple(_ingress(entry) for entry in seen.ingress)
+        return replace(state, ingress=ingress, conditions=tuple(Condition(**one) for one in seen.conditions))
+
+    def update(self, old: ServiceStatusState, new: ServiceStatusInputs) -> ServiceStatusState:
+        """Publish it in place of what was ours, and withdraw that where it is another Service."""
+        if old.owner != new.owner:
+            live.withdraw(old.access, old.owner, _withdrawing(_addresses(old)))
+        return self._publish(new, _addresses(old))
+
+    def delete(self, state: ServiceStatusState) -> None:
+        """Withdraw it, unless it belongs to the project that this one is a copy of."""
+        if not self.is_a_copys(identity(state.owner)):
+            live.withdraw(state.access, state.owner, _withdrawing(_addresses(state)))
+
+    def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
+        wanted = Published([_entry(one) for one in new.ingress], [asdict(one) for one in new.conditions])
+        if live.write(new.access, new.owner, lambda found: publishing(found, ours, wanted, _now())) is None:
+            raise ProviderError(f"{identity(new.owner).service} was deleted meanwhile; run again")
+        return grown(self.state, new)
+
+
+def _withdrawing(ours: Collection[str]) -> Callable[[Live], Mapping[str, object] | None]:
+    return lambda found: publishing(found, ours, NOTHING, _now())
+
+
+def _addresses(state: ServiceStatusState) -> list[str]:
+    return [entry.ip for entry in state.ingress]
+
+
+def _entry(entry: Ingress) -> Mapping[str, object]:
+    """Write an entry as the API has it: a port that is served has no error."""
+    ports = [{key: value for key, value in asdict(port).items() if value != ""} for port in entry.ports]
+    return {"ip": entry.ip, "ipMode": entry.mode, "ports": ports}
+
+
+def _ingress(entry: Mapping[str, Any]) -> Ingress:
+    ports = [
+        IngressPort(int(port.get("port") or 0), str(port.get("protocol") or ""), str(port.get("error") or ""))
+        for port in entry.get("ports") or ()
+    ]
+    return Ingress(str(entry["ip"]), str(entry.get("ipMode") or ""), tuple(ports))
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,202 @@
+"""A driver that speaks to the provider as an engine does, and proxies to speak about."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from pulumi.provider.experimental import provider as protocol
+from pulumi.provider.experimental.property_value import PropertyValue
+
+from locallb.clients.envoy_binary import installed
+from locallb.planning.envoy import render
+from locallb.planning.model import ClusterName, Discovery, Home, Owner, Protocol, ServiceKey, Uid
+from locallb.planning.naming import owner_fields, proxy_id
+from locallb.planning.serving import Backend, Listener, Proxy, Upstream
+from locallb.provider import codec, make_provider
+
+Plain = Mapping[str, Any]
+PATIENCE = 5.0
+
+
+def owner(root: Path, name: str = "web", uid: str = "u1") -> Owner:
+    """Make the owner `default/<name>` of a project in `root`."""
+    return Owner(Home("shop", "dev", str(root)), ServiceKey(ClusterName("local"), "default", name), Uid(uid))
+
+
+def block() -> str:
+    """Give the first three bytes of addresses that no other test uses at the same time."""
+    return f"127.{100 + secrets.randbelow(150)}.{secrets.randbelow(250)}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A proxy as the components declare it: TCP listeners on one address, one backend each."""
+
+    owner: Owner
+    address: str
+    ports: Mapping[int, int]
+    """Backend port on 127.0.0.1 by listener port."""
+
+    @property
+    def proxy(self) -> str:
+        """The proxy's id."""
+        return proxy_id(self.owner.home, str(self.owner.service))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Inputs of ProxyConfig."""
+        address, backends = ip_address(self.address), {port: ip_address("127.0.0.1") for port in self.ports}
+        upstreams = [
+            Upstream(f"tcp-{port}-ipv4", Protocol.TCP, (Backend.at(backends[port], target),))
+            for port, target in self.ports.items()
+        ]
+        listeners = [Listener(address, port, Protocol.TCP, f"tcp-{port}-ipv4") for port in self.ports]
+        name = str(self.owner.service)
+        rendered = render(Proxy(name, self.proxy, Discovery.EDS, tuple(listeners), tuple(upstreams)))
+        versions = {"lds": rendered.versions.lds, "cds": rendered.versions.cds}
+        return {
+            "proxy": self.proxy,
+            "name": name,
+            "owner": dict(owner_fields(self.owner)),
+            "files": dict(rendered.files),
+            "versions": versions,
+            "shared": False,
+        }
+
+    @property
+    def process(self) -> dict[str, Any]:
+        """Inputs of EnvoyProcess."""
+        bootstrap = hashlib.sha256(self.config["files"]["bootstrap.json"].encode()).hexdigest()
+        given = {"proxy": self.proxy, "owner": dict(owner_fields(self.owner)), "bootstrap": bootstrap}
+        return {**given, "version": installed().version}
+
+    def reachable(self, process: Plain, *, probes: bool = True) -> dict[str, Any]:
+        """Give the inputs of Reachable for this run of the process."""
+        return {
+            "proxy": self.proxy,
+            "process": f"{process['pid']}@{process['started']}",
+            "listeners": [f"{self.address}:{port}/TCP" for port in self.ports],
+            "versions": self.config["versions"],
+            "probes": [f"{self.address}:{port}" for port in self.ports] if probes else [],
+        }
+
+
+class Driver:
+    """The provider, called as the embedded engine calls it, with plain values in and out."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.provider = make_provider(root)
+
+    def check(self, kind: str, news: Plain) -> list[tuple[str, str]]:
+        """Give the failures of a check."""
+        request = protocol.CheckRequest(urn(kind), {}, values(news), b"")
+        response = asyncio.run(self.provider.check(request))
+        return [(failure.property, failure.reason) for failure in response.failures or ()]
+
+    def diff(self, kind: str, olds: Plain, news: Plain) -> protocol.DiffResponse:
+        """Compare."""
+        request = protocol.DiffRequest(urn(kind), "id", values(olds), values(news), [])
+        return asyncio.run(self.provider.diff(request))
+
+    def create(self, kind: str, news: Plain, *, preview: bool = False) -> dict[str, Any]:
+        """Give the outputs of a create."""
+        request = protocol.CreateRequest(urn(kind), values(news), 0.0, preview)
+        response = asyncio.run(self.provider.create(request))
+        assert bool(response.resource_id) is not preview
+        return plain(response.properties)
+
+    def update(self, kind: str, olds: Plain, news: Plain, *, preview: bool = False) -> dict[str, Any]:
+        """Give the outputs of an update."""
+        request = protocol.UpdateRequest(urn(kind), "id", values(olds), values(news), 0.0, [], preview)
+        return plain(asyncio.run(self.provider.update(request)).properties)
+
+    def read(self, kind: str, state: Plain) -> dict[str, Any] | None:
+        """Give what is there; None if it is gone."""
+        response = asyncio.run(self.provider.read(protocol.ReadRequest(urn(kind), "id", values(state), {})))
+        return plain(response.properties) if response.resource_id else None
+
+    def delete(self, kind: str, state: Plain) -> None:
+        """Delete."""
+        asyncio.run(self.provider.delete(protocol.DeleteRequest(urn(kind), "id", values(state), 0.0)))
+
+    def up(self, wanted: Wanted) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Create config, process and proof."""
+        config = self.create("ProxyConfig", wanted.config)
+        process = self.create("EnvoyProcess", wanted.process)
+        return config, process, self.create("Reachable", wanted.reachable(process))
+
+
+def urn(kind: str) -> str:
+    """Make a URN of this kind below a component."""
+    return f"urn:pulumi:dev::shop::locallb:index:LoadBalancer$locallb:index:{kind}::local/default/web"
+
+
+def values(properties: Plain) -> dict[str, PropertyValue]:
+    """Write properties as the protocol has them: numbers are floats."""
+    return {name: codec.value(value) for name, value in properties.items()}
+
+
+def plain(properties: Mapping[str, PropertyValue]) -> dict[str, Any]:
+    """Read properties."""
+    return {name: _plain(value) for name, value in properties.items()}
+
+
+def _plain(value: PropertyValue) -> Any:  # noqa: ANN401 - JSON
+    inner = value.value
+    if isinstance(inner, Mapping):
+        return {key: _plain(item) for key, item in inner.items()}
+    if isinstance(inner, tuple):
+        return [_plain(item) for item in inner]
+    return int(inner) if isinstance(inner, float) and inner.is_integer() else inner
+
+
+class _Echo(socketserver.BaseRequestHandler):
+    """Sends back what it gets."""
+
+    def handle(self) -> None:
+        """Answer until the client ends."""
+        with suppress(OSError):
+            while data := self.request.recv(4096):
+                self.request.sendall(data)
+
+
+class _EchoServer(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+
+
+@contextmanager
+def echo() -> Iterator[int]:
+    """Serve TCP on 127.0.0.1: every connection gets back what it sends. Gives the port."""
+    with _EchoServer(("127.0.0.1", 0), _Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+def exchanges(client: socket.socket, text: bytes) -> bool:
+    """Tell whether what is sent comes back."""
+    client.sendall(text)
+    return client.recv(len(text)) == text
+
+
+def accepts(address: str, port: int) -> bool:
+    """Tell whether a TCP connection opens."""
+    try:
+        with socket.create_connection((address, port), timeout=2):
+            return True
+    except OSError:
+        return False

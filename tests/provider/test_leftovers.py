@@ -1,0 +1,93 @@
+"""What a lost state left is found and removed; what belongs to others is shown at most."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from locallb.clients import places, processes
+from locallb.clients.ledger import Ledger
+from locallb.clients.processes import Process
+from locallb.clients.proxies import Proxies
+from locallb.provider.leftovers import Sort, leftovers, remove
+from tests.provider.support import Driver, Wanted, accepts, owner
+
+ADDRESS = ip_address("127.77.0.5")
+
+
+@pytest.mark.usefixtures("home")
+def test_what_the_state_knows_is_no_leftover(root: Path) -> None:
+    """Known addresses and proxies aren't listed."""
+    mine = owner(root)
+    Ledger(places.ledger_directory()).claim(ADDRESS, mine)
+    Proxies(places.proxies_root()).make("0123456789ab", mine, "web")
+    assert leftovers(mine.home, {"0123456789ab"}, {str(ADDRESS)}) == ()
+    assert [str(each.sort) for each in leftovers(mine.home, set(), set())] == ["address", "proxy"]
+
+
+@pytest.mark.usefixtures("home")
+def test_another_project_or_stack_is_never_listed(root: Path, tmp_path: Path) -> None:
+    """The same names in another directory, and another stack of this project, are others."""
+    mine = owner(root)
+    elsewhere = replace(mine, home=replace(mine.home, root=str(tmp_path)))
+    sibling = replace(mine, home=replace(mine.home, stack="prod"))
+    proxies = Proxies(places.proxies_root())
+    for number, other in enumerate((elsewhere, sibling)):
+        Ledger(places.ledger_directory()).claim(ADDRESS + number, other)
+        proxies.make(f"0123456789a{number}", other, "web")
+    assert leftovers(mine.home, set(), set()) == ()
+
+
+@pytest.mark.usefixtures("home")
+def test_what_belongs_to_a_project_that_is_gone_is_shown_and_stays(root: Path) -> None:
+    """Its directory may be on a disk that isn't there today."""
+    gone = replace(owner(root), home=replace(owner(root).home, root="/nowhere/at/all"))
+    Ledger(places.ledger_directory()).claim(ADDRESS, gone)
+    found = leftovers(owner(root).home, set(), set())
+    assert [(each.what, each.ours) for each in found] == [(str(ADDRESS), False)]
+    assert remove(found) == ()
+    assert leftovers(owner(root).home, set(), set()) == found
+
+
+@pytest.mark.usefixtures("home")
+def test_what_cannot_be_read_is_shown_and_stays(root: Path) -> None:
+    """A damaged directory and a damaged claim belong to somebody unknown."""
+    Proxies(places.proxies_root()).make("0123456789ab", owner(root), "web")
+    (places.proxies_root() / "0123456789ab" / "owner.json").write_text("{")
+    Ledger(places.ledger_directory()).claim(ADDRESS, owner(root))
+    next(places.ledger_directory().iterdir()).write_text("{")
+    found = leftovers(owner(root).home, set(), set())
+    assert [(each.sort, each.owner, each.ours) for each in found] == [
+        (Sort.ADDRESS, None, False),
+        (Sort.PROXY, None, False),
+    ]
+    assert remove(found) == ()
+
+
+@pytest.mark.envoy
+def test_a_forgotten_proxy_is_stopped_and_removed(driver: Driver, wanted: Wanted, home: Path) -> None:
+    """Directory, process and claim go; nothing is left to list."""
+    driver.create("LoopbackAddress", {"address": wanted.address, "owner": wanted.config["owner"]})
+    _, process, _ = driver.up(wanted)
+    found = leftovers(wanted.owner.home, set(), set())
+    assert [each.sort for each in found] == [Sort.ADDRESS, Sort.PROXY]
+    assert len(remove(found)) == 2
+    assert not accepts(wanted.address, 8080)
+    assert not processes.is_alive(Process(process["pid"], process["started"]))
+    assert leftovers(wanted.owner.home, set(), set()) == ()
+    assert [*(home / "ledger").iterdir(), *places.proxies_root().iterdir()] == []
+
+
+@pytest.mark.envoy
+def test_a_process_without_a_directory_is_found_by_its_mark(driver: Driver, wanted: Wanted) -> None:
+    """Somebody removed the state directory under a running Envoy: it still says whose it is."""
+    config, process, _ = driver.up(wanted)
+    shutil.rmtree(config["directory"])
+    found = leftovers(wanted.owner.home, set(), set())
+    assert [(each.sort, each.owner, each.ours) for each in found] == [(Sort.PROCESS, wanted.owner, True)]
+    remove(found)
+    assert not processes.is_alive(Process(process["pid"], process["started"]))

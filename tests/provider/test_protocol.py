@@ -1,0 +1,201 @@
+"""The provider as an engine meets it: previews, unknown values, odd states, and the plugin of the Pulumi CLI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import json_format, struct_pb2
+from pulumi.provider.experimental import provider as protocol
+from pulumi.provider.experimental.property_value import PropertyValue
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
+from pulumi.runtime.rpc import UNKNOWN
+
+from locallb.planning.naming import owner_fields
+from locallb.provider import ProviderError, generate
+from tests.provider.support import Driver, Wanted, owner, urn, values
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_is_generated_is_up_to_date() -> None:
+    """Types, resources and documentation say what the schema says."""
+    assert generate.stale() == ()
+
+
+def test_the_schema_is_what_the_engine_gets(driver: Driver) -> None:
+    """GetSchema gives schema.json, every property of a resource described."""
+    schema = json.loads(asyncio.run(driver.provider.get_schema(protocol.GetSchemaRequest(0))).schema or "")
+    assert schema == json.loads(generate.SCHEMA.read_text())
+    for resource in schema["resources"].values():
+        assert set(resource["inputProperties"]) <= set(resource["properties"]) == set(resource["required"])
+        assert all(value["description"] for value in resource["properties"].values())
+
+
+def test_a_preview_changes_nothing_and_foresees_what_is_certain(driver: Driver, wanted: Wanted, home: Path) -> None:
+    """The claim's ledger, the directory and the bootstrap's digest are known; pid and proof are not."""
+    address = {"address": wanted.address, "owner": wanted.config["owner"]}
+    assert driver.create("LoopbackAddress", address, preview=True)["claim"] == str(home / "ledger")
+    config = driver.create("ProxyConfig", wanted.config, preview=True)
+    assert config["bootstrap"] == wanted.process["bootstrap"]
+    process = driver.create("EnvoyProcess", wanted.process, preview=True)
+    assert (process["pid"], process["started"], process["binary"]) == (UNKNOWN, UNKNOWN, UNKNOWN)
+    proof = driver.create("Reachable", {**wanted.reachable(process), "process": UNKNOWN}, preview=True)
+    assert (proof["process"], proof["ports"]) == (UNKNOWN, UNKNOWN)
+    assert list(home.iterdir()) == []
+
+
+def test_a_preview_of_an_update_keeps_the_process(driver: Driver, wanted: Wanted, home: Path) -> None:
+    """Changed listeners don't make the process unknown, so that no replacement is foreseen that won't happen."""
+    state = {**wanted.config, "directory": "/d", "bootstrap": wanted.process["bootstrap"]}
+    config = driver.update("ProxyConfig", state, {**wanted.config, "name": "other"}, preview=True)
+    assert config["bootstrap"] == state["bootstrap"]
+    process = {**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"}
+    new = {**wanted.process, "owner": {**wanted.process["owner"], "uid": "u2"}}
+    assert driver.update("EnvoyProcess", process, new, preview=True) == {**process, **new}
+    assert list(home.iterdir()) == []
+
+
+def test_unknown_inputs_are_accepted_wherever_they_are(driver: Driver, wanted: Wanted) -> None:
+    """Also inside of objects: the whole property is then unknown, and counts as changed."""
+    given = {**wanted.config, "files": {"lds.json": UNKNOWN}, "owner": UNKNOWN}
+    assert driver.check("ProxyConfig", given) == []
+    assert driver.create("ProxyConfig", given, preview=True) == {**given, "directory": UNKNOWN, "bootstrap": UNKNOWN}
+    state = {**wanted.config, "directory": "/d", "bootstrap": "b"}
+    assert driver.diff("ProxyConfig", state, given).diffs == ["files", "owner"]
+    assert driver.check("Reachable", {**wanted.reachable({"pid": 1, "started": ""}), "probes": UNKNOWN}) == []
+
+
+def test_a_process_is_replaced_old_before_new(driver: Driver, wanted: Wanted) -> None:
+    """Bootstrap, version and proxy need another process; an owner doesn't."""
+    state = {**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"}
+    for name in ("bootstrap", "version", "proxy"):
+        difference = driver.diff("EnvoyProcess", state, {**wanted.process, name: "x"})
+        assert (difference.replaces, difference.delete_before_replace) == ([name], True)
+    owners = {**wanted.process["owner"], "uid": "u2"}
+    difference = driver.diff("EnvoyProcess", state, {**wanted.process, "owner": owners})
+    assert (difference.diffs, difference.replaces, difference.delete_before_replace) == (["owner"], [], False)
+
+
+def test_a_state_of_another_version_is_compared_not_refused(driver: Driver, wanted: Wanted) -> None:
+    """A property that an old state lacks, or has in another type, is one that changes."""
+    state = {**wanted.config, "files": "none", "colour": "red"}
+    del state["versions"]
+    assert driver.diff("ProxyConfig", state, wanted.config).diffs == ["files", "versions"]
+
+
+def test_numbers_arrive_as_floats_and_must_be_whole(driver: Driver, wanted: Wanted) -> None:
+    """The protocol knows floats only: an integral one is an int, another isn't taken for one."""
+    state = {**wanted.process, "pid": 7.0, "started": "b.1", "binary": "/e"}
+    assert driver.update("EnvoyProcess", state, wanted.process)["pid"] == 7
+    assert driver.check("EnvoyProcess", {**wanted.process, "version": 1.4}) == [
+        ("version", "must be a string, not float")
+    ]
+
+
+def test_a_secret_is_read_as_its_value(driver: Driver, wanted: Wanted) -> None:
+    """Marks of secrets and dependencies make no difference between equal values."""
+    state = values({**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"})
+    news = {**values(wanted.process), "version": PropertyValue(wanted.process["version"], is_secret=True)}
+    request = protocol.DiffRequest(urn("EnvoyProcess"), "id", state, news, [])
+    assert asyncio.run(driver.provider.diff(request)).changes is False
+
+
+def test_ignored_changes_are_no_changes(driver: Driver, wanted: Wanted) -> None:
+    """The engine's ignoreChanges are left out of the comparison."""
+    state = values({**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"})
+    request = protocol.DiffRequest(
+        urn("EnvoyProcess"), "id", state, values({**wanted.process, "version": "2"}), ["version"]
+    )
+    assert asyncio.run(driver.provider.diff(request)).changes is False
+
+
+def test_an_import_and_an_unknown_type_are_refused_in_one_sentence(driver: Driver) -> None:
+    """What the provider can't do is said."""
+    with pytest.raises(ProviderError, match="can't be imported"):
+        driver.read("LoopbackAddress", {})
+    with pytest.raises(ProviderError, match="no resource locallb:index:Teapot"):
+        driver.create("Teapot", {})
+
+
+class Plugin:
+    """The plugin as the CLI runs it."""
+
+    def __init__(self, directory: Path) -> None:
+        command = [sys.executable, str(ROOT / "locallb" / "provider"), "127.0.0.1:1"]
+        self.process = subprocess.Popen(
+            command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ""}
+        )
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{self._port()}")
+        self.stub: Any = provider_pb2_grpc.ResourceProviderStub(self.channel)
+
+    def _port(self) -> int:
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            line = self.process.stdout.readline() if selector.select(timeout=30) else b""
+        if not line.strip().isdigit():
+            self.process.terminate()
+            raise AssertionError(f"the plugin told no port: {self.process.communicate(timeout=10)[1].decode()}")
+        return int(line)
+
+    def close(self) -> None:
+        """End the plugin."""
+        self.channel.close()
+        self.process.terminate()
+        self.process.communicate(timeout=10)
+
+
+@pytest.fixture
+def plugin(home: Path, tmp_path: Path) -> Iterator[Plugin]:
+    """Run the plugin in a directory that isn't the project's."""
+    del home
+    running = Plugin(tmp_path)
+    yield running
+    running.close()
+
+
+def structure(properties: dict[str, Any]) -> struct_pb2.Struct:
+    """Write properties for the wire."""
+    return json_format.ParseDict(properties, struct_pb2.Struct())
+
+
+def test_the_plugin_speaks_the_protocol_and_fails_in_one_sentence(plugin: Plugin, root: Path) -> None:
+    """Configure, check, create, diff as in the recordings; an error is the sentence, without class and traceback."""
+    configured = plugin.stub.Configure(provider_pb2.ConfigureRequest(acceptSecrets=True, acceptResources=True))
+    assert configured.supportsPreview
+    mine = {"address": "127.77.0.5", "owner": dict(owner_fields(owner(root)))}
+    theirs = {"address": "127.77.0.5", "owner": dict(owner_fields(owner(root, "other")))}
+    name = urn("LoopbackAddress")
+    checked = plugin.stub.Check(provider_pb2.CheckRequest(urn=name, news=structure(mine)))
+    assert (json_format.MessageToDict(checked.inputs), list(checked.failures)) == (mine, [])
+    created = plugin.stub.Create(provider_pb2.CreateRequest(urn=name, properties=structure(mine)))
+    assert created.id == "127.77.0.5"
+    compared = plugin.stub.Diff(
+        provider_pb2.DiffRequest(urn=name, id=created.id, olds=created.properties, news=structure(theirs))
+    )
+    assert (compared.changes, list(compared.diffs)) == (provider_pb2.DiffResponse.DIFF_SOME, ["owner"])
+    with pytest.raises(grpc.RpcError) as error:
+        plugin.stub.Create(provider_pb2.CreateRequest(urn=name, properties=structure(theirs)))
+    told: Any = error.value
+    assert told.details().startswith("127.77.0.5 belongs to local/default/web of shop/dev at ")
+    assert "\n" not in told.details()
+    assert "Unexpected" not in told.details()
+    plugin.stub.Delete(provider_pb2.DeleteRequest(urn=name, id=created.id, properties=created.properties))
+
+
+def test_a_defect_in_the_plugin_keeps_its_traceback(plugin: Plugin) -> None:
+    """What isn't meant for the user is for whoever mends it."""
+    with pytest.raises(grpc.RpcError) as error:
+        plugin.stub.Create(provider_pb2.CreateRequest(urn=urn("LoopbackAddress"), properties=structure({})))
+    told: Any = error.value
+    assert "CodecError" in told.details() or "is missing" in told.details()

@@ -1,0 +1,97 @@
+"""The order in which a running Envoy gets files: no listener ever lacks its cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locallb.provider.rollout import Remove, Write, steps
+
+Names = frozenset[str]
+clusters = st.frozensets(st.sampled_from(["a", "b", "c", "d"]))
+contents = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 1), max_size=4)
+
+
+def files(served: Mapping[str, int], version: str) -> dict[str, str]:
+    """Make the files of a proxy with a listener and a cluster for each name, in one of two variants."""
+    lds = [{"name": name, "cluster": name} for name in sorted(served)]
+    cds = [{"name": name, "variant": variant} for name, variant in sorted(served.items())]
+    made: dict[str, Any] = {
+        "bootstrap.json": {},
+        "lds.json": {"version_info": f"l{version}", "resources": lds},
+        "cds.json": {"version_info": f"c{version}", "resources": cds},
+        **{f"eds-{name}.json": {"endpoint": variant} for name, variant in served.items()},
+    }
+    return {name: json.dumps(value) for name, value in made.items()}
+
+
+def names(text: str) -> set[str]:
+    """Read the names of a file's resources."""
+    return {resource["name"] for resource in json.loads(text)["resources"]}
+
+
+def sound(disk: Mapping[str, str]) -> bool:
+    """Tell whether every listener has its cluster, and every cluster its endpoints."""
+    lds, cds = names(disk["lds.json"]), names(disk["cds.json"])
+    return lds <= cds <= {name[4:-5] for name in disk if name.startswith("eds-")}
+
+
+@settings(deadline=None)
+@given(before=contents, after=contents)
+def test_every_moment_of_a_change_is_sound(before: Mapping[str, int], after: Mapping[str, int]) -> None:
+    """From any proxy to any other: sound after each step, and in the end what was wanted."""
+    disk, wanted = files(before, json.dumps(before)), files(after, json.dumps(after))
+    for step in steps(dict(disk), wanted):
+        if isinstance(step, Write):
+            disk[step.name] = step.text
+        else:
+            del disk[step.name]
+        assert sound(disk)
+    assert disk == wanted
+
+
+@settings(deadline=None)
+@given(
+    found=st.dictionaries(st.sampled_from(["lds.json", "cds.json", "eds-a.json", "eds-x.json"]), st.text()),
+    after=contents,
+)
+def test_whatever_lies_there_is_put_right(found: Mapping[str, str], after: Mapping[str, int]) -> None:
+    """Damaged and foreign files don't keep the wanted ones from being written."""
+    disk, wanted = dict(found), files(after, "1")
+    for step in steps(found, wanted):
+        if isinstance(step, Write):
+            disk[step.name] = step.text
+        else:
+            del disk[step.name]
+    assert disk == wanted
+
+
+@settings(deadline=None)
+@given(served=contents)
+def test_nothing_changed_is_nothing_done(served: Mapping[str, int]) -> None:
+    """No step for what is right already."""
+    wanted = files(served, "1")
+    assert list(steps(wanted, wanted)) == []
+
+
+def test_a_port_exchanged_has_both_clusters_in_between() -> None:
+    """The only case with an extra step; its version can't be taken for the wanted one."""
+    taken = list(steps(files({"a": 0}, "1"), files({"b": 0}, "2")))
+    assert [(step.name, step.version if isinstance(step, Write) else "") for step in taken] == [
+        ("eds-b.json", ""),
+        ("cds.json", "c2+previous"),
+        ("lds.json", "l2"),
+        ("cds.json", "c2"),
+        ("eds-a.json", ""),
+    ]
+    assert isinstance(taken[-1], Remove)
+
+
+def test_a_changed_backend_touches_its_file_only() -> None:
+    """Endpoints change without listeners and clusters."""
+    before, after = files({"a": 0}, "1"), files({"a": 0}, "1") | {"eds-a.json": "{}"}
+    assert list(steps(before, after)) == [Write("eds-a.json", "{}")]
