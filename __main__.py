@@ -1,0 +1,28 @@
+"""The program: read the stack's Services, plan, declare. The same for `pulumi up` and for `locallb up`."""
+
+from pathlib import Path
+
+import pulumi
+
+from components.stack import declare
+from locallb.clients import ClientError
+from locallb.engine import state_file
+from locallb.planning.model import Home
+from locallb.planning.plan import make_plan
+from locallb.planning.settings import SettingsError
+from locallb.sources import SourceError
+from locallb.sources.configuration import program_settings
+from locallb.sources.snapshot import read_snapshot
+
+root = Path(pulumi.get_root_directory()).resolve()
+home = Home(pulumi.get_project(), pulumi.get_stack(), str(root))
+try:
+    settings = program_settings()
+    reading = read_snapshot(home, settings, state_file(root, home.stack), keep=not pulumi.runtime.is_dry_run())
+except (ClientError, SettingsError, SourceError) as error:
+    raise pulumi.RunError(str(error)) from None
+declare(make_plan(reading.snapshot, settings))
+for notice in reading.notices:
+    pulumi.log.warn(notice)
+for complaint in reading.complaints:
+    pulumi.log.error(complaint)

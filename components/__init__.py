@@ -1,0 +1,1 @@
+"""What a stack is made of, as Pulumi resources. Components declare; they compute nothing."""

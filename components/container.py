@@ -1,0 +1,48 @@
+"""A proxy's container, declared with pulumi-docker in a form that settles: a second update finds nothing to change.
+
+Imported only where the runtime is docker: the package takes a while to load.
+"""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_docker as docker
+
+from components.resources import ProxyConfig
+from locallb.planning.containers import BOOTSTRAP_LABEL, DIRECTORY, ProxyContainer
+
+GRACE = 5
+"""Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""
+
+
+def declare_container(
+    name: str, planned: ProxyContainer, config: ProxyConfig, parent: pulumi.Resource
+) -> docker.Container:
+    """Declare the container that serves what `config` writes.
+
+    It has no right but to bind low ports, a root file system that it can't write, and nothing of the host but the
+    proxy's directory. Docker starts it again after a crash and after a restart of its own.
+    """
+    labels: dict[str, pulumi.Input[str]] = {**planned.labels, BOOTSTRAP_LABEL: config.bootstrap}
+    return docker.Container(
+        name,
+        name=planned.name,
+        image=planned.image,
+        command=list(planned.command),
+        working_dir=DIRECTORY,
+        network_mode="host",
+        restart="unless-stopped",
+        labels=[docker.ContainerLabelArgs(label=key, value=labels[key]) for key in sorted(labels)],
+        volumes=[docker.ContainerVolumeArgs(host_path=config.directory, container_path=DIRECTORY)],
+        user=planned.user,
+        capabilities=docker.ContainerCapabilitiesArgs(adds=["CAP_NET_BIND_SERVICE"], drops=["ALL"]),
+        read_only=True,
+        security_opts=["no-new-privileges:true"],
+        memory=planned.memory,
+        memory_swap=planned.memory,
+        log_driver="json-file",
+        log_opts={"max-size": "1m", "max-file": "2"},
+        must_run=True,
+        destroy_grace_seconds=GRACE,
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=[config]),
+    )

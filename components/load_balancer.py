@@ -1,0 +1,80 @@
+"""One Service's load balancer: its addresses, and the proof that a proxy serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+
+from components.proxy import Proxy
+from components.resources import LoopbackAddress, Reachable, ServiceClaim, ServiceStatus
+from locallb.planning.ingress import conditions, ingress_fields
+from locallb.planning.model import Access
+from locallb.planning.naming import access_fields, address_name, owner_fields
+from locallb.planning.plan import Placement
+
+
+class LoadBalancer(pulumi.ComponentResource):
+    """Claims the placement's addresses at once; `serve` adds what waits for the proxy."""
+
+    addresses: Sequence[LoopbackAddress]
+
+    def __init__(self, placement: Placement, digest: str) -> None:
+        super().__init__("locallb:index:LoadBalancer", str(placement.key), _shown(placement, digest))
+        self.placement = placement
+        claim = [self._claim(placement.access)] if placement.access else []
+        self.addresses = [
+            LoopbackAddress(
+                address_name(placement.key, address),
+                address=str(address),
+                owner=owner_fields(placement.owner),
+                opts=pulumi.ResourceOptions(parent=self, depends_on=claim),
+            )
+            for address in placement.addresses
+        ]
+
+    def serve(self, proxy: Proxy) -> None:
+        """Wait until `proxy` serves this load balancer's listeners."""
+        listeners = [listener.name for port in self.placement.ports for listener in port.listeners]
+        proof = Reachable(
+            str(self.placement.key),
+            proxy=proxy.config.proxy,
+            process=proxy.identity,
+            listeners=listeners,
+            versions=proxy.config.versions,
+            probes=[probe.place for probe in self.placement.probes],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[proxy.process]),
+        )
+        if self.placement.access:
+            self._tell(self.placement.access, proof)
+        self.register_outputs({"addresses": [str(address) for address in self.placement.addresses]})
+
+    def _claim(self, access: Access) -> ServiceClaim:
+        """Keep the Service of a live cluster from vanishing before what serves it."""
+        return ServiceClaim(
+            str(self.placement.key),
+            access=access_fields(access),
+            owner=owner_fields(self.placement.owner),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _tell(self, access: Access, proof: Reachable) -> None:
+        """Tell the Service of a live cluster what it got, once that is proven."""
+        ServiceStatus(
+            str(self.placement.key),
+            access=access_fields(access),
+            owner=owner_fields(self.placement.owner),
+            ingress=ingress_fields(self.placement),
+            conditions=conditions(self.placement),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[proof]),
+        )
+
+
+def _shown(placement: Placement, digest: str) -> Mapping[str, object]:
+    """Write what a reader of a preview wants to see of a load balancer."""
+    return {
+        "addresses": [str(address) for address in placement.addresses],
+        "ports": [str(port) for port in placement.ports],
+        "uid": placement.owner.uid,
+        "digest": digest,
+    }

@@ -1,0 +1,191 @@
+"""The resources of our provider, for the program.
+
+Made from locallb/provider/schema.json by `python -m locallb.provider.generate`: change that file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+
+
+class LoopbackAddress(pulumi.CustomResource):
+    """An address of this host, claimed in the ledger that all stacks share. Its id is the address."""
+
+    address: pulumi.Output[str]
+    owner: pulumi.Output[Mapping[str, Any]]
+    claim: pulumi.Output[str]
+
+    def __init__(
+        self,
+        resource_name: str,
+        /,
+        *,
+        address: pulumi.Input[str],
+        owner: pulumi.Input[Mapping[str, Any]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {"address": address, "owner": owner, "claim": None}
+        super().__init__("locallb:index:LoopbackAddress", resource_name, properties, opts)
+
+
+class ProxyConfig(pulumi.CustomResource):
+    """The directory of a proxy and Envoy's files in it.
+
+    Its id is the proxy. A running proxy gets changes in an order in which no listener ever lacks its cluster.
+    """
+
+    proxy: pulumi.Output[str]
+    name: pulumi.Output[str]
+    owner: pulumi.Output[Mapping[str, Any]]
+    files: pulumi.Output[Mapping[str, str]]
+    versions: pulumi.Output[Mapping[str, Any]]
+    shared: pulumi.Output[bool]
+    directory: pulumi.Output[str]
+    bootstrap: pulumi.Output[str]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        proxy: pulumi.Input[str],
+        name: pulumi.Input[str],
+        owner: pulumi.Input[Mapping[str, Any]],
+        files: pulumi.Input[Mapping[str, pulumi.Input[str]]],
+        versions: pulumi.Input[Mapping[str, Any]],
+        shared: pulumi.Input[bool],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {
+            "proxy": proxy,
+            "name": name,
+            "owner": owner,
+            "files": files,
+            "versions": versions,
+            "shared": shared,
+            "directory": None,
+            "bootstrap": None,
+        }
+        super().__init__("locallb:index:ProxyConfig", resource_name, properties, opts)
+
+
+class EnvoyProcess(pulumi.CustomResource):
+    """An Envoy on this host, in its proxy's directory.
+
+    Its id is the proxy. It outlives whoever started it; replaced delete before create.
+    """
+
+    proxy: pulumi.Output[str]
+    owner: pulumi.Output[Mapping[str, Any]]
+    bootstrap: pulumi.Output[str]
+    version: pulumi.Output[str]
+    pid: pulumi.Output[int]
+    started: pulumi.Output[str]
+    binary: pulumi.Output[str]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        proxy: pulumi.Input[str],
+        owner: pulumi.Input[Mapping[str, Any]],
+        bootstrap: pulumi.Input[str],
+        version: pulumi.Input[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {
+            "proxy": proxy,
+            "owner": owner,
+            "bootstrap": bootstrap,
+            "version": version,
+            "pid": None,
+            "started": None,
+            "binary": None,
+        }
+        super().__init__("locallb:index:EnvoyProcess", resource_name, properties, opts)
+
+
+class Reachable(pulumi.CustomResource):
+    """The proof that a proxy serves: these versions are active and every listener is bound. Its id is the proxy."""
+
+    proxy: pulumi.Output[str]
+    process: pulumi.Output[str]
+    listeners: pulumi.Output[Sequence[str]]
+    versions: pulumi.Output[Mapping[str, Any]]
+    probes: pulumi.Output[Sequence[str]]
+    ports: pulumi.Output[Sequence[Mapping[str, Any]]]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        proxy: pulumi.Input[str],
+        process: pulumi.Input[str],
+        listeners: pulumi.Input[Sequence[pulumi.Input[str]]],
+        versions: pulumi.Input[Mapping[str, Any]],
+        probes: pulumi.Input[Sequence[pulumi.Input[str]]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {
+            "proxy": proxy,
+            "process": process,
+            "listeners": listeners,
+            "versions": versions,
+            "probes": probes,
+            "ports": None,
+        }
+        super().__init__("locallb:index:Reachable", resource_name, properties, opts)
+
+
+class ServiceClaim(pulumi.CustomResource):
+    """The finalizer on a Service of a live cluster.
+
+    It is set before anything is made for the Service and taken away after all of it is gone. Its id is the Service.
+    """
+
+    access: pulumi.Output[Mapping[str, Any]]
+    owner: pulumi.Output[Mapping[str, Any]]
+    finalizer: pulumi.Output[str]
+
+    def __init__(
+        self,
+        resource_name: str,
+        /,
+        *,
+        access: pulumi.Input[Mapping[str, Any]],
+        owner: pulumi.Input[Mapping[str, Any]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {"access": access, "owner": owner, "finalizer": None}
+        super().__init__("locallb:index:ServiceClaim", resource_name, properties, opts)
+
+
+class ServiceStatus(pulumi.CustomResource):
+    """What a Service of a live cluster is told: its addresses, ports and conditions.
+
+    Written when they serve, withdrawn before they don't. Its id is the Service.
+    """
+
+    access: pulumi.Output[Mapping[str, Any]]
+    owner: pulumi.Output[Mapping[str, Any]]
+    ingress: pulumi.Output[Sequence[Mapping[str, Any]]]
+    conditions: pulumi.Output[Sequence[Mapping[str, Any]]]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        access: pulumi.Input[Mapping[str, Any]],
+        owner: pulumi.Input[Mapping[str, Any]],
+        ingress: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]],
+        conditions: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {"access": access, "owner": owner, "ingress": ingress, "conditions": conditions}
+        super().__init__("locallb:index:ServiceStatus", resource_name, properties, opts)
