@@ -1,0 +1,112 @@
+"""The commands `host setup | teardown | status`: what would be done to this host and why; with --apply it is done."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.session import Session
+from locallb.clients import host_setup
+from locallb.clients.ledger import Ledger
+from locallb.planning.host.setup import LEDGER, Setup, Step, plan_setup, plan_teardown
+
+OK, FAILED = 0, 1
+
+
+def host(session: Session, args: Arguments, out: Out) -> int:
+    """Run the word after `host`."""
+    if args.action == "teardown":
+        return _perform(_teardown_plan(), args, out, undo=True)
+    plan = _setup_plan(session, args)
+    return _status(plan, args, out) if args.action == "status" else _perform(plan, args, out, undo=False)
+
+
+def _setup_plan(session: Session, args: Arguments) -> Setup:
+    group = host_setup.group_id(args.group) if args.group else host_setup.group_of(session.project.root)
+    seen = host_setup.look(session.settings.pools, group)
+    return plan_setup(seen, persist=args.persist or args.action == "status")
+
+
+def _teardown_plan() -> Setup:
+    record = host_setup.read_record()
+    return plan_teardown(record, host_setup.present(record), len(Ledger(Path(LEDGER)).claims()))
+
+
+def _status(plan: Setup, args: Arguments, out: Out) -> int:
+    if args.json:
+        out.raw(json.dumps(_document(plan, applied=False), indent=2))
+        return OK
+    rows = [
+        (("done", "green") if step.done else ("missing", "yellow"), str(step.sort), step.what, _value(step))
+        for step in plan.steps
+    ]
+    out.table(("STATE", "WHAT", "NAME", "VALUE"), rows)
+    _tell_rest(plan, out)
+    return OK
+
+
+def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
+    """Print the steps; with --apply carry each out as it is printed, unless something forbids it."""
+    steps = [step for step in plan.steps if undo or not step.done]
+    applying = args.apply and not plan.problems
+    if applying and steps and os.geteuid() != 0:
+        out.error("--apply changes this host: run it as root, for example with sudo")
+        return FAILED
+    for step in steps:
+        if not args.json:
+            out.line(("  # ", "dim"), step.why)
+            out.line(f"  {step.command}")
+        if applying:
+            (host_setup.undo if undo else host_setup.apply)(step)
+    if args.json:
+        out.raw(json.dumps(_document(plan, applied=applying), indent=2))
+    else:
+        _tell_end(plan, steps, out, applied=applying)
+    return FAILED if plan.problems else OK
+
+
+def _tell_end(plan: Setup, steps: list[Step], out: Out, *, applied: bool) -> None:
+    if not steps:
+        out.line("Nothing to do.")
+    elif applied:
+        out.line(f"{len(steps)} changes made; `locallb host teardown --apply` brings back what was there.")
+    elif not plan.problems:
+        out.line("")
+        out.line("Nothing was changed. As root, --apply does exactly this.")
+    _tell_rest(plan, out)
+
+
+def _tell_rest(plan: Setup, out: Out) -> None:
+    for note in plan.notes:
+        out.warning(note)
+    for problem in plan.problems:
+        out.error(str(problem))
+
+
+def _value(step: Step) -> str:
+    if "\n" in step.now + step.wanted:
+        return "" if step.done else "another text" if step.now else "absent"
+    return step.now if step.done else f"{step.now or 'absent'}, setup makes it {step.wanted}"
+
+
+def _document(plan: Setup, *, applied: bool) -> dict[str, object]:
+    return {
+        "applied": applied,
+        "steps": [
+            {
+                "sort": str(step.sort),
+                "what": step.what,
+                "now": step.now,
+                "wanted": step.wanted,
+                "done": step.done,
+                "why": step.why,
+                "command": step.command,
+            }
+            for step in plan.steps
+        ],
+        "problems": [{"reason": one.reason, "message": one.message} for one in plan.problems],
+        "notes": list(plan.notes),
+    }

@@ -1,0 +1,64 @@
+"""The report on a terminal: what matters first, then one line a Service that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from locallb.cli.console import Out
+from locallb.cli.report.safe import visible
+from locallb.cli.report.words import SIGNS, by_gravity, reasons, shown_side
+from locallb.planning.report.alerts import Alert, Topic, alerts, listed, summary
+from locallb.planning.report.changes import Change, Report, ServiceChange
+
+STYLES = {
+    Change.ADDED: "green",
+    Change.CHANGED: "yellow",
+    Change.REPAIRED: "yellow",
+    Change.LOST: "bold red",
+    Change.REMOVED: "red",
+    Change.REJECTED: "red",
+    Change.UNCHANGED: "dim",
+}
+MOST_ALERTS = 20
+
+
+def print_report(out: Out, report: Report) -> None:
+    """Print the whole report."""
+    out.line((f"From {visible(report.old)} to {visible(report.new)} ({report.stack})", "bold"))
+    print_alerts(out, alerts(report))
+    rows = [service for service in by_gravity(report) if service.change is not Change.UNCHANGED]
+    if rows:
+        out.line("")
+        out.table(("", "SERVICE", "ADDRESS", "PORTS", "CHANGE", "REASON"), [_cells(service) for service in rows])
+    out.line("")
+    for notice in report.notices:
+        out.line(("note: ", "dim"), visible(notice))
+    out.line(summary(report))
+
+
+def moved_or_opened(report: Report) -> list[Alert]:
+    """Give what the tree of resources and the table of Services don't tell: addresses that change, wider exposure."""
+    known = {str(service.key) for service in report.services if service.before is None}
+    topics = {Topic.ADDRESS, Topic.EXPOSURE}
+    return [alert for alert in alerts(report) if alert.topic in topics and alert.service not in known]
+
+
+def print_alerts(out: Out, found: Sequence[Alert]) -> None:
+    """Print the sentences that a reader must not miss; violated policies and unreadable files are errors, elsewhere."""
+    told = [alert for alert in found if alert.topic not in {Topic.POLICY, Topic.UNREADABLE}]
+    for alert in told[:MOST_ALERTS]:
+        out.line(("! ", "yellow"), visible(alert.message))
+    if len(told) > MOST_ALERTS:
+        out.line(f"  and {len(told) - MOST_ALERTS} more; `--format json` has all")
+
+
+def _cells(service: ServiceChange) -> Sequence[str | tuple[str, str]]:
+    side = shown_side(service)
+    return (
+        (SIGNS[service.change], STYLES[service.change]),
+        visible(str(service.key)),
+        " ".join(str(address) for address in side.addresses) if side and side.addresses else "-",
+        listed(port.label for port in side.ports) if side and side.ports else "-",
+        (str(service.change), STYLES[service.change]),
+        visible("; ".join(reasons(service)[:2])),
+    )

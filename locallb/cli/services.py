@@ -1,0 +1,81 @@
+"""The final table and its JSON: every Service with its addresses, ports, state and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from locallb.cli.console import Out
+from locallb.planning.model import Protocol
+from locallb.planning.status import PortRow, Row, State
+
+MOST_SENTENCES = 20
+STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
+
+
+def print_services(out: Out, rows: Sequence[Row]) -> None:
+    """Print the table, below it the sentences behind the reasons, and what to try next."""
+    if not rows:
+        out.line("No Services of type LoadBalancer: nothing to serve.")
+        return
+    out.table(("SERVICE", "ADDRESS", "PORTS", "STATE", "REASON"), [_cells(row) for row in rows])
+    sentences = [row.message for row in rows if row.message]
+    if sentences:
+        out.line("")
+    for sentence in sentences[:MOST_SENTENCES]:
+        out.line(("! ", "yellow"), sentence)
+    if len(sentences) > MOST_SENTENCES:
+        out.line(f"  and {len(sentences) - MOST_SENTENCES} more; `locallb status --json` has all")
+    if hint := _hint(rows):
+        out.line("")
+        out.line("Try: ", (hint, "bold"))
+
+
+def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Make the documented list of objects."""
+    return [
+        {
+            "cluster": row.key.cluster,
+            "namespace": row.key.namespace,
+            "name": row.key.name,
+            "state": str(row.state),
+            "addresses": [str(address) for address in row.addresses],
+            "ports": [
+                {
+                    "port": one.port.port,
+                    "protocol": str(one.port.protocol),
+                    "state": str(one.state),
+                    "reason": one.reason,
+                    "message": one.message,
+                }
+                for one in row.ports
+            ],
+            "reason": row.reason,
+            "message": row.message,
+        }
+        for row in rows
+    ]
+
+
+def _cells(row: Row) -> Sequence[str | tuple[str, str]]:
+    return (
+        str(row.key),
+        " ".join(str(address) for address in row.addresses) or "-",
+        " ".join(_port(port) for port in row.ports) or "-",
+        (str(row.state), STYLES[row.state]),
+        row.reason,
+    )
+
+
+def _port(row: PortRow) -> str:
+    return str(row.port) if row.state is State.SERVING else f"{row.port}({row.state})"
+
+
+def _hint(rows: Sequence[Row]) -> str:
+    """Suggest a command for the first address that serves TCP."""
+    for row in rows:
+        for one in row.ports:
+            if one.state is State.SERVING and one.port.protocol is Protocol.TCP:
+                address = row.addresses[0]
+                host = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
+                return f"curl http://{host}:{one.port.port}/"
+    return ""

@@ -1,0 +1,91 @@
+"""One run of the command line: which project and stack, its engine, its program, its plan."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from locallb.clients.containers import Containers
+from locallb.engine import Engine, Event, Project, load_config, load_project
+from locallb.planning.model import Home
+from locallb.planning.plan import Plan, make_plan
+from locallb.planning.settings import Runtime, Settings
+from locallb.provider import make_provider
+from locallb.provider.docker import make_docker_provider
+from locallb.sources.configuration import stack_settings
+from locallb.sources.held import CONTAINER
+from locallb.sources.readings import Readings
+from locallb.sources.snapshot import Reading, read_snapshot, readings_directory
+
+
+@dataclass(frozen=True)
+class Session:
+    """A project's stack, opened. Making one reads `Pulumi.yaml` only."""
+
+    project: Project
+    stack: str
+
+    @classmethod
+    def open(cls, directory: Path, stack: str) -> Session:
+        """Open the project in `directory`.
+
+        Raises:
+            EngineError: if there is no project, or it can't be used here.
+
+        """
+        return cls(load_project(directory.resolve()), stack)
+
+    @property
+    def home(self) -> Home:
+        """Which stack of this host this is."""
+        return Home(self.project.name, self.stack, str(self.project.root))
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The stack's typed configuration.
+
+        Raises:
+            EngineError: if there is no such stack.
+            SettingsError: if its configuration can't be used.
+
+        """
+        return stack_settings(load_config(self.project, self.stack))
+
+    def engine(self, listen: Callable[[Event], None]) -> Engine:
+        """Make the engine for this stack."""
+        root = self.project.root
+        providers = {"locallb": make_provider(root), "docker": make_docker_provider(root)}
+        return Engine(self.project, self.stack, providers, on_event=listen)
+
+    def require_docker(self, *, planned: bool) -> None:
+        """Ask Docker before anything begins, where this stack has containers, or (`planned`) will have them.
+
+        Raises:
+            DockerAbsentError: if no daemon answers.
+
+        """
+        known = self.engine(lambda _event: None).resources()
+        contained = any(one.type == CONTAINER for one in known)
+        if contained or (planned and self.settings.runtime is Runtime.DOCKER):
+            Containers().ping()
+
+    def run_program(self) -> None:
+        """Run `__main__.py` once, as the Pulumi CLI would."""
+        runpy.run_path(str(self.project.main / "__main__.py"), run_name="__main__")
+
+    def plan(self) -> tuple[Reading, Plan]:
+        """Read and plan without the program, for commands that only look.
+
+        Raises:
+            SourceError: if a source can't be read and has no copy.
+
+        """
+        reading = read_snapshot(self.home, self.settings, self.project.state_file(self.stack), keep=False)
+        return reading, make_plan(reading.snapshot, self.settings)
+
+    def forget_readings(self) -> None:
+        """Remove the copies of what the sources said last: nothing is left that they could protect."""
+        Readings(readings_directory(self.home)).forget()

@@ -1,0 +1,44 @@
+"""`--target`: an update of some load balancers only, named as the table names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from locallb.cli.session import Session
+from locallb.engine import EVERYTHING, Scope, only, root_urn
+
+ROOTS = ("locallb:index:LoadBalancer", "locallb:index:Proxy")
+MOST_NAMES = 5
+
+
+class TargetError(Exception):
+    """There is no such load balancer: one sentence."""
+
+
+def scope_of(session: Session, targets: Sequence[str]) -> Scope:
+    """Make the scope of the load balancers that are named, planned ones and those that only the state still has.
+
+    Raises:
+        TargetError: if a name is nobody's, or not only one's.
+
+    """
+    if not targets:
+        return EVERYTHING
+    _reading, plan = session.plan()
+    in_state = {each.name for each in session.engine(lambda _event: None).resources() if each.type in ROOTS}
+    names = sorted({str(placement.key) for placement in plan.placements} | in_state)
+    chosen = [_match(target, names) for target in targets]
+    home = session.home
+    return only(root_urn(home.project, home.stack, kind, name) for name in chosen for kind in ROOTS)
+
+
+def _match(target: str, names: Iterable[str]) -> str:
+    """Find the one name that is `target`, or that ends with it after a slash."""
+    found = [name for name in names if name == target or name.endswith(f"/{target}")]
+    if len(found) == 1:
+        return found[0]
+    known = list(found or names)
+    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
+    listed = ", ".join(known[:MOST_NAMES]) or "none"
+    what = f"{target!r} may be several" if found else f"there is no load balancer {target!r}"
+    raise TargetError(f"{what}; name one as <cluster>/<namespace>/<name>: {listed}{more}")

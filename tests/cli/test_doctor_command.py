@@ -1,0 +1,82 @@
+"""The command `doctor` where things are missing or broken: it looks on, and every trouble is a finding."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.cli import main
+from tests.e2e.support import Stage, stage
+
+
+@pytest.fixture
+def play() -> Iterator[Stage]:
+    """Give a project that was never deployed."""
+    with stage() as made:
+        yield made
+
+
+def doctor(directory: Path) -> tuple[int, dict[str, list[str]]]:
+    """Give the exit code, and the texts of problems by topic."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = main(["-C", str(directory), "doctor", "--json"])
+    document: dict[str, Any] = json.loads(out.getvalue())
+    problems: dict[str, list[str]] = {}
+    for one in document["findings"]:
+        if one["level"] == "problem":
+            problems.setdefault(one["topic"], []).append(one["text"])
+    assert document["healthy"] is (not problems)
+    assert document["headroom"]["proxies"] >= 0
+    return code, problems
+
+
+def test_a_project_that_was_never_deployed_is_healthy(play: Stage) -> None:
+    """Nothing is written by looking."""
+    before = play.files()
+    assert doctor(play.root) == (0, {})
+    assert play.files() == before
+
+
+def test_without_a_project_the_host_is_looked_at_all_the_same(tmp_path: Path, play: Stage) -> None:
+    """The missing project is one finding."""
+    del play
+    code, problems = doctor(tmp_path)
+    assert code == 1
+    assert set(problems) == {"stack"}
+    assert str(tmp_path) in problems["stack"][0]
+
+
+def test_each_mistake_of_the_configuration_is_a_finding(play: Stage) -> None:
+    """With the sentence that `up` would say."""
+    play.configure(pools=[{"name": "p", "addresses": ["127.7"]}], runtime="magic")
+    code, problems = doctor(play.root)
+    assert code == 1
+    assert any("127.7" in text for text in problems["stack"])
+    assert any("magic" in text for text in problems["stack"])
+
+
+def test_a_source_that_is_gone_is_a_finding(play: Stage) -> None:
+    """It names the directory."""
+    play.manifests.rmdir()
+    code, problems = doctor(play.root)
+    assert code == 1
+    assert str(play.manifests) in problems["sources"][0]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 9}', "\x00"])
+def test_a_damaged_state_is_a_finding(play: Stage, text: str) -> None:
+    """It names the file; the rest is looked at."""
+    path = play.root / ".state/.pulumi/stacks/local-lb/dev.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    code, problems = doctor(play.root)
+    path.unlink()
+    assert code == 1
+    assert any(str(path) in one for one in problems["state"]), problems

@@ -1,0 +1,147 @@
+"""What a user sees: the tree, the table, the JSON; and what names from a cluster can't do to a terminal."""
+
+from __future__ import annotations
+
+import io
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.cli.arguments import parse
+from locallb.cli.console import Out, printable
+from locallb.cli.services import print_services, services_json
+from locallb.cli.tree import print_steps
+from locallb.engine import Op, PropertyChange, Result, StepRecord, Subject
+from locallb.planning.model import ClusterName, Protocol, ServiceKey, ServicePort
+from locallb.planning.status import PortRow, Row, State
+
+KEY = ServiceKey(ClusterName("c"), "shop", "web")
+
+
+def printed(rows: list[Row]) -> str:
+    """Print a table as on a pipe."""
+    stream = io.StringIO()
+    print_services(Out(stream, stream), rows)
+    return stream.getvalue()
+
+
+def step(op: Op, kind: str, name: str, parent: str = "", *changes: PropertyChange) -> StepRecord:
+    """Make a step whose URN is its type and name."""
+    return StepRecord(op, Subject(f"{kind}::{name}", f"locallb:index:{kind}", name, parent), changes)
+
+
+def test_the_table_is_aligned_and_names_the_next_step() -> None:
+    """One row a Service; reasons in words below; a command to try."""
+    rows = [
+        Row(KEY, State.SERVING, (ip_address("127.77.0.5"),), (PortRow(ServicePort(8080), State.SERVING),)),
+        Row(ServiceKey(ClusterName("c"), "shop", "x"), State.REJECTED, reason="InUse", message="c/shop/x: taken"),
+    ]
+    assert printed(rows).splitlines() == [
+        "SERVICE      ADDRESS      PORTS      STATE      REASON",
+        "c/shop/web   127.77.0.5   8080/TCP   serving",
+        "c/shop/x     -            -          rejected   InUse",
+        "",
+        "! c/shop/x: taken",
+        "",
+        "Try: curl http://127.77.0.5:8080/",
+    ]
+
+
+def test_no_services_is_said() -> None:
+    """An empty table would look like a mistake."""
+    assert printed([]) == "No Services of type LoadBalancer: nothing to serve.\n"
+
+
+def test_of_many_sentences_the_first_are_shown() -> None:
+    """What is wrong with a thousand Services fits on a screen; the rest is counted."""
+    rows = [Row(ServiceKey(ClusterName("c"), "n", str(n)), State.REJECTED, message=f"why {n}") for n in range(25)]
+    lines = printed(rows).splitlines()
+    assert lines[-2:] == ["! why 19", "  and 5 more; `locallb status --json` has all"]
+
+
+def test_a_long_table_is_not_cut_on_a_pipe() -> None:
+    """Scripts get whole names."""
+    long = "x" * 300
+    row = Row(ServiceKey(ClusterName(long), "n", "n"), State.PENDING)
+    assert f"{long}/n/n" in printed([row])
+
+
+def test_the_json_has_the_documented_fields() -> None:
+    """The contract of `status --json`."""
+    row = Row(
+        KEY,
+        State.DEGRADED,
+        (ip_address("127.77.0.5"), ip_address("fd00::5")),
+        (PortRow(ServicePort(53, Protocol.UDP), State.PENDING, "NoBackends", "none is ready"),),
+        "NoBackends",
+        "none is ready",
+    )
+    assert services_json([row]) == [
+        {
+            "cluster": "c",
+            "namespace": "shop",
+            "name": "web",
+            "state": "degraded",
+            "addresses": ["127.77.0.5", "fd00::5"],
+            "ports": [
+                {
+                    "port": 53,
+                    "protocol": "UDP",
+                    "state": "pending",
+                    "reason": "NoBackends",
+                    "message": "none is ready",
+                }
+            ],
+            "reason": "NoBackends",
+            "message": "none is ready",
+        }
+    ]
+
+
+@pytest.mark.parametrize("evil", ["\x1b[31mred", "a\nb", "\x07", "\u202eright to left", "\r\x00"])
+def test_names_cannot_drive_the_terminal(evil: str) -> None:
+    """Control characters are shown, not obeyed."""
+    assert printable(evil).isprintable()
+    row = Row(ServiceKey(ClusterName("c"), "n", evil), State.PENDING, message=evil)
+    assert all(line.isprintable() for line in printed([row]).splitlines())
+
+
+def test_the_tree_shows_changes_below_their_parents_and_json_by_its_leaves() -> None:
+    """Unchanged parents are shown for orientation; unchanged resources and derived digests are not."""
+    old, new = '{"port": 1, "same": 2, "version_info": "a"}', '{"port": 7, "same": 2, "version_info": "b"}'
+    config = PropertyChange("files.lds.json", "update", old, new)
+    result = Result(
+        ok=True,
+        changes={Op.UPDATE: 1, Op.SAME: 2, Op.DELETE: 1},
+        steps=(
+            step(Op.SAME, "Proxy", "web"),
+            step(Op.UPDATE, "ProxyConfig", "web", "Proxy::web", config),
+            step(Op.SAME, "EnvoyProcess", "web", "Proxy::web"),
+            step(Op.DELETE, "LoadBalancer", "old"),
+        ),
+    )
+    stream = io.StringIO()
+    print_steps(Out(stream, stream), result, planned=True)
+    assert [line.rstrip() for line in stream.getvalue().splitlines()] == [
+        "    Proxy web",
+        " ~  └─ ProxyConfig web  update",
+        "            files.lds.json.port: 1 => 7",
+        " -  LoadBalancer old  delete",
+        "Resources:",
+        "    ~ 1 to update",
+        "    - 1 to delete",
+        "    2 unchanged",
+    ]
+
+
+def test_options_may_stand_before_and_after_the_command() -> None:
+    """`locallb --stack x up` and `locallb up --stack x` are the same."""
+    assert parse(["--stack", "x", "up", "-y"]) == parse(["up", "--stack", "x", "--yes"])
+    assert parse(["status"]).stack == "dev"
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    """Exit code 2, as argparse does."""
+    with pytest.raises(SystemExit) as left:
+        parse(["upp"])
+    assert left.value.code == 2

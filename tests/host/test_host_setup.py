@@ -1,0 +1,171 @@
+"""`locallb host` for real, in namespaces of its own: what it prints, what --apply does, and that teardown undoes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.host.support import Project, project
+
+POOLS = [{"name": "outer", "addresses": ["172.18.255.224/27", "fd00:ff::e0/123"]}]
+SYSCTL = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+LOOK = (
+    "ip -4 route show table all; ip -6 route show table all; ip address; sysctl -a 2>/dev/null | grep -E 'ip_unpriv';"
+    " cat /proc/sys/fs/inotify/max_user_instances;"
+    " find /var/lib /etc/sysctl.d /etc/systemd/system -printf '%p %y %m %u %g %l\\n' | sort;"
+    " find /var/lib /etc/sysctl.d /etc/systemd/system -type f | sort | xargs -r sha256sum"
+)
+"""Everything that setup may change, as bytes."""
+
+
+@pytest.fixture
+def stage() -> Iterator[Project]:
+    """Give a stack whose pools lie outside 127.0.0.0/8."""
+    with project() as made:
+        made.configure(pools=POOLS)
+        yield made
+
+
+def test_without_apply_it_says_what_and_why_and_changes_nothing(stage: Project) -> None:
+    """Each command that a person could type is there."""
+    before = stage.space.shell(LOOK)
+    done = stage.locallb("host", "setup", "--persist")
+    assert done.code == 0, done.err
+    for words in (
+        "sysctl -w net.ipv4.ip_unprivileged_port_start=0",
+        "sysctl -w fs.inotify.max_user_instances=8192",
+        "ip route add local 172.18.255.224/27 dev lo",
+        "ip route add local fd00:ff::e0/123 dev lo",
+        "/var/lib/locallb/ledger",
+        "/etc/sysctl.d/60-locallb.conf",
+        "Nothing was changed",
+    ):
+        assert words in done.out
+    assert stage.space.shell(LOOK) == before
+
+
+@pytest.mark.parametrize("persist", [(), ("--persist",)])
+def test_apply_does_exactly_that_and_teardown_leaves_the_host_as_before(stage: Project, persist: tuple[str]) -> None:
+    """Compared byte for byte: routes, addresses, sysctls, files with their modes and owners."""
+    before = stage.space.shell(LOOK)
+    done = stage.locallb("host", "setup", "--apply", *persist)
+    assert done.code == 0, done.err
+    assert stage.space.shell(f"cat {SYSCTL} /proc/sys/fs/inotify/max_user_instances").split() == ["0", "8192"]
+    routes = stage.space.shell("ip -4 route show table local; ip -6 route show table local")
+    assert "local 172.18.255.224/27 dev lo proto 77" in routes
+    assert "local fd00:ff::e0/123 dev lo proto 77" in routes
+    assert stage.space.shell("stat -c %a /var/lib/locallb/ledger").strip() == "3775"
+    if persist:
+        stage.space.shell("test -L /etc/systemd/system/multi-user.target.wants/locallb-routes.service")
+        unit = stage.space.shell("cat /etc/systemd/system/multi-user.target.wants/locallb-routes.service")
+        assert "route replace local fd00:ff::e0/123 dev lo" in unit
+    assert "Nothing to do." in stage.locallb("host", "setup", "--apply", *persist).out
+    assert {row.split()[0] for row in stage.locallb("host", "status").out.splitlines()[1:5]} == {"done"}
+    assert stage.locallb("host", "teardown").code == 0
+    torn = stage.locallb("host", "teardown", "--apply")
+    assert torn.code == 0, torn.err
+    assert stage.space.shell(LOOK) == before
+
+
+def test_what_is_written_for_the_next_boot_does_what_setup_did(stage: Project) -> None:
+    """After a reboot in between, the kernel's settings and the routes are those of setup."""
+    assert stage.locallb("host", "setup", "--apply", "--persist").code == 0
+    routes = "ip -4 route show table local; ip -6 route show table local"
+    after = stage.space.shell(routes)
+    stage.space.shell(
+        f"ip route del local 172.18.255.224/27 dev lo; ip route del local fd00:ff::e0/123 dev lo; echo 1024 >{SYSCTL}"
+    )
+    stage.space.shell("sysctl -p /etc/sysctl.d/60-locallb.conf")
+    unit = stage.space.shell("cat /etc/systemd/system/locallb-routes.service").splitlines()
+    starts = [line.removeprefix("ExecStart=") for line in unit if line.startswith("ExecStart=")]
+    assert len(starts) == 2
+    stage.space.shell("; ".join(starts))
+    assert stage.space.shell(routes) == after
+    assert stage.space.shell(f"cat {SYSCTL}").strip() == "0"
+    stage.space.shell("; ".join(starts))
+
+
+def test_what_setup_changed_twice_goes_back_to_what_was_there_first(stage: Project) -> None:
+    """Also when a reboot undid some of it in between, and when a pool was added."""
+    before = stage.space.shell(LOOK)
+    assert stage.locallb("host", "setup", "--apply").code == 0
+    stage.space.shell(f"ip route del local 172.18.255.224/27 dev lo; echo 1024 >{SYSCTL}")
+    stage.configure(pools=[*POOLS, {"name": "more", "addresses": ["172.18.200.0/28"]}])
+    assert stage.locallb("host", "setup", "--apply").code == 0
+    assert "172.18.200.0/28" in stage.space.shell("ip route show table local")
+    assert stage.locallb("host", "teardown", "--apply").code == 0
+    assert stage.space.shell(LOOK) == before
+
+
+def test_what_somebody_changed_since_is_left_and_told(stage: Project) -> None:
+    """Teardown restores only what setup made."""
+    assert stage.locallb("host", "setup", "--apply").code == 0
+    stage.space.shell(f"echo 80 >{SYSCTL}")
+    torn = stage.locallb("host", "teardown", "--apply")
+    assert torn.code == 0
+    assert "stays 80" in torn.err
+    assert stage.space.shell(f"cat {SYSCTL}").strip() == "80"
+
+
+def test_a_ledger_with_claims_stays(stage: Project) -> None:
+    """Addresses of living stacks are never forgotten by a teardown."""
+    assert stage.locallb("host", "setup", "--apply").code == 0
+    stage.space.shell("echo {} >'/var/lib/locallb/ledger/172.18.255.225~0123456789abcdef.json'")
+    torn = stage.locallb("host", "teardown", "--apply")
+    assert "1 addresses are claimed" in torn.err
+    stage.space.shell("test -d /var/lib/locallb/ledger")
+
+
+@pytest.mark.parametrize(
+    ("network", "addresses", "reason", "words"),
+    [
+        ("ip address add fd00:ff::1/64 dev d0 nodad", ["fd00:ff::e0/123"], "PoolOnLink", ["fd00:ff::/64"]),
+        ("ip address add 172.18.255.225/28 dev d0", ["172.18.255.224/27"], "PoolOverlaps", ["172.18.255.225 on d0"]),
+        ("ip route add 172.18.0.0/16 dev wg0", ["172.18.255.224/27"], "PoolOverlaps", ["VPN", "wg0"]),
+        ("ip address add 10.9.9.1/30 dev d0; ip route add 172.16.0.0/12 via 10.9.9.2", ["172.18.255.224/27"],
+         "PoolOverlaps", ["10.9.9.2"]),
+        ("ip route add 172.18.255.0/24 dev docker7", ["172.18.0.0/16"], "PoolOverlaps", ["Docker", "docker7"]),
+    ],
+)  # fmt: skip
+def test_overlaps_are_told_before_anything_is_made(
+    stage: Project, network: str, addresses: list[str], reason: str, words: list[str]
+) -> None:
+    """On-link IPv6 prefixes, own addresses, VPNs, routers and Docker networks; nothing at all is applied."""
+    for device in ("d0", "wg0", "docker7"):
+        stage.space.shell(f"ip tuntap add {device} mode tap && ip link set {device} up")
+    stage.space.shell(network)
+    stage.configure(pools=[{"name": "outer", "addresses": addresses}])
+    before = stage.space.shell(LOOK)
+    done = stage.locallb("host", "setup", "--apply")
+    assert done.code == 1
+    assert reason in done.err
+    assert all(word in done.err for word in words), done.err
+    assert stage.space.shell(LOOK) == before
+
+
+def test_a_pool_within_a_docker_network_is_possible_and_told(stage: Project) -> None:
+    """Gardener's layout: IPv4 neighbours ask for each address, and the host answers for the pool."""
+    stage.space.shell(
+        "ip tuntap add br-kind mode tap; ip link set br-kind up; ip address add 172.18.0.1/16 dev br-kind"
+    )
+    done = stage.locallb("host", "setup", "--apply")
+    assert done.code == 0, done.err
+    assert "br-kind" in done.err
+    assert "hand out" in done.err
+
+
+def test_apply_without_rights_is_one_sentence(stage: Project) -> None:
+    """Nobody is asked for a password."""
+    done = stage.locallb("host", "setup", "--apply", user=4321)
+    assert done.code == 1
+    assert "as root" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_damaged_record_is_told_and_stops_everything(stage: Project) -> None:
+    """What was found first would be lost otherwise."""
+    stage.space.shell("mkdir /var/lib/locallb; echo '{' >/var/lib/locallb/host.json")
+    done = stage.locallb("host", "setup", "--apply")
+    assert done.code == 1
+    assert "/var/lib/locallb/host.json" in done.err

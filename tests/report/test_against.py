@@ -1,0 +1,263 @@
+"""`preview --against`: a directory or a revision, without state, host, cluster or a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.support import Done, Stage, node, port, service, stage
+from tests.report.schema import mistakes
+from tests.report.test_hostile import SCHEMA
+
+DATA = Path(__file__).resolve().parents[1] / "sources/data"
+FORMATS = ("tree", "markdown", "json", "html")
+
+
+@pytest.fixture
+def repo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """Give a project under Git with two Services committed; it has no state, no backend and no home."""
+    with stage() as made:
+        (made.root / "stacks/Pulumi.dev.yaml").unlink()
+        made.configure()
+        shutil.rmtree(made.root / ".state")
+        made.write("all.yaml", node(), service("web", port(8080, 30080)), service("api", port(8080, 30081)))
+        for name, value in {
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_SYSTEM": os.devnull,
+            "GIT_AUTHOR_NAME": "a",
+            "GIT_AUTHOR_EMAIL": "a@example.com",
+            "GIT_COMMITTER_NAME": "a",
+            "GIT_COMMITTER_EMAIL": "a@example.com",
+        }.items():
+            monkeypatch.setenv(name, value)
+        git(made, "init", "-q", "-b", "main")
+        commit(made)
+        yield made
+        (made.root / ".state").mkdir(exist_ok=True)
+
+
+def git(made: Stage, *words: str) -> str:
+    """Run Git in the project."""
+    done = subprocess.run(["git", "-C", str(made.root), *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def commit(made: Stage) -> None:
+    """Commit everything."""
+    git(made, "add", "-A")
+    git(made, "commit", "-q", "-m", "x")
+
+
+def report(made: Stage, other: str = "HEAD", code: int = 0) -> dict[str, Any]:
+    """Give the report as JSON, checked by its schema."""
+    done = made.run("preview", "--against", other, "--format", "json")
+    assert done.code == code, done.err
+    assert list(mistakes(done.json, SCHEMA, SCHEMA)) == []
+    found: dict[str, Any] = done.json
+    return found
+
+
+def changes(found: dict[str, Any]) -> dict[str, str]:
+    """Give each Service's change."""
+    return {one["name"]: one["change"] for one in found["services"]}
+
+
+def test_a_revision_equal_to_the_manifests_has_no_changes(repo: Stage) -> None:
+    """Everybody is there and unchanged, and --expect-no-changes is content."""
+    assert changes(report(repo)) == {"api": "unchanged", "web": "unchanged"}
+    assert repo.run("preview", "--against", "main", "--expect-no-changes").code == 0
+
+
+def test_edits_show_against_a_revision_and_addresses_stay(repo: Stage) -> None:
+    """Added, changed and removed; who stays keeps its address, also where a neighbour went."""
+    before = {one["name"]: one["after"]["addresses"] for one in report(repo)["services"]}
+    repo.write("all.yaml", node(), service("web", port(8080, 30080), port(9000, 30090)), service("new", port(1, 30082)))
+    found = report(repo)
+    assert changes(found) == {"api": "removed", "new": "added", "web": "changed"}
+    web = next(one for one in found["services"] if one["name"] == "web")
+    assert web["before"]["addresses"] == web["after"]["addresses"] == before["web"]
+    assert [alert["topic"] for alert in found["alerts"]] == ["exposure", "exposure"]
+    assert repo.run("preview", "--against", "main", "--expect-no-changes").code == 7
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_bytes_are_the_same_every_time_and_nothing_is_left(
+    repo: Stage, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file appears in the project, in the home or among temporary files."""
+    repo.write("more.yaml", service("more", port(8080, 30083)))
+    spare = repo.root / "tmp"
+    spare.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+    before = repo.files()
+    first = repo.run("preview", "--against", "HEAD", "--format", form)
+    again = repo.run("preview", "--against", "HEAD", "--format", form)
+    assert (first.code, first.out) == (0, again.out)
+    assert first.err == ""
+    assert repo.files() == before
+    assert list(spare.iterdir()) == []
+    assert not (repo.root / "s/locallb").exists()
+
+
+def test_a_copy_elsewhere_gives_the_same_bytes(repo: Stage, tmp_path: Path) -> None:
+    """The place of the checkout is no part of the report."""
+    repo.write("more.yaml", service("more", port(8080, 30083)))
+    shutil.copytree(repo.root, tmp_path / "copy", symlinks=True)
+    for form in FORMATS:
+        mine = repo.run("preview", "--against", "HEAD", "--format", form).out
+        assert Stage(tmp_path / "copy").run("preview", "--against", "HEAD", "--format", form).out == mine
+
+
+def test_another_directory_of_manifests_stands_for_the_only_source(repo: Stage, tmp_path: Path) -> None:
+    """Or, with a Pulumi.yaml, for the whole project with its own configuration."""
+    shutil.copytree(repo.manifests, tmp_path / "old")
+    repo.write("all.yaml", node(), service("web", port(8080, 30080)))
+    found = report(repo, str(tmp_path / "old"))
+    assert changes(found) == {"api": "removed", "web": "unchanged"}
+    assert found["settings"] == []
+    shutil.copytree(repo.root, tmp_path / "project")
+    repo.configure(pools=[{"name": "p", "addresses": ["127.78.0.0/28"]}])
+    found = report(repo, str(tmp_path / "project"))
+    assert found["settings"] == ["pools"]
+    assert [one["topic"] for one in found["alerts"]] == ["address"]
+
+
+def test_a_stack_of_several_sources_asks_for_the_whole_project(repo: Stage, tmp_path: Path) -> None:
+    """One directory can't stand for two; everything then counts as new, and it says so."""
+    repo.configure(sources=[{"manifests": "manifests", "name": "c"}, {"manifests": "manifests", "name": "d"}])
+    found = report(repo, str(tmp_path))
+    assert "has no Pulumi.yaml, and the stack has 2 sources" in found["notices"][0]
+
+
+def test_the_configuration_of_the_old_revision_counts_for_the_old_side(repo: Stage) -> None:
+    """A changed pool moves addresses, which a policy can forbid."""
+    repo.configure(pools=[{"name": "p", "addresses": ["127.78.0.0/28"]}], policies={"addressChanges": "forbidden"})
+    found = report(repo, code=10)
+    assert found["settings"] == ["pools", "policies"]
+    assert len(found["violations"]) == 2
+
+
+def test_a_project_below_the_top_of_its_repository_and_a_source_beside_it(repo: Stage, tmp_path: Path) -> None:
+    """Paths are those of the project, also where they lead out of it, as long as they stay in the repository."""
+    top = Stage(tmp_path / "top")
+    shutil.copytree(repo.root, top.root / "deep/er", ignore=shutil.ignore_patterns(".git", "manifests"))
+    shutil.copytree(repo.manifests, top.root / "charts")
+    git(top, "init", "-q")
+    below = Stage(top.root / "deep/er")
+    below.configure(sources=[{"manifests": "../../charts", "name": "c"}])
+    commit(top)
+    assert changes(report(below)) == {"api": "unchanged", "web": "unchanged"}
+    below.configure(sources=[{"manifests": "../../../outside", "name": "c"}])
+    (tmp_path / "outside").mkdir()
+    commit(top)
+    done = below.run("preview", "--against", "HEAD")
+    assert done.code == 1
+    assert "lies outside the repository" in done.err
+
+
+def test_a_revision_before_the_stack_existed_makes_everything_new(repo: Stage) -> None:
+    """The report says why."""
+    first = git(repo, "rev-parse", "HEAD")
+    repo.configure("later")
+    found = repo.run("--stack", "later", "preview", "--against", first, "--format", "json").json
+    assert set(changes(found).values()) == {"added"}
+    assert "there is no stack 'later'" in found["notices"][0]
+    assert "tmp" not in found["notices"][0]
+
+
+def test_links_between_manifests_are_read_as_the_files_they_lead_to(repo: Stage) -> None:
+    """As in the work tree; links that lead elsewhere are no files of the revision."""
+    (repo.manifests / "all.yaml").rename(repo.manifests / "real.yaml")
+    (repo.manifests / "real.yaml").rename(repo.root / "manifests/b.yaml")
+    (repo.manifests / "away.yaml").symlink_to("/etc/hostname")
+    commit(repo)
+    (repo.manifests / "away.yaml").unlink()
+    (repo.manifests / "a.yaml").symlink_to("b.yaml")
+    commit(repo)
+    assert set(changes(report(repo, "HEAD")).values()) == {"unchanged"}
+    (repo.manifests / "a.yaml").unlink()
+    assert set(changes(report(repo, "HEAD~1")).values()) == {"unchanged"}
+
+
+@pytest.mark.parametrize("name", ["nope", "--help", "HEAD~9", "-x", " ", ""])
+def test_what_is_neither_directory_nor_revision_is_refused(repo: Stage, name: str) -> None:
+    """In one sentence; nothing that looks like an option reaches Git."""
+    done = repo.run("preview", f"--against={name}")
+    assert done.code == 1
+    assert "is neither a directory nor a revision" in done.err
+
+
+def test_outside_of_a_repository_it_says_so(repo: Stage) -> None:
+    """What Git says is told."""
+    shutil.rmtree(repo.root / ".git")
+    done = repo.run("preview", "--against", "main")
+    assert done.code == 1
+    assert "not a git repository" in done.err
+
+
+def test_a_file_that_cannot_be_read_fails_the_preview_and_is_named(repo: Stage) -> None:
+    """The rest is told all the same."""
+    (repo.manifests / "broken.yaml").write_text("a: [")
+    done = repo.run("preview", "--against", "HEAD", "--format", "markdown")
+    assert done.code == 1
+    assert "broken.yaml line 2" in done.err
+    assert "broken.yaml line 2" in done.out
+    assert "c/n/web" in done.out
+
+
+def test_it_can_run_in_a_hook_of_another_repository(repo: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Git tells its hooks by the environment means nothing for the project."""
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+        monkeypatch.setenv(name, "elsewhere")
+    assert not report(repo)["changes"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--against", "HEAD", "--json"], "--format json"),
+        (["--from-pulumi", "x", "--json"], "--format json"),
+        (["--format", "html", "--json"], "--format json"),
+        (["--format", "html", "--target", "c/n/web"], "leave out --target"),
+        (["--against", "HEAD", "--from-pulumi", "x"], "not allowed with"),
+        (["--format", "pdf"], "invalid choice"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(repo: Stage, words: list[str], why: str) -> None:
+    """With exit code 2."""
+    done: Done = repo.run("preview", *words)
+    assert done.code == 2
+    assert why in done.err
+
+
+@pytest.mark.parametrize("tool", ["helm", "kustomize", "kubectl"])
+def test_what_usual_tools_print_is_compared(repo: Stage, tool: str) -> None:
+    """Charts of applications nobody here wrote: from nothing to all of it, and then no change."""
+    shutil.rmtree(repo.manifests)
+    shutil.copytree(DATA / tool, repo.manifests)
+    found = report(repo)
+    assert {one["name"] for one in found["services"]} > {"api", "web"}
+    assert not [one for one in found["alerts"] if one["topic"] == "unreadable"]
+    if tool != "kubectl":
+        assert "the manifests have no Nodes" in found["notices"][0]
+        assert "NoBackends" not in json.dumps(found)
+    commit(repo)
+    assert not report(repo)["changes"]
+
+
+def test_a_new_port_of_a_chart_shows_although_nothing_runs_yet(repo: Stage) -> None:
+    """`helm template` knows neither Nodes nor nodePorts: a port is exposed as soon as it is declared."""
+    shutil.rmtree(repo.manifests)
+    shutil.copytree(DATA / "helm", repo.manifests)
+    commit(repo)
+    chart = repo.manifests / "ingress-nginx.yaml"
+    chart.write_text(chart.read_text().replace("port: 443", "port: 8443"))
+    messages = [one["message"] for one in report(repo)["alerts"] if one["topic"] == "exposure"]
+    assert messages == ["c/ingress/edge-ingress-nginx-controller: port 8443/TCP is new, for everybody"]

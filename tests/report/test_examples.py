@@ -1,0 +1,123 @@
+"""The ready-made jobs: they are well-formed, and their commands do what their comments say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.support import CHECKOUT, Done
+
+CI = CHECKOUT / "examples/ci"
+WEB = "examples/shop/manifests/web.yaml"
+
+
+@pytest.fixture
+def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a clone of the project's own example with a commit that gives the web shop another port."""
+    for name, value in {
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@example.com",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@example.com",
+        "XDG_STATE_HOME": str(tmp_path / "s"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }.items():
+        monkeypatch.setenv(name, value)
+    root = tmp_path / "clone"
+    root.mkdir()
+    for name in ("Pulumi.yaml", "__main__.py", "stacks", "examples/shop/manifests"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (CHECKOUT / name).is_dir() else shutil.copy
+        copy(CHECKOUT / name, root / name)
+    git(root, "init", "-q", "-b", "main")
+    commit(root)
+    (root / WEB).write_text((root / WEB).read_text().replace("port: 9000,", "port: 9443,"))
+    commit(root)
+    return root
+
+
+def git(root: Path, *words: str) -> str:
+    """Run Git."""
+    return subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(root: Path) -> None:
+    """Commit everything."""
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "x")
+
+
+def forbid(root: Path) -> None:
+    """Let the stack's policies forbid the new port."""
+    stack = root / "stacks/Pulumi.dev.yaml"
+    stack.write_text(f"{stack.read_text()}  local-lb:policies:\n    ports: [8080, 9000, 5353]\n")
+
+
+def bash(root: Path, script: str, **more: str) -> Done:
+    """Run a job's commands as the runners do."""
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script],
+        cwd=root,
+        env={**os.environ, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def loaded(path: Path) -> Any:  # noqa: ANN401 - whatever the file says
+    """Read a file."""
+    return yaml.safe_load(path.read_text())
+
+
+def test_the_github_workflow_tells_and_gates(change: Path) -> None:
+    """The summary has the report, the page is there, and the gate ends with the preview's own code."""
+    workflow = loaded(CI / "github-actions.yml")
+    steps = {step.get("name"): step for step in workflow["jobs"]["preview"]["steps"]}
+    assert "${{" not in "".join(step.get("run", "") for step in steps.values())
+    files = {"GITHUB_STEP_SUMMARY": str(change / "summary"), "GITHUB_OUTPUT": str(change / "output")}
+    for code in ("0", "12"):
+        done = bash(change, steps["Preview"]["run"], BASE=git(change, "rev-parse", "HEAD~1"), **files)
+        assert done.code == 0, done.err
+        assert "port 9443/TCP is new, for everybody" in (change / "summary").read_text()
+        assert (change / "preview.html").read_text().startswith("<!doctype html>")
+        assert (change / "output").read_text().splitlines()[-1] == f"code={code}"
+        assert bash(change, steps["Gate"]["run"], CODE=code).code == int(code)
+        forbid(change)
+
+
+def test_the_gitlab_job_tells_and_gates(change: Path) -> None:
+    """The log has the report, both files are there, and the job ends with the preview's own code."""
+    job = loaded(CI / "gitlab-ci.yml")["load-balancers"]
+    for code in (0, 12):
+        base = git(change, "rev-parse", "HEAD~1")
+        done = bash(change, "\n".join(job["script"]), CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
+        assert done.code == code
+        assert "port 9443/TCP is new, for everybody" in done.out
+        assert all((change / path).stat().st_size for path in job["artifacts"]["paths"])
+        forbid(change)
+
+
+def test_the_pre_commit_hook_tells_and_gates(change: Path) -> None:
+    """Before the commit: the work tree against HEAD."""
+    (hook,) = loaded(CHECKOUT / ".pre-commit-hooks.yaml")
+    assert {"id", "name", "entry", "language"} <= set(hook)
+    git(change, "reset", "-q", "--soft", "HEAD~1")
+    done = bash(change, hook["entry"])
+    assert done.code == 0
+    assert "port 9443/TCP is new, for everybody" in done.out
+    forbid(change)
+    done = bash(change, hook["entry"])
+    assert done.code == 12
+    assert "port 9443/TCP is not among those that local-lb:policies.ports allows" in done.err

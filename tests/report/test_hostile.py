@@ -1,0 +1,184 @@
+"""Names from anybody, in every format: nothing in them runs, calls, links, colours or breaks out of its place."""
+
+from __future__ import annotations
+
+import html
+import html.parser
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.cli.console import Out
+from locallb.cli.report.assemble import assembled
+from locallb.cli.report.document import document
+from locallb.cli.report.html import page
+from locallb.cli.report.markdown import markdown
+from locallb.cli.report.safe import LONGEST_SENTENCE, markdown_code, markdown_text, visible
+from locallb.cli.report.text import print_report
+from locallb.planning.model import ClusterName, ServiceKey, Snapshot
+from locallb.planning.plan import make_plan
+from locallb.planning.reasons import Problem, Reason
+from locallb.planning.report.changes import Report
+from locallb.planning.report.sides import Side, planned_side
+from tests.planning.objects import node, service
+from tests.report.schema import mistakes
+from tests.report.support import HOME, settings, snapshot
+
+SCHEMA: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "docs/preview-report.schema.json").read_text(encoding="utf-8")
+)
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "</style></script><script>alert(1)</script>",
+    '" onmouseover="alert(1)',
+    "' onload='alert(1)",
+    "]]><!-- -->",
+    "a | b | c\n| d |",
+    "`code` **bold** _it_ ~~gone~~",
+    "[link](https://evil.example) ![i](//evil.example/x.png)",
+    "https://evil.example www.evil.example",
+    "@everyone #1 GH-1 !5 %3",
+    "</details></summary><h1>x",
+    "\x1b[31mred\x1b[0m\x1b]0;title\x07",
+    "\x9b31m\x08\x08\r\x00\x7f",
+    "\u202eesrever\u2066\u2069\u200b\ufeff",
+    "Z\u0335\u0300\u0301\u0302\u0303\u0304\u0305\u0306\u0307\u0308\u0309" * 5,
+    "很长的名字 ünïcödé 🦊 ﷽",
+    "x" * 5000,
+    "\ud800 lone",
+    "{{ template }} ${{ github.token }} $(id) `id`",
+    "\\[x\\] \\| &lt;b&gt; &#60;i&#62;",
+]
+
+
+def hostile_report() -> Report:
+    """Make a report that has each text as a name, a namespace, a sentence, a label and a pool."""
+    good = snapshot(node("worker", "127.0.0.1"), service("web"))
+    side = planned_side("new", good, make_plan(good, settings()))
+    web = next(iter(side.balancers.values()))
+    balancers, rejections = dict(side.balancers), {}
+    for number, text in enumerate(HOSTILE):
+        key = ServiceKey(ClusterName(text), text, text)
+        bad = replace(web, key=key, ports=tuple(replace(p, problem="NoBackends", message=text) for p in web.ports))
+        balancers[key] = bad
+        rejections[ServiceKey(ClusterName("c"), text, str(number))] = (Problem(Reason.IN_USE, f"{text} {text}"),)
+    new = Side(HOSTILE[0], balancers, rejections, tuple(HOSTILE))
+    report = assembled((Side(HOSTILE[6]), new), Snapshot(HOME), settings())
+    return replace(report, stack=HOSTILE[0], settings=tuple(HOSTILE), complaints=tuple(HOSTILE))
+
+
+class Page(html.parser.HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: dict[str, int] = {}
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Count one."""
+        self.tags[tag] = self.tags.get(tag, 0) + 1
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_the_html_page_has_only_our_own_elements_and_one_script() -> None:
+    """No event handler, no link, no image, nothing loaded; the policy names the script by its digest."""
+    text = page(hostile_report())
+    seen = Page()
+    seen.feed(text)
+    assert seen.tags["script"] == 1
+    assert not {"img", "a", "iframe", "link", "object", "base", "form"} & set(seen.tags)
+    assert not [name for name in seen.attributes if name.startswith("on") or name in {"src", "href", "style"}]
+    assert "default-src 'none'" in text
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", text)
+    assert text.count("<tr data-change=") == len(hostile_report().services)
+
+
+def test_markdown_keeps_its_shape() -> None:
+    """Every row has its cells; no tag but ours; nobody is mentioned, nothing is linked."""
+    text = markdown(hostile_report(), limit=10**9)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert {line.count("|") for line in rows} <= {6, 7}
+    assert set(re.findall(r"<(/?\w+)", text)) <= {"code", "/code", "details", "/details", "summary", "/summary", "br"}
+    assert text.count("<details>") == text.count("</details>")
+    for what in ("](", "![", "://", "www.", "@e", "**bold**", "`", "\x1b", "${{", "\u202e"):
+        assert what not in text, what
+    prose = html.unescape(re.sub("<code>.*?</code>", "", text))
+    assert not re.search(r"@\w|#\d", prose)
+
+
+def test_the_terminal_gets_no_control_character() -> None:
+    """Only lines."""
+    stream = io.StringIO()
+    print_report(Out(stream, stream), hostile_report())
+    assert not [c for c in stream.getvalue() if c != "\n" and not c.isprintable()]
+
+
+def test_json_is_plain_ascii_as_the_schema_says() -> None:
+    """Whatever the names are; the data is whole."""
+    text = document(hostile_report())
+    assert all(c == "\n" or " " <= c <= "~" for c in text)
+    found = json.loads(text)
+    assert list(mistakes(found, SCHEMA, SCHEMA)) == []
+    assert {one["name"] for one in found["services"]} >= set(HOSTILE)
+
+
+def test_every_field_of_the_schema_is_described_by_what_is_written() -> None:
+    """A required field is never left out, so required and known are the same."""
+
+    def check(schema: dict[str, Any]) -> None:
+        for inner in (schema, schema.get("items", {})):
+            if "properties" in inner:
+                assert set(inner["required"]) == set(inner["properties"])
+                for each in inner["properties"].values():
+                    check(each)
+
+    check(SCHEMA)
+    for each in SCHEMA["$defs"].values():
+        check(each)
+
+
+@pytest.mark.parametrize("limit", [60_000, 20_000, 5_000])
+def test_markdown_stays_below_its_limit_and_says_what_it_left_out(limit: int) -> None:
+    """Details go first, then unchanged Services, then rows; never the middle of one."""
+    old = [node("worker", "127.0.0.1"), *(service(f"s{n:03}", nodePort=1) for n in range(250))]
+    good = snapshot(*old, *(service(f"t{n:03}") for n in range(250)))
+    config = settings(pools=[{"name": "p", "addresses": ["127.77.0.0/21"]}])
+    first = snapshot(*old)
+    sides = (
+        planned_side("old", first, make_plan(first, config)),
+        planned_side("new", good, make_plan(good, config)),
+    )
+    report = assembled(sides, good, config)
+    text = markdown(report, limit)
+    assert len(text.encode()) <= limit
+    assert "500 Services: 250 added, 250 unchanged." in text
+    assert "left out here for size" in text
+    assert text.count("<details>") == text.count("</details>")
+    assert all(line.count("|") in {6, 7} for line in text.splitlines() if line.startswith("| "))
+    assert markdown(report, 10**9).count("<code>demo/shop/") == 750
+
+
+def test_even_a_hostile_report_stays_below_the_limit() -> None:
+    """Every character may become eight bytes; the summary is what is left at last."""
+    report = hostile_report()
+    for limit in (60_000, 10_000, 4_000):
+        text = markdown(report, limit)
+        assert len(text.encode()) <= limit
+        assert "Services: " in text
+        assert limit > 10_000 or "left out here for size" in text
+
+
+def test_long_and_invisible_texts_are_cut_and_written_out() -> None:
+    """What a reader can't see is shown as an escape."""
+    assert visible("a\u202eb\x1b") == "a\\u202eb\\x1b"
+    assert len(visible("x" * 10**6)) == LONGEST_SENTENCE
+    assert visible("a" + "\u0301" * 50).count("\u0301") == 4
+    assert markdown_code("web-1.x/y") == "<code>web-1.x/y</code>"
+    assert markdown_text("ask @team #4") == "ask &#64;&#8203;team &#35;&#8203;4"

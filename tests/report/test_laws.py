@@ -1,0 +1,140 @@
+"""Laws of reports over random pairs of states: what a preview says is what the plan that `up` carries out declares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locallb.cli.report.assemble import assembled
+from locallb.cli.report.document import document
+from locallb.cli.report.html import page
+from locallb.cli.report.markdown import markdown
+from locallb.planning.model import HostFacts, Service, ServiceKey, Snapshot
+from locallb.planning.plan import Plan, make_plan
+from locallb.planning.report.changes import QUIET, Change, Report, compare
+from locallb.planning.report.resources import deployed_side
+from locallb.planning.report.sides import Balancer, Side, planned_side
+from locallb.planning.settings import Settings
+from locallb.sources.hostless import holding
+from tests.planning import strategies
+from tests.planning.test_plan_laws import shuffled
+from tests.report.support import declared, inputs_of
+
+FEW = settings(max_examples=40, deadline=None)
+SETTINGS = strategies.settings()
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
+    """Draw two moments of one stack: Services that stay, change, come and go; hosts that differ."""
+    old = draw(strategies.snapshots())
+    kept = [one for one in old.services if draw(st.booleans())]
+    edited = [draw(changed(one)) for one in kept]
+    names = {one.key for one in edited}
+    fresh = [one for one in draw(strategies.service_lists(4)) if one.key not in names]
+    nodes = old.nodes if draw(st.booleans()) else ()
+    return old, replace(old, services=(*edited, *fresh), nodes=nodes)
+
+
+def changed(service: Service) -> st.SearchStrategy[Service]:
+    """Draw what may become of a Service."""
+    other = strategies.services(st.just(service.key))
+    return st.one_of(
+        st.just(service), st.builds(replace, st.just(service), ports=other.map(lambda one: one.ports)), other
+    )
+
+
+def planned(pair: tuple[Snapshot, Snapshot], config: Settings) -> tuple[Plan, Snapshot, Plan]:
+    """Plan the old moment, and the new one as if the old were deployed."""
+    plan = make_plan(pair[0], config)
+    after = holding(pair[1], plan)
+    return plan, after, make_plan(after, config)
+
+
+def report_of(pair: tuple[Snapshot, Snapshot], config: Settings) -> Report:
+    """Compare the state that the old plan leaves with the new plan."""
+    plan, after, new = planned(pair, config)
+    sides = (deployed_side("state", declared(plan)), planned_side("manifests", after, new))
+    return assembled(sides, after, config)
+
+
+@FEW
+@given(pairs(), SETTINGS)
+def test_the_change_of_every_service_is_what_up_would_do(pair: tuple[Snapshot, Snapshot], config: Settings) -> None:
+    """Added, removed, changed and unchanged are exactly those whose declared resources are new, gone, other, equal."""
+    plan, _, new = planned(pair, config)
+    before, after = inputs_of(plan), inputs_of(new)
+    for service in report_of(pair, config).services:
+        was, now = before.get(str(service.key)), after.get(str(service.key))
+        done = {
+            Change.ADDED: was is None and now is not None,
+            Change.REMOVED: was is not None and now is None,
+            Change.LOST: was is not None and now is None,
+            Change.CHANGED: was is not None and now is not None and was != now,
+            Change.UNCHANGED: was == now,
+            Change.REJECTED: was is None and now is None,
+        }
+        assert done[service.change], service
+
+
+@FEW
+@given(pairs(), SETTINGS)
+def test_nobody_is_forgotten_and_every_address_is_the_one_that_up_gives(
+    pair: tuple[Snapshot, Snapshot], config: Settings
+) -> None:
+    """Each Service of either side has one row, with the old and the new addresses and every rejection."""
+    plan, _, new = planned(pair, config)
+    rows = {service.key: service for service in report_of(pair, config).services}
+    listed = [*(p.key for p in (*plan.placements, *new.placements)), *(r.key for r in new.rejections)]
+    assert set(rows) == set(listed)
+    assert {p.key: p.addresses for p in new.placements} == addresses({k: r.after for k, r in rows.items()})
+    assert {p.key: p.addresses for p in plan.placements} == addresses({k: r.before for k, r in rows.items()})
+    assert sorted(r.problem for r in new.rejections) == sorted(one for row in rows.values() for one in row.problems)
+
+
+def addresses(balancers: dict[ServiceKey, Balancer | None]) -> dict[ServiceKey, tuple[object, ...]]:
+    """Give the addresses of those that have a load balancer."""
+    return {key: one.addresses for key, one in balancers.items() if one}
+
+
+@FEW
+@given(strategies.snapshots(), SETTINGS)
+def test_what_was_deployed_reads_back_as_what_was_planned(snapshot: Snapshot, config: Settings) -> None:
+    """Addresses, ports, sources and backends from Envoy's files are those of the plan; nothing would be done."""
+    plan = make_plan(snapshot, config)
+    deployed, wanted = deployed_side("state", declared(plan)), planned_side("plan", snapshot, plan)
+    assert deployed.balancers.keys() == wanted.balancers.keys()
+    for key, balancer in wanted.balancers.items():
+        found = deployed.balancers[key]
+        assert (found.addresses, found.proxy, found.uid) == (balancer.addresses, balancer.proxy, balancer.uid)
+        assert found.fingerprint == balancer.fingerprint
+        for mine, its in zip(found.ports, balancer.ports, strict=True):
+            assert (mine.label, mine.listens, mine.backends) == (its.label, its.listens, its.backends)
+            assert mine.sources in {None, its.sources}
+    told = compare(deployed, Side("plan", wanted.balancers))
+    assert all(service.change in QUIET and not service.differences and not service.exposures for service in told)
+
+
+@FEW
+@given(pairs(), SETTINGS, st.integers())
+def test_the_order_of_what_was_read_changes_no_byte(
+    pair: tuple[Snapshot, Snapshot], config: Settings, seed: int
+) -> None:
+    """Every format is the same to the byte."""
+    first = report_of(pair, config)
+    again = report_of((shuffled(pair[0], seed), shuffled(pair[1], seed)), config)
+    for write in (document, markdown, page):
+        assert write(first) == write(again)
+
+
+@FEW
+@given(strategies.snapshots(), SETTINGS)
+def test_a_side_compared_with_itself_has_no_changes(snapshot: Snapshot, config: Settings) -> None:
+    """After it was carried out: nothing is added, moved or exposed."""
+    clean = replace(snapshot, host=HostFacts())
+    _, after, _ = planned((clean, clean), config)
+    report = report_of((after, after), config)
+    assert not report.changes
+    assert not any(service.exposures or service.moved for service in report.services)
