@@ -1,0 +1,76 @@
+"""The binaries of the test cluster: kube-apiserver from its Go module, etcd from the system or its Go module.
+
+`python -m tests.cluster.build` makes what is missing. Versions are pinned by go/go.mod; results are kept in .cache.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+BIN = CHECKOUT / ".cache" / "cluster" / "bin"
+MODULE = Path(__file__).with_name("go")
+PACKAGE = "k8s.io/kubernetes"
+_PREFIX = "k8s.io/component-base/version"
+
+
+def version() -> str:
+    """Read which Kubernetes is pinned."""
+    lines = (MODULE / "go.mod").read_text(encoding="utf-8").splitlines()
+    return next(
+        line.split(f"{PACKAGE} ")[1].split()[0]
+        for line in lines
+        if line.strip().removeprefix("require ").startswith(f"{PACKAGE} v")
+    )
+
+
+def kubernetes(name: str) -> Path:
+    """Tell where a binary of Kubernetes is. Raises FileNotFoundError with the remedy where it wasn't built."""
+    path = BIN / version() / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} isn't built; run `make test-cluster`")
+    return path
+
+
+def etcd() -> Path:
+    """Tell where etcd is. Raises FileNotFoundError with the remedy."""
+    found = shutil.which("etcd")
+    if found is None:
+        raise FileNotFoundError("etcd isn't installed (Debian: apt install etcd-server)")
+    return Path(found)
+
+
+def build(name: str) -> None:
+    """Build one binary; Go's own cache makes a second time quick."""
+    target = BIN / version() / name
+    if target.exists():
+        return
+    go = shutil.which("go") or shutil.which("go", path=str(Path(sys.executable).parent))
+    if go is None:
+        raise FileNotFoundError("Go isn't installed; `pip install -r tests/cluster/requirements.txt` brings it")
+    major, minor, _ = version().removeprefix("v").split(".")
+    values = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor}
+    flags = " ".join(f"-X {_PREFIX}.{key}={value}" for key, value in values.items())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_suffix(".new")
+    command = [go, "build", "-mod=readonly", "-trimpath", f"-ldflags=-s -w {flags}", "-o", str(fresh)]
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
+    subprocess.run([*command, f"{PACKAGE}/cmd/{name}"], check=True, cwd=MODULE, env=environment)
+    fresh.rename(target)
+
+
+def main() -> None:
+    """Build what the tests need, and complain of what they can't do without."""
+    try:
+        etcd()
+        build("kube-apiserver")
+    except FileNotFoundError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""A real Kubernetes API on 127.0.0.1: etcd and kube-apiserver as processes of this test run, nothing else.
+
+Nodes, EndpointSlices and what answers on NodePorts are made by hand. Not here: how the binaries are built (`build.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import yaml
+from lightkube import ApiError, Client, KubeConfig
+from lightkube.generic_resource import GenericNamespacedResource, create_global_resource
+from lightkube.types import PatchType
+
+from locallb.clients.kube import NODE, SERVICE, SLICE
+from tests.cluster.build import etcd, kubernetes
+
+SECONDS = 30.0
+Document = dict[str, Any]
+
+
+@dataclass
+class ControlPlane:
+    """One cluster: its processes, its files below `root`, and two users, the owner and local-lb."""
+
+    name: str
+    root: Path
+    port: int = 0
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig of local-lb's own user, with the rights of deploy/rbac.yaml only."""
+        return self.root / "local-lb.kubeconfig"
+
+    @property
+    def source(self) -> Document:
+        """The cluster as a source of the stack configuration."""
+        return {"kubernetes": {"name": self.name, "kubeconfig": str(self.kubeconfig)}}
+
+    def start(self) -> None:
+        """Start everything and wait until it answers."""
+        self.root.mkdir(parents=True)
+        self.port, self._etcd_port, self._peer_port = _free_ports(3)
+        _make_key(self.root / "sa.key")
+        self.tokens = {user: secrets.token_hex(16) for user in ("owner", "local-lb")}
+        (self.root / "tokens.csv").write_text(
+            f'{self.tokens["owner"]},owner,owner,"system:masters"\n{self.tokens["local-lb"]},local-lb,local-lb\n'
+        )
+        self._start_etcd()
+        self.start_api()
+        for user in self.tokens:
+            self._write_kubeconfig(user)
+
+    def _start_etcd(self) -> None:
+        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
+        self._spawn(
+            "etcd",
+            str(etcd()),
+            f"--data-dir={self.root}/etcd",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+        )
+
+    def start_api(self) -> None:
+        """Start the API server, again if need be, on the same port."""
+        self._spawn(
+            "kube-apiserver",
+            str(kubernetes("kube-apiserver")),
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--cert-dir={self.root}/certs",
+            f"--token-auth-file={self.root}/tokens.csv",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.root}/sa.key",
+            f"--service-account-signing-key-file={self.root}/sa.key",
+            "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
+            "--service-node-port-range=20000-31999",
+            "--endpoint-reconciler-type=none",
+            "--disable-admission-plugins=ServiceAccount",
+            "--shutdown-delay-duration=0s",
+        )
+        self._await()
+
+    def stop_api(self) -> None:
+        """Kill the API server; etcd goes on."""
+        self._end("kube-apiserver")
+
+    def stop(self) -> None:
+        """End every process of this cluster."""
+        for name in list(self.processes):
+            self._end(name)
+
+    def client(self, user: str = "owner") -> Client:
+        """Make a client of one user."""
+        return Client(KubeConfig.from_file(self.root / f"{user}.kubeconfig"), trust_env=False)
+
+    def _await(self) -> None:
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            process = self.processes["kube-apiserver"]
+            assert process.poll() is None, (self.root / "kube-apiserver.log").read_text()[-2000:]
+            with contextlib.suppress(Exception):
+                context = ssl.create_default_context(cafile=self.root / "certs/apiserver.crt")
+                head = {"Authorization": f"Bearer {self.tokens['owner']}"}
+                answer = httpx2.get(
+                    f"https://127.0.0.1:{self.port}/readyz", headers=head, verify=context, trust_env=False
+                )
+                if answer.status_code == httpx2.codes.OK:
+                    return
+            time.sleep(0.1)
+        raise AssertionError((self.root / "kube-apiserver.log").read_text()[-2000:])
+
+    def _write_kubeconfig(self, user: str) -> None:
+        cluster = {
+            "server": f"https://127.0.0.1:{self.port}",
+            "certificate-authority": f"{self.root}/certs/apiserver.crt",
+        }
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": self.name,
+            "clusters": [{"name": self.name, "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": self.tokens[user]}}],
+            "contexts": [{"name": self.name, "context": {"cluster": self.name, "user": user}}],
+        }
+        (self.root / f"{user}.kubeconfig").write_text(yaml.safe_dump(document))
+
+    def _spawn(self, name: str, *command: str) -> None:
+        with (self.root / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.root, start_new_session=True
+            )
+
+    def _end(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait(SECONDS)
+
+
+_NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
+_CLUSTER_ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
+_BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
+
+
+@contextlib.contextmanager
+def control_plane(name: str, root: Path) -> Iterator[ControlPlane]:
+    """Run a cluster, with local-lb's rights and the namespace `n` in it."""
+    plane = ControlPlane(name, root)
+    try:
+        plane.start()
+        with plane.client() as client:
+            _grant(client)
+            client.create(_NAMESPACE.from_dict({"metadata": {"name": "n"}}))
+        yield plane
+    finally:
+        plane.stop()
+
+
+def _grant(client: Client) -> None:
+    """Give the user local-lb exactly what deploy/rbac.yaml gives the ServiceAccount."""
+    documents = yaml.safe_load_all((Path(__file__).resolve().parents[2] / "deploy/rbac.yaml").read_text())
+    for document in documents:
+        if document["kind"] == "ClusterRole":
+            client.create(_CLUSTER_ROLE.from_dict(document))
+        elif document["kind"] == "ClusterRoleBinding":
+            subject = {"kind": "User", "name": "local-lb", "apiGroup": "rbac.authorization.k8s.io"}
+            client.create(_BINDING.from_dict({**document, "subjects": [subject]}))
+
+
+@dataclass
+class Objects:
+    """The cluster's owner at work: makes, changes and deletes objects."""
+
+    plane: ControlPlane
+    client: Client
+
+    def service(self, document: Document) -> Document:
+        """Create a Service."""
+        return dict(self.client.create(SERVICE.from_dict(document), namespace=document["metadata"]["namespace"]))
+
+    def change(self, name: str, patch: Document) -> Document:
+        """Merge a patch into a Service of the namespace n."""
+        return dict(self.client.patch(SERVICE, name, patch, namespace="n", patch_type=PatchType.MERGE))
+
+    def change_status(self, name: str, patch: Document) -> Document:
+        """Merge a patch into the status of a Service of the namespace n."""
+        return dict(self.client.patch(SERVICE.Status, name, patch, namespace="n", patch_type=PatchType.MERGE))
+
+    def read(self, name: str) -> Document | None:
+        """Give a Service of the namespace n; None if it is gone."""
+        try:
+            return dict(self.client.get(SERVICE, name, namespace="n"))
+        except ApiError as error:
+            if error.status.code != 404:
+                raise
+            return None
+
+    def delete(self, name: str) -> None:
+        """Delete a Service of the namespace n; finalizers may keep it."""
+        self.client.delete(SERVICE, name, namespace="n")
+
+    def node(self, name: str, address: str = "127.0.0.1", **metadata: object) -> None:
+        """Create a Node with one InternalIP."""
+        self.client.create(NODE.from_dict({"metadata": {"name": name, **metadata}}))
+        status = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
+        self.client.patch(NODE.Status, name, status, patch_type=PatchType.MERGE)
+
+    def endpoints(self, service: str, *, ready: bool, node: str = "node-a") -> None:
+        """Say by an EndpointSlice whether the Service has a ready endpoint, on which node."""
+        document = {
+            "metadata": {"name": f"{service}-1", "labels": {"kubernetes.io/service-name": service}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.244.0.5"], "conditions": {"ready": ready}, "nodeName": node}],
+            "ports": [{"name": port["name"], "port": 80} for port in self.ports(service)],
+        }
+        made: GenericNamespacedResource = SLICE.from_dict(document)
+        with contextlib.suppress(ApiError):
+            self.client.delete(SLICE, f"{service}-1", namespace="n")
+        self.client.create(made, namespace="n")
+
+    def ports(self, name: str) -> list[Document]:
+        """Give the ports of a Service of the namespace n, with the NodePorts that the API chose."""
+        return list((self.read(name) or {})["spec"]["ports"])
+
+    def clear(self) -> None:
+        """Remove every object that tests made, finalizers or not."""
+        for one in self.client.list(SERVICE, namespace="n"):
+            self.change(one["metadata"]["name"], {"metadata": {"finalizers": None}})
+            self.delete(one["metadata"]["name"])
+        for resource in self.client.list(SLICE, namespace="n"):
+            self.client.delete(SLICE, resource["metadata"]["name"], namespace="n")
+        for node in self.client.list(NODE):
+            self.client.delete(NODE, node["metadata"]["name"])
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in held]
+
+
+def _make_key(path: Path) -> None:
+    subprocess.run(["openssl", "genrsa", "-out", str(path), "2048"], check=True, capture_output=True)

@@ -1,0 +1,292 @@
+"""A project in a temporary directory, tiny backends, clients: the stage on which the whole of local-lb is played."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from locallb.cli import main
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - whatever the document is
+        """The document that was printed."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Stage:
+    """A project of its own with its own state home; `run` is the command line."""
+
+    root: Path
+    services: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def manifests(self) -> Path:
+        """The directory of manifests."""
+        return self.root / "manifests"
+
+    @property
+    def state_home(self) -> Path:
+        """Where proxies and ledger are."""
+        return self.root / "s" / "locallb"
+
+    def configure(self, stack: str = "dev", /, **settings: object) -> None:
+        """Write a stack's configuration; without `sources` it reads `manifests`."""
+        settings.setdefault("sources", [{"manifests": "manifests", "name": "c"}])
+        flat = {f"local-lb:{key}": value for key, value in settings.items()}
+        (self.root / "stacks" / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump({"config": flat}))
+
+    def write(self, name: str, *objects: Mapping[str, object]) -> None:
+        """Write a file of manifests, renamed into place."""
+        path = self.manifests / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".new").write_text(yaml.safe_dump_all(objects))
+        path.with_suffix(".new").rename(path)
+
+    def run(self, *words: str) -> Done:
+        """Run a command in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code = main(["-C", str(self.root), *words])
+            except SystemExit as leaving:
+                code = int(leaving.code or 0)
+        return Done(code, out.getvalue(), err.getvalue())
+
+    def spawn(self, *words: str) -> Done:
+        """Run a command in a process of its own, without a terminal."""
+        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(self.root), *words]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def up(self) -> Done:
+        """Run `up` and expect it to succeed."""
+        done = self.run("up", "--yes")
+        assert done.code == 0, done.out + done.err
+        return done
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """Give `status --json` by `namespace/name`."""
+        return {f"{row['namespace']}/{row['name']}": row for row in self.run("status", "--json").json}
+
+    def addresses(self) -> dict[str, str]:
+        """Give the first address of every Service that has one."""
+        return {key: row["addresses"][0] for key, row in self.status().items() if row["addresses"]}
+
+    def pids(self) -> dict[str, int]:
+        """Give the process of every proxy by Service, as the state has it."""
+        state = json.loads((self.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
+        resources = state["checkpoint"]["latest"].get("resources", [])
+        return {
+            f"{r['inputs']['owner']['namespace']}/{r['inputs']['owner']['name']}": int(r["outputs"]["pid"])
+            for r in resources
+            if r["type"] == "locallb:index:EnvoyProcess"
+        }
+
+    def files(self) -> dict[str, bytes]:
+        """Give every file below the project but Python's caches: to see that nothing was written."""
+        return {
+            str(path.relative_to(self.root)): path.read_bytes()
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+
+
+@contextlib.contextmanager
+def stage() -> Iterator[Stage]:
+    """Make a stage below /tmp (short paths), and destroy the stacks at the end."""
+    root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
+    for name in ("Pulumi.yaml", "__main__.py"):
+        shutil.copy(CHECKOUT / name, root / name)
+    for name in ("stacks", "manifests", ".state", "s"):
+        (root / name).mkdir()
+    before = {name: os.environ.get(name) for name in ("XDG_STATE_HOME", "LOCALLB_LEDGER")}
+    os.environ["XDG_STATE_HOME"] = str(root / "s")
+    os.environ["LOCALLB_LEDGER"] = str(root / "s" / "locallb" / "ledger")
+    made = Stage(root)
+    made.configure()
+    try:
+        yield made
+    finally:
+        for path in (root / ".state").glob(".pulumi/stacks/local-lb/*.json"):
+            made.run("--stack", path.stem, "destroy", "--yes")
+        for pid in envoys(root):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def service(name: str, *ports: Mapping[str, object], namespace: str = "n", **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Make a Service of type LoadBalancer; `more` goes into its spec, `annotations` into its metadata."""
+    metadata: dict[str, object] = {"name": name, "namespace": namespace}
+    for key in ("annotations", "labels", "uid"):
+        if key in more:
+            metadata[key] = more.pop(key)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"type": "LoadBalancer", "ports": list(ports), **more},
+    }
+
+
+def port(number: int, node_port: int, protocol: str = "TCP") -> dict[str, object]:
+    """Make a Service port."""
+    return {"name": f"{protocol.lower()}-{number}", "port": number, "nodePort": node_port, "protocol": protocol}
+
+
+def node(name: str = "node-a", address: str = "127.0.0.1") -> dict[str, Any]:
+    """Make a Node."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+    }
+
+
+class Backend:
+    """Answers every line (TCP) or datagram (UDP) with its name before it; also counts connections."""
+
+    def __init__(self, name: str, address: str = "127.0.0.1", port: int = 0) -> None:
+        self.name = name
+        self._tcp, self._udp = _bound_pair(address, port)
+        self.port: int = self._tcp.getsockname()[1]
+        self.connections = 0
+        for loop in (self._accept, self._datagrams):
+            threading.Thread(target=loop, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._tcp.accept()
+                self.connections += 1
+                threading.Thread(target=self._lines, args=(client,), daemon=True).start()
+
+    def _lines(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client, client.makefile("rb") as lines:
+            for line in lines:
+                client.sendall(f"{self.name}: ".encode() + line)
+
+    def _datagrams(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                datagram, sender = self._udp.recvfrom(9_100)
+                if sender is None:  # shut down
+                    return
+                self._udp.sendto(f"{self.name}: ".encode() + datagram, sender)
+
+    def close(self) -> None:
+        """Stop listening."""
+        for one in (self._tcp, self._udp):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+
+@contextlib.contextmanager
+def backends() -> Iterator[Callable[..., Backend]]:
+    """Give a maker of backends; those that it made are closed at the end."""
+    made: list[Backend] = []
+
+    def make(name: str, address: str = "127.0.0.1", port: int = 0) -> Backend:
+        made.append(Backend(name, address, port))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for one in made:
+            one.close()
+
+
+def _bound_pair(address: str, port: int) -> tuple[socket.socket, socket.socket]:
+    """Bind a TCP and a UDP socket to the same port."""
+    for _ in range(50):
+        tcp = socket.create_server((address, port), backlog=256)
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            udp.bind((address, tcp.getsockname()[1]))
+        except OSError:
+            tcp.close()
+            udp.close()
+            continue
+        return tcp, udp
+    raise AssertionError("no port is free for TCP and UDP at once")
+
+
+def ask(address: str, port: int, protocol: str = "TCP", words: str = "hello", source: str = "") -> str:
+    """Send one line or datagram and give the answer without its end."""
+    kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
+    with socket.socket(socket.AF_INET, kind) as client:
+        client.settimeout(SECONDS)
+        if source:
+            client.bind((source, 0))
+        client.connect((address, port))
+        client.sendall(f"{words}\n".encode() if protocol == "TCP" else words.encode())
+        return client.recv(9_100).decode().strip()
+
+
+def refused(address: str, port: int) -> bool:
+    """Tell whether a TCP client is refused."""
+    try:
+        socket.create_connection((address, port), timeout=SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def listening(address: str, port: int) -> socket.socket:
+    """Listen where a killed process may need a moment to let go."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            return socket.create_server((address, port))
+        except OSError:
+            assert time.monotonic() < deadline, f"{address}:{port} stays in use"
+            time.sleep(0.02)
+
+
+def envoys(stage_root: Path) -> list[int]:
+    """List the Envoys whose working directory is a proxy's below the stage."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and str((entry / "cwd").readlink()).startswith(str(stage_root)):
+                found += [int(entry.name)] if (entry / "comm").read_text().strip() == "envoy" else []
+    return found

@@ -1,0 +1,122 @@
+"""Changes under a client at constant rate: no refused and no reset connection, through `locallb up` as a whole."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+import pytest
+
+from tests.e2e.support import Backend, Stage, ask, node, port, service
+
+pytestmark = pytest.mark.envoy
+
+Backends = Callable[..., Backend]
+RATE = 100
+"""Requests a second, each on a connection of its own."""
+
+
+class Client:
+    """Asks at a constant rate, and notes what went wrong."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._place = address, port
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.answers: list[str] = []
+        self.failures: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        time.sleep(0.1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        time.sleep(0.1)
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(1 / RATE):
+            try:
+                self.answers.append(ask(*self._place))
+            except OSError as error:
+                self.failures.append(str(error))
+
+
+def test_a_backend_change_costs_no_request(play: Stage, backend: Backends) -> None:
+    """One node goes, another comes: new requests move over, an open stream stays, nothing fails."""
+    old = backend("old", "127.0.0.1")
+    backend("new", "127.0.0.2", old.port)
+    play.write("nodes.yaml", node("a", "127.0.0.1"))
+    play.write("web.yaml", service("web", port(8080, old.port)))
+    play.up()
+    address, pids = play.addresses()["n/web"], play.pids()
+    with socket.create_connection((address, 8080)) as stream, stream.makefile("rb") as lines:
+        stream.sendall(b"1\n")
+        assert lines.readline() == b"old: 1\n"
+        with Client(address, 8080) as client:
+            play.write("nodes.yaml", node("a", "127.0.0.1"), node("b", "127.0.0.2"))
+            play.up()
+            play.write("nodes.yaml", node("b", "127.0.0.2"))
+            play.up()
+        stream.sendall(b"2\n")
+        assert lines.readline() == b"old: 2\n"
+    assert client.failures == []
+    assert (client.answers[0], client.answers[-1]) == ("old: hello", "new: hello")
+    assert play.pids() == pids
+
+
+def test_port_changes_and_neighbours_cost_no_request(play: Stage, backend: Backends) -> None:
+    """Ports are added and removed, a neighbour comes and goes: the other ports' requests all succeed."""
+    web, admin = backend("web"), backend("admin")
+    play.write("nodes.yaml", node())
+    play.write("web.yaml", service("web", port(8080, web.port)))
+    play.up()
+    address, pids = play.addresses()["n/web"], play.pids()
+    with Client(address, 8080) as client:
+        play.write("web.yaml", service("web", port(8080, web.port), port(9000, admin.port)))
+        play.up()
+        assert ask(address, 9000) == "admin: hello"
+        play.write("neighbour.yaml", service("neighbour", port(8080, admin.port)))
+        play.up()
+        play.write("web.yaml", service("web", port(8080, web.port)))
+        (play.manifests / "neighbour.yaml").unlink()
+        play.up()
+    assert client.failures == []
+    assert set(client.answers) == {"web: hello"}
+    assert play.pids() == pids
+
+
+def test_only_allowed_clients_get_through_and_affinity_sticks(play: Stage, backend: Backends) -> None:
+    """SourceRanges hold for TCP and UDP; with ClientIP affinity a client stays with its node."""
+    one = backend("one", "127.0.0.1")
+    backend("two", "127.0.0.2", one.port)
+    play.write("nodes.yaml", node("a", "127.0.0.1"), node("b", "127.0.0.2"))
+    closed = service(
+        "closed", port(8080, one.port), port(8080, one.port, "UDP"), loadBalancerSourceRanges=["127.5.0.0/16"]
+    )
+    play.write("all.yaml", closed, service("sticky", port(8080, one.port), sessionAffinity="ClientIP"))
+    play.up()
+    at = play.addresses()
+    assert ask(at["n/closed"], 8080, source="127.5.0.1").endswith(": hello")
+    assert ask(at["n/closed"], 8080, "UDP", source="127.5.0.1").endswith(": hello")
+    with pytest.raises((ConnectionResetError, AssertionError)):
+        assert ask(at["n/closed"], 8080, source="127.6.0.1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outsider:
+        outsider.bind(("127.6.0.1", 0))
+        outsider.settimeout(0.5)
+        outsider.sendto(b"hello", (at["n/closed"], 8080))
+        with pytest.raises(TimeoutError):
+            outsider.recv(100)
+    answers = {source: {ask(at["n/sticky"], 8080, source=source) for _ in range(5)} for source in sources(12)}
+    assert all(len(seen) == 1 for seen in answers.values())
+    assert {answer for seen in answers.values() for answer in seen} == {"one: hello", "two: hello"}
+
+
+def sources(count: int) -> list[str]:
+    """Give distinct client addresses."""
+    return [f"127.9.0.{number}" for number in range(1, count + 1)]

@@ -1,0 +1,133 @@
+"""What a preview's report says is what `up` then does: on a stage with real proxies, over random edits."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.e2e.support import Backend, Stage, envoys, node, port, service
+
+pytestmark = pytest.mark.envoy
+
+TYPES = ("LoadBalancer", "Proxy", "LoopbackAddress", "Reachable", "ProxyConfig", "EnvoyProcess")
+
+
+def report(play: Stage, *words: str) -> dict[str, Any]:
+    """Give the report of a preview."""
+    done = play.run("preview", "--format", "json", *words)
+    assert done.err == ""
+    found: dict[str, Any] = done.json
+    return found
+
+
+def touched(steps: list[dict[str, Any]]) -> set[str]:
+    """Give the Services whose resources a run of `up` changed."""
+    names = {step["urn"]: step for step in steps if step["type"].rpartition(":")[2] in TYPES}
+    found = {step["name"] for step in names.values() if step["op"] not in {"same", "read", "refresh"}}
+    return {"/".join(name.split("/")[:3]) for name in found}
+
+
+def key(one: dict[str, Any]) -> str:
+    """Name a Service."""
+    return f"{one['cluster']}/{one['namespace']}/{one['name']}"
+
+
+def deployed(play: Stage) -> dict[str, list[str]]:
+    """Give the addresses that the state has, by Service, as its load balancers show them."""
+    state = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
+    balancers = [r for r in state["checkpoint"]["latest"]["resources"] if r["type"] == "locallb:index:LoadBalancer"]
+    return {r["urn"].rpartition("::")[2]: r["inputs"]["addresses"] for r in balancers}
+
+
+def edited(dice: random.Random, backend: Backend) -> list[dict[str, Any]]:
+    """Make the manifests of one moment: some of six Services, each in one of several shapes."""
+    objects: list[dict[str, Any]] = [node()]
+    for name in "abcdef":
+        if dice.random() < 0.7:
+            more: dict[str, Any] = {}
+            if dice.random() < 0.3:
+                more["loadBalancerSourceRanges"] = [dice.choice(["127.0.0.0/8", "10.0.0.0/8"])]
+            if dice.random() < 0.2:
+                more["loadBalancerIP"] = f"127.77.0.{dice.randint(2, 4)}"
+            if dice.random() < 0.2:
+                more["sessionAffinity"] = "ClientIP"
+            numbers = dice.sample([8080, 9000, 9443], dice.randint(1, 2))
+            protocol = "SCTP" if dice.random() < 0.1 else "TCP"
+            objects.append(service(name, *(port(one, backend.port, protocol) for one in numbers), **more))
+    return objects
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_up_does_what_the_report_said(play: Stage, backend: Callable[..., Backend], seed: int) -> None:
+    """Over random edits: the Services that `up` touches and the addresses that it gives are those of the report."""
+    dice, one = random.Random(seed), backend("one")  # noqa: S311 - edits, no secret
+    for _ in range(4):
+        play.write("all.yaml", *edited(dice, one))
+        before = play.files()
+        told = report(play)
+        assert play.files() == before
+        promised = {key(s): s["after"]["addresses"] for s in told["services"] if s["after"]}
+        loud = {key(s) for s in told["services"] if s["change"] not in {"unchanged", "rejected"}}
+        done = play.run("up", "--yes", "--json")
+        assert touched(done.json["steps"]) == loud, seed
+        assert deployed(play) == promised
+        # An address is free for another Service only once it is released: who waited for one gets it at the next run.
+        waited = {key(s) for s in told["services"] if s["problems"]}
+        after = {key(s): s["change"] for s in report(play)["services"]}
+        assert {change for name, change in after.items() if name not in waited} <= {"unchanged"}
+        assert {after[name] for name in waited} <= {"rejected", "added"}
+
+
+@pytest.fixture
+def pair(play: Stage, backend: Callable[..., Backend]) -> Stage:
+    """Give a stack of two deployed Services."""
+    one = backend("one")
+    play.write("a.yaml", node(), service("a", port(8080, one.port), loadBalancerSourceRanges=["127.0.0.0/8"]))
+    play.write("b.yaml", service("b", port(8080, one.port)))
+    play.up()
+    return play
+
+
+def test_a_killed_proxy_is_told_as_repaired(pair: Stage) -> None:
+    """Nothing is declared differently, but `up` would start it again; after that nothing is to be done."""
+    os.kill(pair.pids()["n/a"], signal.SIGKILL)
+    told = {one["name"]: one for one in report(pair)["services"]}
+    assert {name: one["change"] for name, one in told.items()} == {"a": "repaired", "b": "unchanged"}
+    (difference,) = told["a"]["differences"]
+    assert difference["what"] == "resources"
+    assert any("EnvoyProcess" in each for each in difference["after"])
+    pair.up()
+    assert not report(pair)["changes"]
+
+
+def test_removed_source_ranges_stand_above_the_tree(pair: Stage, backend: Callable[..., Backend]) -> None:
+    """What was deployed is read back from the state: a reader sees what opens, and a policy can forbid it."""
+    pair.write("a.yaml", node(), service("a", port(8080, backend("two").port)))
+    sentence = "c/n/a: port 8080/TCP was only for 127.0.0.0/8 and opens for everybody"
+    assert sentence in pair.run("preview").out
+    pair.configure(policies={"sourceRanges": "required"})
+    done = pair.run("preview")
+    assert done.code == 11
+    assert "c/n/a: port 8080/TCP is open to everybody, which local-lb:policies.sourceRanges forbids" in done.err
+    assert pair.run("preview", "--json").code == 11
+    assert pair.run("preview", "--expect-no-changes").code == 11
+    assert pair.run("preview", "--format", "html").code == 11
+    assert pair.run("up", "--yes").code == 0
+
+
+def test_a_report_starts_nothing_and_every_format_has_the_services(
+    play: Stage, backend: Callable[..., Backend]
+) -> None:
+    """Before the first `up`."""
+    play.write("a.yaml", node(), service("a", port(8080, backend("one").port)))
+    for form in ("markdown", "html", "json"):
+        done = play.run("preview", "--format", form)
+        assert (done.code, done.err) == (0, "")
+        assert '"a"' in done.out if form == "json" else ">a<" in done.out or "c/n/a" in done.out
+    assert envoys(play.root) == []
