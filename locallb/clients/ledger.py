@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from threading import Lock
 
 from locallb.clients import ClientError, files, places
 from locallb.planning.model import Claim, ClusterName, Home, IPAddress, Owner, ServiceKey
@@ -30,6 +31,8 @@ UNKNOWN = Owner(Home("", "", ""), ServiceKey(ClusterName(""), "", ""))
 PATIENCE = 10.0
 """Seconds to wait for another writer; each holds the ledger for a few milliseconds."""
 _NAME = re.compile(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
+_TURN = Lock()
+"""Threads of this process take turns, however long that takes; patience is for other processes."""
 _OTHERS = 0o055
 _OPEN = 0o644
 
@@ -156,10 +159,11 @@ class Ledger:
         except (OSError, places.PlaceError) as error:
             raise LedgerError(f"the ledger {self.directory} can't be used: {error}") from error
         try:
-            self._lock(descriptor, how)
-            if how == fcntl.LOCK_EX:
-                self._sweep()
-            yield
+            with _TURN:
+                self._lock(descriptor, how)
+                if how == fcntl.LOCK_EX:
+                    self._sweep()
+                yield
         finally:
             os.close(descriptor)
 

@@ -16,7 +16,7 @@ from types import TracebackType
 
 import pulumi
 from pulumi.runtime import set_all_config
-from pulumi.runtime.settings import ROOT, Settings, configure
+from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
 from locallb.engine.monitor import EngineService, Monitor
@@ -83,7 +83,7 @@ def _run(program: Program, setting: Setting, monitor: Monitor, service: EngineSe
     loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
     patient = True
     try:
-        loop.run_until_complete(run_in_stack(lambda: _call(program)))
+        loop.run_until_complete(run_in_stack(lambda: _finish(program)))
     except (Exception, SystemExit) as error:  # noqa: BLE001 a program may raise anything
         return _failure(error, setting.root)
     except KeyboardInterrupt:
@@ -96,8 +96,20 @@ def _run(program: Program, setting: Setting, monitor: Monitor, service: EngineSe
         executor.shutdown(wait=patient, cancel_futures=True)
 
 
-def _call(program: Program) -> None:
+async def _finish(program: Program) -> None:
+    """Run a program and wait for what it began; failures are left to the SDK, which looks at each of them afterwards.
+
+    The SDK waits as well, but anew for everything whenever one thing is done: minutes for some thousand resources.
+    """
     program()
+    while waiting := [*SETTINGS.rpc_manager.rpcs, *SETTINGS.outputs]:
+        if any(_failed(one) for one in waiting) or all(one.done() for one in waiting):
+            return
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
+
+
+def _failed(task: asyncio.Future[object]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is not None
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
