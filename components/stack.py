@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pulumi
 
 from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
+from locallb.planning.model import ServiceKey
 from locallb.planning.plan import Plan
 
 
 def declare(plan: Plan) -> None:
     """Declare every placement and proxy, tell about the rest, and export the addresses."""
-    digests = {proxy.proxy.name: proxy.digest for proxy in plan.proxies}
-    balancers = {placement.proxy: LoadBalancer(placement, digests[placement.proxy]) for placement in plan.placements}
-    for planned in plan.proxies:
-        balancer = balancers[planned.proxy.name]
-        balancer.serve(Proxy(planned, balancer.addresses))
+    declare_some(plan, {placement.key for placement in plan.placements})
     for rejection in plan.rejections:
         pulumi.log.warn(str(rejection.problem))
     for notice in plan.notices:
         pulumi.log.warn(notice)
+
+
+def declare_some(plan: Plan, keys: Collection[ServiceKey]) -> None:
+    """Declare these Services only, with their proxies, for an update of them alone; export all addresses."""
+    wanted = [placement for placement in plan.placements if placement.key in keys]
+    names = {placement.proxy for placement in wanted}
+    proxies = [planned for planned in plan.proxies if planned.proxy.name in names]
+    digests = {planned.proxy.name: planned.digest for planned in proxies}
+    balancers = {placement.proxy: LoadBalancer(placement, digests[placement.proxy]) for placement in wanted}
+    for planned in proxies:
+        balancer = balancers[planned.proxy.name]
+        balancer.serve(Proxy(planned, balancer.addresses))
     pulumi.export("services", {str(p.key): [str(address) for address in p.addresses] for p in plan.placements})

@@ -127,6 +127,8 @@ class Engine:
             deployment = Deployment(self._project.name, self._stack, scope, run.steps, run.providers)
             if self._run_program(program, config, deployment, preview=preview):
                 self._delete(run, find_unwanted(deployment))
+            failed = {snapshot.root_of(step.subject.urn) for step in run.reporter.steps if step.failed}
+            run.reporter.broken |= deployment.broken_roots() | failed
             return deployment.outputs
 
         return self._run(work, scope, config, preview=preview)
@@ -195,6 +197,7 @@ class Engine:
             steps=tuple(reporter.steps),
             duration=monotonic() - start,
             interrupted=self._cancelled.is_set(),
+            broken=frozenset(reporter.broken),
         )
 
     def _guarded(self, work: _Work, run: _Run) -> Mapping[str, Value]:

@@ -122,7 +122,8 @@ class Result:
     """How a run ended.
 
     `changes` counts resources per operation as Pulumi does: default providers don't count, a replacement counts once
-    as `replace`. `outputs` are the stack's outputs afterwards; in a preview, unknown values are left out.
+    as `replace`. `outputs` are the stack's outputs afterwards; in a preview, unknown values are left out. `broken` are
+    the URNs of the root resources in which something failed or was skipped.
     """
 
     ok: bool
@@ -132,6 +133,7 @@ class Result:
     steps: tuple[StepRecord, ...] = ()
     duration: float = 0.0
     interrupted: bool = False
+    broken: frozenset[str] = frozenset()
 
     @property
     def unchanged(self) -> bool:

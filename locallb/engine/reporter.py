@@ -43,6 +43,8 @@ class Reporter:
     planning: bool
     diagnostics: list[Diagnostic] = field(default_factory=list)
     steps: list[StepRecord] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    """Root resources in which something failed."""
     _counts: Counter[Op] = field(default_factory=Counter)
     _lock: RLock = field(default_factory=RLock)
 

@@ -7,10 +7,11 @@ lives, and what other stacks hold (the ledger).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Protocol
 
 from locallb.clients import files
 from locallb.planning.model import Claim, Discovery, HeldProxy
@@ -57,7 +58,20 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[_Resource]:
+def held_by(resources: Iterable[Resource]) -> HeldByState:
+    """Tell what the resources of a state in memory hold, live ones only.
+
+    Raises:
+        SourceError: if one isn't as we write it.
+
+    """
+    try:
+        return _held([one for one in resources if one.type in {*_RUNTIMES, ADDRESS, CONFIG}])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
+
+
+def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[Resource]:
     """Give the resources of ours. An old instance that waits for its deletion counts for its process only."""
     latest = state["checkpoint"].get("latest") or {}
     for raw in latest.get("resources") or []:
@@ -66,23 +80,39 @@ def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, o
             yield _Resource(kind, _object(raw.get("inputs")), _object(raw.get("outputs")))
 
 
+class Resource(Protocol):
+    """What is needed of a resource in a state."""
+
+    @property
+    def type(self) -> str:
+        """Its type token."""
+
+    @property
+    def inputs(self) -> Mapping[str, object]:
+        """Its inputs as the state has them."""
+
+    @property
+    def outputs(self) -> Mapping[str, object]:
+        """Its outputs as the state has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Resource:
-    kind: str
+    type: str
     inputs: Mapping[str, object]
     outputs: Mapping[str, object]
 
 
-def _held(resources: list[_Resource]) -> HeldByState:
+def _held(resources: list[Resource]) -> HeldByState:
     """Tell what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
-    claims = [_claim(one.inputs) for one in resources if one.kind == ADDRESS]
-    proxies = [_proxy(one.inputs) for one in resources if one.kind == CONFIG]
-    pids = {pid for one in resources if one.kind == PROCESS and (pid := _pid(one.outputs))}
+    claims = [_claim(one.inputs) for one in resources if one.type == ADDRESS]
+    proxies = [_proxy(one.inputs) for one in resources if one.type == CONFIG]
+    pids = {pid for one in resources if one.type == PROCESS and (pid := _pid(one.outputs))}
     return HeldByState(
         tuple(sorted(claims, key=lambda claim: (claim.address.version, int(claim.address), claim.owner))),
         tuple(sorted((one for one in proxies if one), key=lambda proxy: proxy.service)),
         tuple(sorted(pids)),
-        frozenset(_RUNTIMES[one.kind] for one in resources if one.kind in _RUNTIMES),
+        frozenset(_RUNTIMES[one.type] for one in resources if one.type in _RUNTIMES),
     )
 
 

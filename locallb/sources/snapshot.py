@@ -6,10 +6,11 @@ What is held is read first, because it decides whether a source that can't be re
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from locallb.clients import envoy_binary, places, processes
 from locallb.clients.containers import Containers, ContainersError, Document
@@ -21,6 +22,7 @@ from locallb.clients.sockets import split_place
 from locallb.planning.containers import PROXY_LABEL, labelled_owner
 from locallb.planning.model import (
     Access,
+    Claim,
     ClusterName,
     Home,
     HostFacts,
@@ -34,6 +36,8 @@ from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, read_held
 from locallb.sources.kubernetes import read_kubernetes
 from locallb.sources.manifests import SourceReading, read_manifests
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +66,49 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
 
     """
     held = read_held(state) if state else HeldByState()
-    _refuse_another_runtime(settings, held)
-    claims = tuple(dict.fromkeys(claim for path in places.ledgers() for claim in Ledger(path).claims()))
-    known = {claim.owner.service for claim in (*held.remembered, *claims) if claim.owner.home == home}
-    read, access = _read_sources(home, settings.sources, known, keep=keep)
-    host = _host(home, settings, held)
-    snapshot = Snapshot(home, claims=claims, remembered=held.remembered, proxies=held.proxies, host=host, access=access)
-    return Reading(_filled(snapshot, read), _each(r.stale for r in read), _each(r.parsed.notices for r in read))
+    refuse_another_runtime(settings, held)
+    claims = read_claims()
+    known = known_services(home, held, claims)
+    read = [read_source(home, source, known, keep=keep) for source in settings.sources]
+    return assemble(home, held, claims, read, read_host(home, settings, held))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """What one source has, and how its Services are told what they got."""
+
+    reading: SourceReading
+    access: Mapping[ClusterName, Access] = field(default_factory=dict)
+
+
+def assemble(
+    home: Home, held: HeldByState, claims: tuple[Claim, ...], read: Sequence[SourceRead], host: HostFacts
+) -> Reading:
+    """Put what was read piece by piece together."""
+    parsed = [one.reading.parsed for one in read]
+    snapshot = Snapshot(
+        home,
+        services=_each(one.services for one in parsed),
+        malformed=_each(one.malformed for one in parsed),
+        nodes=_each(one.nodes for one in parsed),
+        slices=_each(one.slices for one in parsed),
+        claims=claims,
+        remembered=held.remembered,
+        proxies=held.proxies,
+        host=host,
+        access={name: access for one in read for name, access in one.access.items()},
+    )
+    return Reading(snapshot, _each(one.reading.stale for one in read), _each(one.notices for one in parsed))
+
+
+def read_claims() -> tuple[Claim, ...]:
+    """Read the ledger, every stack's claims. Raises ClientError."""
+    return tuple(dict.fromkeys(claim for path in places.ledgers() for claim in Ledger(path).claims()))
+
+
+def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> set[ServiceKey]:
+    """Tell which Services of this stack hold something."""
+    return {claim.owner.service for claim in (*held.remembered, *claims) if claim.owner.home == home}
 
 
 def readings_directory(home: Home) -> Path:
@@ -76,26 +116,19 @@ def readings_directory(home: Home) -> Path:
     return Path(home.root) / ".state" / "locallb" / home.stack
 
 
-def _read_sources(
-    home: Home, sources: Iterable[Source], known: Collection[ServiceKey], *, keep: bool
-) -> tuple[list[SourceReading], dict[ClusterName, Access]]:
-    """Read every source; for the live clusters tell as well how they are reached. Raises SourceError."""
+def read_source(home: Home, source: Source, known: Collection[ServiceKey], *, keep: bool) -> SourceRead:
+    """Read one source; `known` are the Services that hold something, `keep` as above. Raises SourceError."""
     root, readings = Path(home.root), readings_directory(home)
-    read: list[SourceReading] = []
-    access: dict[ClusterName, Access] = {}
-    for source in sources:
-        match source:
-            case ManifestsSource():
-                read.append(read_manifests(source, root, readings, held_services=known, keep=keep))
-            case KubernetesSource():
-                found = read_kubernetes(source, root, readings, keep=keep)
-                read.append(found.reading)
-                access[source.cluster] = found.access
-    return read, access
+    match source:
+        case ManifestsSource():
+            return SourceRead(read_manifests(source, root, readings, held_services=known, keep=keep))
+        case KubernetesSource():
+            found = read_kubernetes(source, root, readings, keep=keep)
+            return SourceRead(found.reading, {source.cluster: found.access})
 
 
-def _refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
-    """Refuse to run a proxy beside itself: both would want the same addresses and the same admin socket."""
+def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
+    """Refuse to run a proxy beside itself: both would want the same addresses and admin socket. Raises SourceError."""
     for other in held.runtimes - {settings.runtime}:
         raise SourceError(
             f"local-lb:runtime is {settings.runtime}, but this stack's proxies run with {other}:"
@@ -103,8 +136,8 @@ def _refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
         )
 
 
-def _host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
-    """Find out what this host allows. A container may bind every port, whoever runs us."""
+def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
+    """Find out what this host allows. A container may bind every port, whoever runs us. Raises ClientError."""
     pids = _our_pids(home, held)
     envoy = envoy_binary.installed().version
     if settings.runtime is not Runtime.DOCKER:
@@ -153,15 +186,5 @@ def _our_pids(home: Home, held: HeldByState) -> set[int]:
     return {*held.pids, *(one.pid for one, mark in marked if (owner := marked_owner(mark)) and owner.home == home)}
 
 
-def _filled(snapshot: Snapshot, read: list[SourceReading]) -> Snapshot:
-    return replace(
-        snapshot,
-        services=tuple(one for reading in read for one in reading.parsed.services),
-        malformed=tuple(one for reading in read for one in reading.parsed.malformed),
-        nodes=tuple(one for reading in read for one in reading.parsed.nodes),
-        slices=tuple(one for reading in read for one in reading.parsed.slices),
-    )
-
-
-def _each(sentences: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(one for some in sentences for one in some)
+def _each(parts: Iterable[tuple[_Part, ...]]) -> tuple[_Part, ...]:
+    return tuple(one for some in parts for one in some)
