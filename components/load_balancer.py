@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import pulumi
 
 from components.proxy import Proxy
-from components.resources import LoopbackAddress, Reachable, ServiceClaim, ServiceStatus
+from components.resources import LoopbackAddress, Reachable, ServiceClaim, ServiceEvents, ServiceStatus
+from locallb.planning.events import event_fields, placement_events
 from locallb.planning.ingress import conditions, ingress_fields
 from locallb.planning.model import Access
 from locallb.planning.naming import access_fields, address_name, owner_fields
@@ -60,13 +61,20 @@ class LoadBalancer(pulumi.ComponentResource):
 
     def _tell(self, access: Access, proof: Reachable) -> None:
         """Tell the Service of a live cluster what it got, once that is proven."""
-        ServiceStatus(
+        status = ServiceStatus(
             str(self.placement.key),
             access=access_fields(access),
             owner=owner_fields(self.placement.owner),
             ingress=ingress_fields(self.placement),
             conditions=conditions(self.placement),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[proof]),
+        )
+        ServiceEvents(
+            str(self.placement.key),
+            access=access_fields(access),
+            owner=owner_fields(self.placement.owner),
+            events=event_fields(placement_events(self.placement)),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[status]),
         )
 
 

@@ -189,3 +189,30 @@ class ServiceStatus(pulumi.CustomResource):
     ) -> None:
         properties = {"access": access, "owner": owner, "ingress": ingress, "conditions": conditions}
         super().__init__("locallb:index:ServiceStatus", resource_name, properties, opts)
+
+
+class ServiceEvents(pulumi.CustomResource):
+    """Events of a Service of a live cluster.
+
+    What is new among them is sent, best effort and no more often than client-go would; an event that stays is not sent
+    again. Its id is the Service.
+    """
+
+    access: pulumi.Output[Mapping[str, Any]]
+    owner: pulumi.Output[Mapping[str, Any]]
+    events: pulumi.Output[Sequence[Mapping[str, Any]]]
+    tokens: pulumi.Output[int]
+    since: pulumi.Output[int]
+
+    def __init__(
+        self,
+        resource_name: str,
+        /,
+        *,
+        access: pulumi.Input[Mapping[str, Any]],
+        owner: pulumi.Input[Mapping[str, Any]],
+        events: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {"access": access, "owner": owner, "events": events, "tokens": None, "since": None}
+        super().__init__("locallb:index:ServiceEvents", resource_name, properties, opts)

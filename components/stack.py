@@ -8,13 +8,14 @@ import pulumi
 
 from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
+from components.rejected import Rejected
 from locallb.planning.model import ServiceKey
 from locallb.planning.plan import Plan
 
 
 def declare(plan: Plan) -> None:
     """Declare every placement and proxy, tell about the rest, and export the addresses."""
-    declare_some(plan, {placement.key for placement in plan.placements})
+    declare_some(plan, {each.key for each in (*plan.placements, *plan.rejections)})
     for rejection in plan.rejections:
         pulumi.log.warn(str(rejection.problem))
     for notice in plan.notices:
@@ -22,7 +23,7 @@ def declare(plan: Plan) -> None:
 
 
 def declare_some(plan: Plan, keys: Collection[ServiceKey]) -> None:
-    """Declare these Services only, with their proxies, for an update of them alone; export all addresses."""
+    """Declare these Services only, served or rejected, for an update of them alone; export all addresses."""
     wanted = [placement for placement in plan.placements if placement.key in keys]
     names = {placement.proxy for placement in wanted}
     proxies = [planned for planned in plan.proxies if planned.proxy.name in names]
@@ -31,4 +32,7 @@ def declare_some(plan: Plan, keys: Collection[ServiceKey]) -> None:
     for planned in proxies:
         balancer = balancers[planned.proxy.name]
         balancer.serve(Proxy(planned, balancer.addresses))
+    for rejection in plan.rejections:
+        if rejection.key in keys and rejection.owner and rejection.access:
+            Rejected(rejection, rejection.owner, rejection.access)
     pulumi.export("services", {str(p.key): [str(address) for address in p.addresses] for p in plan.placements})

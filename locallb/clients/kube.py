@@ -39,6 +39,7 @@ _MANAGER = "local-lb"
 
 SERVICE = create_namespaced_resource("", "v1", "Service", "services")
 SLICE = create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
 NODE = create_global_resource("", "v1", "Node", "nodes")
 
 
@@ -131,6 +132,10 @@ class Cluster:
             absent=True,
         )
         return None if done is None else dict(done)
+
+    def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
+        """Create an event of events.k8s.io/v1. Raises KubeError."""
+        self._call("an event", lambda: self._client.create(EVENT.from_dict(dict(body)), namespace=namespace))
 
     def _list(self, version: str, kind: str, pages: Callable[[], Iterable[Mapping[str, Any]]]) -> list[Object]:
         """List a kind, all pages; items of a list don't say what they are, so that is added."""

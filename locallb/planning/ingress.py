@@ -47,6 +47,11 @@ def conditions(placement: Placement) -> Sequence[Mapping[str, str]]:
     problems = [port.problem for port in placement.ports if port.problem]
     if not problems:
         return [{"type": SERVING, "status": "True", "reason": SERVES, "message": ""}]
+    return not_serving(problems)
+
+
+def not_serving(problems: Sequence[Problem]) -> Sequence[Mapping[str, str]]:
+    """Tell that it doesn't serve, or not everything, and why."""
     sentences = "; ".join(dict.fromkeys(problem.message for problem in problems))[:LONGEST_MESSAGE]
     return [{"type": SERVING, "status": "False", "reason": problems[0].reason, "message": sentences}]
 

@@ -128,6 +128,8 @@ class MalformedService:
     key: ServiceKey
     problem: Problem
     uid: Uid = Uid("")
+    load_balancer_class: str | None = None
+    deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ NotReady Nodes stay in: the proxy's health check decides. Not here: whether a No
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from locallb.planning.model import Node
+from locallb.planning.model import ClusterName, Node
 from locallb.planning.words import counted
 
 EXCLUSION_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -17,18 +17,18 @@ _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 """What Go's strconv.ParseBool takes as false. Everything else, also what isn't a boolean, excludes."""
 
 
-def eligible(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+def eligible(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], Mapping[ClusterName, str]]:
     """Give the Nodes of every cluster that may be backends, sorted, and a notice where only excluded ones are left."""
     staying = sorted((node for node in nodes if _stays(node)), key=lambda node: (node.cluster, node.name))
     kept: list[Node] = []
-    notices: list[str] = []
+    notices: dict[ClusterName, str] = {}
     for cluster, group in groupby(staying, key=lambda node: node.cluster):
         alive = list(group)
         included = [node for node in alive if not _excluded(node)]
         kept.extend(included or alive)
         if not included:
-            notices.append(_all_excluded(cluster, alive))
-    return tuple(kept), tuple(notices)
+            notices[cluster] = _all_excluded(cluster, alive)
+    return tuple(kept), notices
 
 
 def _stays(node: Node) -> bool:

@@ -57,9 +57,15 @@ def malformed(cluster: ClusterName, data: Mapping[object, object], why: str) -> 
     metadata = data.get("metadata")
     raw = metadata if isinstance(metadata, Mapping) else {}
     key = ServiceKey(cluster, _readable(raw.get("namespace"), DEFAULT_NAMESPACE), _readable(raw.get("name"), NAMELESS))
-    uid = raw.get("uid")
-    problem = Problem(Reason.MALFORMED, f"{key}: {why}")
-    return MalformedService(key, problem, Uid(clipped(uid) if isinstance(uid, str) else ""))
+    uid, spec = raw.get("uid"), data.get("spec")
+    klass = spec.get("loadBalancerClass") if isinstance(spec, Mapping) else None
+    return MalformedService(
+        key,
+        Problem(Reason.MALFORMED, f"{key}: {why}"),
+        Uid(clipped(uid) if isinstance(uid, str) else ""),
+        load_balancer_class=klass if isinstance(klass, str) else None,
+        deleting=raw.get("deletionTimestamp") is not None,
+    )
 
 
 def _readable(name: object, default: str) -> str:

@@ -17,6 +17,7 @@ from locallb.planning.containers import ProxyContainer, container_of
 from locallb.planning.envoy import Rendered, render, watches
 from locallb.planning.model import (
     Access,
+    ClusterName,
     Discovery,
     Family,
     IPAddress,
@@ -60,6 +61,8 @@ class Placement:
     """Listeners that one TCP connect may check at first publication: with backends, open to everybody."""
     access: Access | None = None
     """Where the Service lives and is told what it got; None for manifests."""
+    notices: tuple[str, ...] = ()
+    """What else its user should hear of."""
 
     @property
     def key(self) -> ServiceKey:
@@ -73,6 +76,9 @@ class Rejection:
 
     key: ServiceKey
     problem: Problem
+    owner: Owner | None = None
+    access: Access | None = None
+    """Where the Service lives and is told why; None for manifests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +117,22 @@ def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     answers = allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     seats = _seats([s for s in servable if s.key in placed], snapshot)
-    nodes, notices = eligible(snapshot.nodes)
+    nodes, lone = eligible(snapshot.nodes)
     around = Surroundings.of(nodes, snapshot.slices)
     backends = {s.key: upstreams(s, around) for s in servable if s.key in seats}
     made = [_place(s, placed[s.key], backends[s.key], seats[s.key], snapshot) for s in servable if s.key in seats]
     made.sort(key=lambda pair: pair[0].key)
     return Plan(
-        placements=tuple(placement for placement, _ in made),
+        placements=tuple(_noticed(placement, lone) for placement, _ in made),
         proxies=tuple(_contained(proxy, settings, snapshot) for _, proxy in made),
-        rejections=_rejections(snapshot, hopeless, answers, seats),
-        notices=notices,
+        rejections=_rejections(snapshot, settings, hopeless, answers, seats),
+        notices=tuple(lone.values()),
     )
+
+
+def _noticed(placement: Placement, lone: Mapping[ClusterName, str]) -> Placement:
+    notice = lone.get(placement.key.cluster)
+    return replace(placement, notices=(notice,)) if notice else placement
 
 
 def _by_servable_ports(
@@ -151,19 +162,25 @@ def _seats(services: list[Service], snapshot: Snapshot) -> Mapping[ServiceKey, D
 
 def _rejections(
     snapshot: Snapshot,
+    settings: Settings,
     hopeless: Mapping[ServiceKey, Problem],
     answers: Mapping[ServiceKey, tuple[IPAddress, ...] | Problem],
     seats: Mapping[ServiceKey, Discovery],
 ) -> tuple[Rejection, ...]:
-    malformed = [Rejection(service.key, service.problem) for service in snapshot.malformed]
-    refused = [Rejection(key, answer) for key, answer in answers.items() if isinstance(answer, Problem)]
+    malformed = [one for one in snapshot.malformed if is_ours(one, settings.classes) and not one.deleting]
+    refused = [(key, answer) for key, answer in answers.items() if isinstance(answer, Problem)]
     full = [
-        Rejection(key, _host_limit(key, snapshot, len(seats)))
+        (key, _host_limit(key, snapshot, len(seats)))
         for key, answer in answers.items()
         if not isinstance(answer, Problem) and key not in seats
     ]
-    hopeless_ones = [Rejection(key, problem) for key, problem in hopeless.items()]
-    return tuple(sorted([*malformed, *refused, *full, *hopeless_ones], key=lambda r: (r.key, r.problem)))
+    uids = {service.key: service.uid for service in snapshot.services}
+    found = [(key, problem, uids[key]) for key, problem in (*refused, *full, *hopeless.items())]
+    found += [(one.key, one.problem, one.uid) for one in malformed]
+    return tuple(
+        Rejection(key, problem, Owner(snapshot.home, key, uid), snapshot.access.get(key.cluster))
+        for key, problem, uid in sorted(found)
+    )
 
 
 def _host_limit(key: ServiceKey, snapshot: Snapshot, running: int) -> Problem:

@@ -16,6 +16,7 @@ from locallb.provider.loopback_address import LoopbackAddress
 from locallb.provider.proxy_config import ProxyConfig
 from locallb.provider.reachable import Reachable
 from locallb.provider.service_claim import ServiceClaim
+from locallb.provider.service_events import ServiceEvents
 from locallb.provider.service_status import ServiceStatus
 
 __all__ = ["ProviderError", "make_provider"]
@@ -27,6 +28,7 @@ _KINDS: tuple[type[AnyKind], ...] = (
     Reachable,
     ServiceClaim,
     ServiceStatus,
+    ServiceEvents,
 )
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from locallb.clients.kube import Clusters, Fault, KubeError
+from locallb.planning.events import Event, event_body
 from locallb.planning.model import Access
 from locallb.planning.publishing import Live, is_it
 from locallb.provider import properties
@@ -42,6 +46,15 @@ def write(access: properties.Access, owner: properties.Owner, decide: Decide) ->
             if error.fault is not Fault.CONFLICT:
                 raise
     raise ProviderError(f"{identity(owner).service} is changed by somebody again and again; run up once more")
+
+
+def tell(access: properties.Access, owner: properties.Owner, event: Event) -> None:
+    """Send an event, if it can be sent: nothing waits for it, and nothing fails for want of it."""
+    now = time.time_ns()
+    stamp = datetime.fromtimestamp(now / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    with suppress(KubeError):
+        cluster = CLUSTERS.at(Access(access.kubeconfig, access.context))
+        cluster.create_event(owner.namespace, event_body(event, identity(owner), now, stamp))
 
 
 def withdraw(access: properties.Access, owner: properties.Owner, decide: Decide) -> None:

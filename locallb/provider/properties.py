@@ -100,6 +100,18 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """What an event tells (events.k8s.io/v1)."""
+
+    type: str
+    """`Normal` or `Warning`."""
+    reason: str
+    """CamelCase word, upstream's where it has one."""
+    note: str
+    """Sentence."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoopbackAddressInputs:
     """What a program says of its `LoopbackAddress`."""
 
@@ -230,3 +242,25 @@ class ServiceStatusInputs:
 @dataclass(frozen=True, slots=True)
 class ServiceStatusState(ServiceStatusInputs):
     """What is known of one `ServiceStatus`: its inputs and its outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEventsInputs:
+    """What a program says of its `ServiceEvents`."""
+
+    access: Access
+    """Where the Service lives."""
+    owner: Owner
+    """Which Service, by its uid too: the same name with another uid is another Service."""
+    events: tuple[Event, ...]
+    """What is to be told as things are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEventsState(ServiceEventsInputs):
+    """What is known of one `ServiceEvents`: its inputs and its outputs."""
+
+    tokens: int
+    """How many events may be sent at once from here on."""
+    since: int
+    """Unix seconds from which on more of them may be sent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from locallb.clients.kube import KubeError
+from locallb.planning.events import DELETED, NORMAL, Event
 from locallb.planning.publishing import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
 from locallb.provider import live
 from locallb.provider.errors import ProviderError
@@ -57,6 +58,7 @@ class ServiceClaim(Kind[ServiceClaimInputs, ServiceClaimState]):
         """Take it away, unless it belongs to the project that this one is a copy of."""
         if not self.is_a_copys(identity(state.owner)):
             live.withdraw(state.access, state.owner, releasing)
+            live.tell(state.access, state.owner, Event(NORMAL, DELETED, "nothing of it is left"))
 
 
 def _claiming(found: Live) -> Mapping[str, object] | None:

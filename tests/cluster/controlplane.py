@@ -22,7 +22,7 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource
 from lightkube.types import PatchType
 
-from locallb.clients.kube import NODE, SERVICE, SLICE
+from locallb.clients.kube import EVENT, NODE, SERVICE, SLICE
 from tests.cluster.build import etcd, kubernetes
 
 SECONDS = 30.0
@@ -224,6 +224,10 @@ class Objects:
         status = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
         self.client.patch(NODE.Status, name, status, patch_type=PatchType.MERGE)
 
+    def label_node(self, name: str, labels: dict[str, str]) -> None:
+        """Give a Node labels."""
+        self.client.patch(NODE, name, {"metadata": {"labels": labels}}, patch_type=PatchType.MERGE)
+
     def endpoints(self, service: str, *, ready: bool, node: str = "node-a") -> None:
         """Say by an EndpointSlice whether the Service has a ready endpoint, on which node."""
         document = {
@@ -237,6 +241,12 @@ class Objects:
             self.client.delete(SLICE, f"{service}-1", namespace="n")
         self.client.create(made, namespace="n")
 
+    def events(self, name: str) -> list[tuple[str, str, str]]:
+        """Give type, reason and note of every event of a Service of the namespace n, oldest first."""
+        found = [one for one in self.client.list(EVENT, namespace="n") if one["regarding"]["name"] == name]
+        found.sort(key=lambda one: str(one["eventTime"]))
+        return [(one["type"], one["reason"], one["note"]) for one in found]
+
     def ports(self, name: str) -> list[Document]:
         """Give the ports of a Service of the namespace n, with the NodePorts that the API chose."""
         return list((self.read(name) or {})["spec"]["ports"])
@@ -248,6 +258,8 @@ class Objects:
             self.delete(one["metadata"]["name"])
         for resource in self.client.list(SLICE, namespace="n"):
             self.client.delete(SLICE, resource["metadata"]["name"], namespace="n")
+        for event in self.client.list(EVENT, namespace="n"):
+            self.client.delete(EVENT, event["metadata"]["name"], namespace="n")
         for node in self.client.list(NODE):
             self.client.delete(NODE, node["metadata"]["name"])
 

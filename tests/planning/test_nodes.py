@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from locallb.planning.model import ClusterName
 from locallb.planning.nodes import eligible
 from tests.planning.objects import JsonObject, node, parsed
 
@@ -45,15 +46,14 @@ def test_where_only_excluded_nodes_are_left_all_are_used_and_told() -> None:
     going = node("going", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     kept, notices = eligible(parsed(excluding("", "a"), excluding("true", "b"), going).nodes)
     assert [one.name for one in kept] == ["a", "b"]
-    assert notices == (
-        (
-            f"demo: the label {LABEL} excludes every Node (2 Nodes), so all are used; "
-            "remove it from those that shall be backends"
-        ),
+    assert list(notices) == ["demo"]
+    assert notices[ClusterName("demo")] == (
+        f"demo: the label {LABEL} excludes every Node (2 Nodes), so all are used; "
+        "remove it from those that shall be backends"
     )
 
 
 def test_no_node_is_no_notice() -> None:
     """Then each port says that there is no backend."""
-    assert eligible(()) == ((), ())
-    assert eligible(parsed(node(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})).nodes) == ((), ())
+    assert eligible(()) == ((), {})
+    assert eligible(parsed(node(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})).nodes) == ((), {})

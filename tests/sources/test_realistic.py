@@ -83,7 +83,7 @@ def test_a_dump_of_a_kind_cluster_has_its_backends(tmp_path: Path) -> None:
     """The worker with the ready pod, in the family that has one."""
     parsed = read("kubectl", tmp_path).parsed
     nodes, notices = eligible(parsed.nodes)
-    assert ([node.name for node in nodes], notices) == (["kind-worker", "kind-worker2"], ())
+    assert ([node.name for node in nodes], notices) == (["kind-worker", "kind-worker2"], {})
     echo = next(one for one in parsed.services if one.key.name == "echo")
     entries = upstreams(echo, Surroundings.of(nodes, parsed.slices))
     assert [(str(one.port), one.family, [str(b) for b in one.backends]) for one in entries] == [

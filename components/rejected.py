@@ -1,0 +1,41 @@
+"""A Service of a live cluster that gets nothing, and is told why."""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.resources import ServiceEvents, ServiceStatus
+from locallb.planning.events import event_fields, rejection_events
+from locallb.planning.ingress import not_serving
+from locallb.planning.model import Access, Owner
+from locallb.planning.naming import access_fields, digest, owner_fields
+from locallb.planning.plan import Rejection
+
+
+class Rejected(pulumi.ComponentResource):
+    """A load balancer without a part that serves.
+
+    It has the type and the name of one that serves, so that its status is the same resource: who is rejected after
+    having served loses the addresses in its status before they stop to answer.
+    """
+
+    def __init__(self, rejection: Rejection, owner: Owner, access: Access) -> None:
+        key, problem = str(rejection.key), rejection.problem
+        shown = {"addresses": [], "ports": [], "uid": owner.uid, "digest": digest([str(problem), owner_fields(owner)])}
+        super().__init__("locallb:index:LoadBalancer", key, shown)
+        status = ServiceStatus(
+            key,
+            access=access_fields(access),
+            owner=owner_fields(owner),
+            ingress=[],
+            conditions=not_serving([problem]),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        ServiceEvents(
+            key,
+            access=access_fields(access),
+            owner=owner_fields(owner),
+            events=event_fields(rejection_events(rejection)),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[status]),
+        )
+        self.register_outputs({})
