@@ -15,7 +15,7 @@ from locallb.planning.plan import Plan
 
 def declare(plan: Plan) -> None:
     """Declare every placement and proxy, tell about the rest, and export the addresses."""
-    declare_some(plan, {each.key for each in (*plan.placements, *plan.rejections)})
+    declare_some(plan, {*(one.key for one in plan.placements), *(one.key for one in plan.rejections)})
     for rejection in plan.rejections:
         pulumi.log.warn(str(rejection.problem))
     for notice in plan.notices:
