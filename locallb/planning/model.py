@@ -130,6 +130,7 @@ class MalformedService:
     uid: Uid = Uid("")
     load_balancer_class: str | None = None
     deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from locallb.planning.config_values import Mistakes, parse_address
 from locallb.planning.model import Family, IPAddress
+from locallb.planning.parse_selection import parse_namespaces, parse_selector
 from locallb.planning.pools import candidates, never
 from locallb.planning.settings import AddressRange, Pool
-from locallb.planning.words import clipped, shown
+from locallb.planning.words import shown
 
 DEFAULT_POOL = Pool("default", (AddressRange(IPv4Address("127.77.0.0"), IPv4Address("127.77.0.31")),))
 """What a stack without the key `pools` hands out: 32 addresses that every Linux host has, without any right."""
@@ -42,26 +43,11 @@ def _pool(mistakes: Mistakes, key: str, value: object) -> Pool | None:
         ranges=_ranges(mistakes, f"{key}.addresses", entry.get("addresses")),
         exclude=_ranges(mistakes, f"{key}.exclude", entry.get("exclude", [])),
         priority=mistakes.number(f"{key}.priority", entry.get("priority", 0)),
-        namespaces=_namespaces(mistakes, f"{key}.namespaces", entry.get("namespaces", [])),
-        selector=_selector(mistakes, f"{key}.selector", entry.get("selector", {})),
+        namespaces=parse_namespaces(mistakes, f"{key}.namespaces", entry.get("namespaces", [])),
+        selector=parse_selector(mistakes, f"{key}.selector", entry.get("selector", {})),
     )
     _complain_of_emptiness(mistakes, key, pool, entry.get("addresses"))
     return pool if pool.name and pool.ranges else None
-
-
-def _namespaces(mistakes: Mistakes, key: str, value: object) -> frozenset[str]:
-    entries = mistakes.items(key, value, "a list such as [shop]")
-    return frozenset(name for each, item in entries if (name := mistakes.label(each, item, "shop")))
-
-
-def _selector(mistakes: Mistakes, key: str, value: object) -> Mapping[str, str]:
-    selector = {}
-    for label, wanted in mistakes.mapping(key, value, "labels such as {team: web}").items():
-        if isinstance(wanted, str):
-            selector[label] = wanted
-        else:
-            mistakes.add(f"{key}.{clipped(label)}", f"{shown(wanted)} is not a text; write it in quotes")
-    return selector
 
 
 def _ranges(mistakes: Mistakes, key: str, value: object) -> tuple[AddressRange, ...]:

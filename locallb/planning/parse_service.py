@@ -65,7 +65,13 @@ def malformed(cluster: ClusterName, data: Mapping[object, object], why: str) -> 
         Uid(clipped(uid) if isinstance(uid, str) else ""),
         load_balancer_class=klass if isinstance(klass, str) else None,
         deleting=raw.get("deletionTimestamp") is not None,
+        labels=_readable_texts(raw.get("labels")),
     )
+
+
+def _readable_texts(labels: object) -> Mapping[str, str]:
+    known = labels if isinstance(labels, Mapping) else {}
+    return {key: value for key, value in known.items() if isinstance(key, str) and isinstance(value, str)}
 
 
 def _readable(name: object, default: str) -> str:

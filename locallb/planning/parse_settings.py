@@ -15,9 +15,9 @@ from locallb.planning.fields import LABEL
 from locallb.planning.model import ClusterName, Family, IPAddress
 from locallb.planning.parse_policies import parse_policies
 from locallb.planning.parse_pools import DEFAULT_POOL, parse_pools
+from locallb.planning.parse_selection import parse_classes, parse_namespaces, parse_selector
 from locallb.planning.pools import candidates, listed
 from locallb.planning.settings import (
-    Classes,
     ContainerSettings,
     KubernetesSource,
     ManifestsSource,
@@ -29,7 +29,10 @@ from locallb.planning.settings import (
 )
 from locallb.planning.words import clipped, shown
 
-KEYS = ("sources", "runtime", "network", "pools", "pins", "classes", "proxies", "image", "limits", "policies")
+KEYS = (
+    *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
+    *("proxies", "image", "limits", "policies"),
+)
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*", re.IGNORECASE)
 _LEAST_MEMORY = 64
 _SOURCE_KINDS = ("manifests", "kubernetes", "kind")
@@ -50,7 +53,9 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         sources=_sources(mistakes, config.get("sources")),
         pools=parse_pools(mistakes, config["pools"]) if "pools" in config else (DEFAULT_POOL,),
         pins=_pins(mistakes, config.get("pins", {})),
-        classes=_classes(mistakes, config.get("classes", {})),
+        classes=parse_classes(mistakes, config.get("classes", {})),
+        namespaces=parse_namespaces(mistakes, "namespaces", config.get("namespaces", [])),
+        selector=parse_selector(mistakes, "selector", config.get("selector", {})),
         runtime=_runtime(mistakes, config.get("runtime", Runtime.PROCESS)),
         container=_container(mistakes, config),
         policies=parse_policies(mistakes, config.get("policies", {})),
@@ -176,13 +181,6 @@ def cluster_name(directory: str) -> str:
     """Make a DNS label of a directory's last part; empty if nothing is left of it."""
     last = directory.rstrip("/").rpartition("/")[2]
     return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-")[:63].rstrip("-")
-
-
-def _classes(mistakes: Mistakes, value: object) -> Classes:
-    entry = mistakes.mapping("classes", value, "{default: true, names: [local-lb.dev/local]}")
-    mistakes.unknown("classes.", entry, ("default", "names"))
-    names = mistakes.texts("classes.names", entry.get("names", []), "a list such as [local-lb.dev/local]")
-    return Classes(mistakes.flag("classes.default", entry.get("default", True)), frozenset(names))
 
 
 def _pins(mistakes: Mistakes, value: object) -> Mapping[str, tuple[IPAddress, ...]]:

@@ -112,7 +112,7 @@ class Plan:
 
 def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     """Decide for every Service of the snapshot what it gets."""
-    wanted = [s for s in snapshot.services if is_ours(s, settings.classes) and not s.deleting]
+    wanted = [s for s in snapshot.services if is_ours(s, settings) and not s.deleting]
     servable, hopeless = _by_servable_ports(wanted, snapshot)
     answers = allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
@@ -167,7 +167,7 @@ def _rejections(
     answers: Mapping[ServiceKey, tuple[IPAddress, ...] | Problem],
     seats: Mapping[ServiceKey, Discovery],
 ) -> tuple[Rejection, ...]:
-    malformed = [one for one in snapshot.malformed if is_ours(one, settings.classes) and not one.deleting]
+    malformed = [one for one in snapshot.malformed if is_ours(one, settings) and not one.deleting]
     refused = [(key, answer) for key, answer in answers.items() if isinstance(answer, Problem)]
     full = [
         (key, _host_limit(key, snapshot, len(seats)))

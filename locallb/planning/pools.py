@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 from itertools import accumulate
 
 from locallb.planning.model import Family, HostFacts, IPAddress, Service
+from locallb.planning.selection import selects
 from locallb.planning.settings import AddressRange, Pool
 
 Span = tuple[int, int]
@@ -141,9 +142,7 @@ def listed(pool: Pool, address: IPAddress) -> bool:
 
 def allows(pool: Pool, service: Service) -> bool:
     """Tell whether the pool's namespaces and selector let `service` use it."""
-    if pool.namespaces and service.key.namespace not in pool.namespaces:
-        return False
-    return all(service.labels.get(label) == value for label, value in pool.selector.items())
+    return selects(service, pool.namespaces, pool.selector)
 
 
 def by_priority(pools: Iterable[Pool]) -> list[Pool]:

@@ -1,13 +1,22 @@
-"""Which Services are ours: those of a class that this stack implements. Services of others are never touched."""
+"""Which Services are ours: of a class that this stack implements, and selected by it. Others' are never touched."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from locallb.planning.model import MalformedService, Service
-from locallb.planning.settings import Classes
+from locallb.planning.settings import Settings
 
 
-def is_ours(service: Service | MalformedService, classes: Classes) -> bool:
+def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
     """Tell whether this stack gives `service` its addresses. `service` is of type LoadBalancer, as all of them are."""
-    if service.load_balancer_class is None:
-        return classes.default
-    return service.load_balancer_class in classes.names
+    klass, classes = service.load_balancer_class, settings.classes
+    implemented = classes.default if klass is None else klass in classes.names
+    return implemented and selects(service, settings.namespaces, settings.selector)
+
+
+def selects(service: Service | MalformedService, namespaces: Collection[str], selector: Mapping[str, str]) -> bool:
+    """Tell whether `service` is in one of `namespaces` and has all labels of `selector`; empty ones select all."""
+    if namespaces and service.key.namespace not in namespaces:
+        return False
+    return all(service.labels.get(label) == value for label, value in selector.items())

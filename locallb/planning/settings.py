@@ -139,6 +139,10 @@ class Settings:
     pins: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Addresses by `<namespace>/<name>`, for Services that nobody may annotate. They override the Service's request."""
     classes: Classes = field(default_factory=Classes)
+    namespaces: frozenset[str] = frozenset()
+    """Only Services of these namespaces are ours; empty for all."""
+    selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Only Services with all of these labels are ours."""
     runtime: Runtime = Runtime.PROCESS
     policies: Policies = field(default_factory=Policies)
     container: ContainerSettings = field(default_factory=ContainerSettings)

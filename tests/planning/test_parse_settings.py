@@ -66,7 +66,9 @@ def test_everything_can_be_set() -> None:
             "sources": [{"manifests": "a"}, {"manifests": "b/c", "name": "other"}],
             "runtime": "process",
             "proxies": "per-service",
-            "classes": {"default": False, "names": ["local-lb.dev/local"]},
+            "classes": {"default": False, "names": ["local-lb.dev/local", ""]},
+            "namespaces": ["shop", "web"],
+            "selector": {"team": "web"},
             "pins": {"shop/web": ["10.0.0.9", "fd00::9"]},
             "pools": [
                 {"name": "four", "addresses": ["10.0.0.0/28", "10.0.1.5", "10.0.2.1 - 10.0.2.3"], "priority": 5},
@@ -85,7 +87,9 @@ def test_everything_can_be_set() -> None:
         ManifestsSource(ClusterName("a"), "a"),
         ManifestsSource(ClusterName("other"), "b/c"),
     )
-    assert settings.classes == Classes(default=False, names=frozenset({"local-lb.dev/local"}))
+    assert settings.classes == Classes(default=False, names=frozenset({"local-lb.dev/local", ""}))
+    assert settings.namespaces == frozenset({"shop", "web"})
+    assert settings.selector == {"team": "web"}
     assert settings.pins == {"shop/web": (ip_address("10.0.0.9"), ip_address("fd00::9"))}
     assert settings.pools == (
         Pool("four", four, priority=5),
