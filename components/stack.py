@@ -10,7 +10,7 @@ from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
 from components.rejected import Rejected
 from locallb.planning.model import ServiceKey
-from locallb.planning.plan import Plan
+from locallb.planning.plan import Plan, balancer_digest
 
 
 def declare(plan: Plan) -> None:
@@ -28,7 +28,10 @@ def declare_some(plan: Plan, keys: Collection[ServiceKey]) -> None:
     names = {placement.proxy for placement in wanted}
     proxies = [planned for planned in plan.proxies if planned.proxy.name in names]
     digests = {planned.proxy.name: planned.digest for planned in proxies}
-    balancers = {placement.proxy: LoadBalancer(placement, digests[placement.proxy]) for placement in wanted}
+    balancers = {
+        placement.proxy: LoadBalancer(placement, balancer_digest(placement, digests[placement.proxy]))
+        for placement in wanted
+    }
     for planned in proxies:
         balancer = balancers[planned.proxy.name]
         balancer.serve(Proxy(planned, balancer.addresses))

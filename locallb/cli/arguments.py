@@ -25,6 +25,7 @@ COMMANDS = {
     "refresh": "compare the state with what is really there, and correct the state",
     "destroy": "remove all that this stack made",
     "status": "show Services, addresses, ports and health, checked now",
+    "watch": "keep the stack converged: follow its sources and its proxies until stopped",
     "gc": "list what a lost state left behind, and remove it on request",
     "image": "make a Docker image of the installed Envoy, for the runtime docker without a registry",
     "doctor": "say what this host allows, what is in the way, and what to do about it",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from locallb.cli import commands, doctor, host, image, leftovers, state
+from locallb.cli import commands, doctor, host, image, leftovers, state, watch
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.report import command as report
@@ -25,6 +25,7 @@ COMMANDS = {
     "gc": leftovers.gc,
     "host": host.host,
     "state": state.check,
+    "watch": watch.watch,
 }
 
 

@@ -92,12 +92,10 @@ class Cluster:
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        config = _single(access)
+        config = single_config(access)
         self._server = config.cluster.server
         try:
-            self._client = Client(
-                config, timeout=TIMEOUT, field_manager=_MANAGER, trust_env=not _is_local(self._server)
-            )
+            self._client = Client(config, timeout=TIMEOUT, field_manager=_MANAGER, trust_env=not is_local(self._server))
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
             raise KubeError(Fault.KUBECONFIG, told) from None
@@ -214,7 +212,8 @@ def _lists(content: Mapping[str, object]) -> Mapping[str, object]:
     return {key: value for key, value in content.items() if value is not None}
 
 
-def _single(access: Access) -> SingleConfig:
+def single_config(access: Access) -> SingleConfig:
+    """Read what a context says. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
     config = _load(Path(access.kubeconfig))
     context = config.contexts.get(access.context)
     where = f"{access.kubeconfig} has"
@@ -229,7 +228,7 @@ def _single(access: Access) -> SingleConfig:
     return single
 
 
-def _is_local(server: str) -> bool:
+def is_local(server: str) -> bool:
     """Tell whether the API is on this host: then no proxy of the environment is asked, as kubectl does it."""
     host = urlsplit(server).hostname or ""
     try:

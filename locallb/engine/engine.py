@@ -78,6 +78,10 @@ class Engine:
         """Give the stack's resources as the state has them; empty without a state."""
         return tuple(self._store.peek().in_order())
 
+    def state_stamp(self) -> object:
+        """Give something that is different once anybody, this engine too, has written the state; None without one."""
+        return self._store.stamp()
+
     def preview(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
         """Tell what `up` would do. Writes nothing anywhere."""
         return self._with_program(program, scope, refresh=refresh, preview=True)

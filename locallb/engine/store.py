@@ -111,6 +111,10 @@ class Store:
             return copy
         return self._snapshot
 
+    def stamp(self) -> _Stamp | None:
+        """Tell which writing of the state file is there now; None if there is none."""
+        return self._read_stamp()
+
     def _time(self) -> str:
         return self._checkpoint.time if self._checkpoint else ""
 

@@ -100,6 +100,11 @@ class PlannedProxy:
         return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *container])
 
 
+def balancer_digest(placement: Placement, proxy: str) -> str:
+    """Say in one word what a load balancer's resources depend on; `proxy` is the digest of its proxy."""
+    return digest([repr(placement), proxy])
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What shall be, sorted by Service."""

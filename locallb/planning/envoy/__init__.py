@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from locallb.planning.envoy.bootstrap import ADMIN_SOCKET, ARGUMENTS, bootstrap
 from locallb.planning.envoy.clusters import cluster
@@ -50,6 +51,7 @@ class Rendered:
     versions: Versions
 
 
+@lru_cache(maxsize=8192)
 def render(proxy: Proxy) -> Rendered:
     """Make the configuration of a proxy: the same proxy gives the same bytes, in whatever order it was put together.
 

@@ -1,0 +1,166 @@
+"""Brings a stack to its plan, load balancer by load balancer: what differs, in which order, in updates of a few.
+
+What was applied is remembered by digest, after a start by what the state says. Not here: when, and what is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from components.stack import declare, declare_some
+from locallb.engine import Engine, FullScopeNeeded, Result, Severity, only, root_urn
+from locallb.planning.model import ClusterName, Home, ServiceKey
+from locallb.planning.plan import Plan, balancer_digest
+
+BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
+ROOTS = (BALANCER, PROXY)
+MOST = 50
+"""Load balancers of one update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Load balancers that aren't as planned, the most urgent kind first."""
+
+    broken: tuple[ServiceKey, ...] = ()
+    """What serves them ended or was changed by others."""
+    gone: tuple[ServiceKey, ...] = ()
+    """Not planned any more."""
+    changed: tuple[ServiceKey, ...] = ()
+    new: tuple[ServiceKey, ...] = ()
+    unchecked: tuple[ServiceKey, ...] = ()
+    """As planned if the state says true, which nobody has checked since the start."""
+
+    @property
+    def keys(self) -> tuple[ServiceKey, ...]:
+        """All of them."""
+        return (*self.broken, *self.gone, *self.changed, *self.new, *self.unchecked)
+
+    def without(self, keys: Collection[ServiceKey]) -> Work:
+        """Leave some out."""
+
+        def rest(some: tuple[ServiceKey, ...]) -> tuple[ServiceKey, ...]:
+            return tuple(key for key in some if key not in keys)
+
+        return Work(rest(self.broken), rest(self.gone), rest(self.changed), rest(self.new), rest(self.unchecked))
+
+    def first(self, most: int = MOST) -> Batch:
+        """Give those of the next update: what is there already never waits for what is new."""
+        if self.broken:
+            return Batch(self.broken[:most], refresh=True)
+        if there := (*self.gone, *self.changed):
+            return Batch(there[:most])
+        return Batch(self.new[:most]) if self.new else Batch(self.unchecked[:most], refresh=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Load balancers of one update; `refresh` looks at the world first, where the state may be wrong."""
+
+    keys: tuple[ServiceKey, ...]
+    refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one update ended."""
+
+    result: Result
+    failed: Mapping[ServiceKey, str] = field(default_factory=dict)
+    """Why those that failed did."""
+
+
+@dataclass(slots=True)
+class Converger:
+    """Knows what was applied, and applies the rest."""
+
+    home: Home
+    engine: Engine
+    applied: dict[ServiceKey, str] = field(default_factory=dict)
+    """By digest; empty for what failed, of which nothing is known."""
+    _unchecked: set[ServiceKey] = field(default_factory=set)
+    _digests: dict[ServiceKey, tuple[object, str, str]] = field(default_factory=dict)
+
+    def learn(self) -> None:
+        """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
+        self.applied = {}
+        for resource in self.engine.resources():
+            if resource.type in ROOTS:
+                cluster, namespace, name = resource.name.split("/")
+                key = ServiceKey(ClusterName(cluster), namespace, name)
+                found = str(resource.inputs.get("digest", "")) if resource.type == BALANCER else ""
+                self.applied[key] = found or self.applied.get(key, "")
+        self._unchecked = set(self.applied)
+
+    def wanted(self, plan: Plan) -> Mapping[ServiceKey, str]:
+        """Give the digest of each load balancer of the plan."""
+        proxies = {planned.proxy.name: planned.digest for planned in plan.proxies}
+        fresh: dict[ServiceKey, tuple[object, str, str]] = {}
+        for placement in plan.placements:
+            proxy = proxies[placement.proxy]
+            before = self._digests.get(placement.key)
+            if before and before[1] == proxy and before[0] == placement:
+                fresh[placement.key] = before
+            else:
+                fresh[placement.key] = placement, proxy, balancer_digest(placement, proxy)
+        self._digests = fresh
+        return {key: digest for key, (_, _, digest) in fresh.items()}
+
+    def work(self, wanted: Mapping[ServiceKey, str], broken: Collection[ServiceKey]) -> Work:
+        """Tell what isn't as planned. `broken` are those known to need repair although nothing was planned anew."""
+        known = self.applied
+        return Work(
+            broken=tuple(sorted(key for key in broken if key in wanted and key in known)),
+            gone=tuple(sorted(key for key in known if key not in wanted)),
+            changed=tuple(
+                key for key, digest in wanted.items() if key not in broken and known.get(key, digest) != digest
+            ),
+            new=tuple(key for key in wanted if key not in known),
+            unchecked=tuple(sorted(key for key in self._unchecked if wanted.get(key) == known[key])),
+        )
+
+    def update(self, plan: Plan, wanted: Mapping[ServiceKey, str], batch: Batch) -> Outcome:
+        """Bring some load balancers to what is planned.
+
+        Raises:
+            EngineError: if the update can't begin or its outcome can't be kept.
+
+        """
+        keys, refresh = frozenset(batch.keys), batch.refresh
+        scope = only(self._urn(kind, str(key)) for key in keys for kind in ROOTS)
+        try:
+            result = self.engine.up(lambda: declare_some(plan, keys), refresh=refresh, scope=scope)
+        except FullScopeNeeded:
+            result = self.engine.up(lambda: declare(plan), refresh=refresh)
+        failed = self._failed(keys, result)
+        self._unchecked -= keys
+        for key in keys:
+            if key in failed:
+                self.applied[key] = ""
+            elif key in wanted:
+                self.applied[key] = wanted[key]
+            else:
+                self.applied.pop(key, None)
+        return Outcome(result, failed)
+
+    def _failed(self, keys: Iterable[ServiceKey], result: Result) -> Mapping[ServiceKey, str]:
+        """Tell which of `keys` failed, each with the first sentence about it."""
+        if result.ok:
+            return {}
+        told = [one for one in result.diagnostics if one.severity is Severity.ERROR]
+        roots = {key: {self._urn(kind, str(key)) for kind in ROOTS} for key in keys}
+        failed = {
+            key: next((one.message for one in told if _is_of(one.urn, key)), told[0].message if told else "")
+            for key, urns in roots.items()
+            if urns & result.broken
+        }
+        return failed or dict.fromkeys(keys, told[0].message if told else "the update didn't end well")
+
+    def _urn(self, kind: str, name: str) -> str:
+        return root_urn(self.home.project, self.home.stack, kind, name)
+
+
+def _is_of(urn: str, key: ServiceKey) -> bool:
+    name = urn.rpartition("::")[2]
+    return name == str(key) or name.startswith(f"{key}/")

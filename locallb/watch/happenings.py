@@ -1,0 +1,90 @@
+"""What the loop tells while it runs: frozen data for a log, for metrics, for a live view. They never influence it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from locallb.planning.model import ServiceKey
+from locallb.planning.plan import Plan
+
+
+class Cause(StrEnum):
+    """Why the loop looks again."""
+
+    START = "start"
+    SOURCE = "source"
+    """A source has something new; the subject is its cluster."""
+    SERVICE = "service"
+    """Somebody else changed what we wrote into a Service's status; the subject is the Service."""
+    PROXY = "proxy"
+    """A proxy ended; the subject is its name."""
+    CONFIGURATION = "configuration"
+    RETRY = "retry"
+    FULL = "full pass"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mark:
+    """Something may have changed."""
+
+    cause: Cause
+    subject: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cause} {self.subject}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The stack was planned anew."""
+
+    plan: Plan
+    marks: tuple[Mark, ...]
+    seconds: float
+    """How long reading and planning took."""
+    differing: int
+    """Load balancers that aren't as planned yet."""
+    complaints: tuple[str, ...] = ()
+    """Sources that can't be read and count as last read, and whatever else isn't as it should be."""
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """Some load balancers were updated."""
+
+    services: tuple[ServiceKey, ...]
+    seconds: float
+    """How long the update took."""
+    latency: float
+    """Seconds from the first mark to the end of the update."""
+    changes: Mapping[str, int] = field(default_factory=dict)
+    """Resources by operation."""
+    failed: Mapping[ServiceKey, str] = field(default_factory=dict)
+    """Why those that failed did; they are tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The stack couldn't be read, planned or updated as a whole: one sentence; it is tried again."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Converged:
+    """Everything is as planned, as far as it can be; `waiting` load balancers are to be tried again."""
+
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The loop has ended; the data plane goes on."""
+
+
+Happening: TypeAlias = Planned | Updated | Failed | Converged | Stopped
+Listener: TypeAlias = Callable[[Happening], None]

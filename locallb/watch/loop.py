@@ -1,0 +1,241 @@
+"""The loop: waits for marks, plans, updates what differs, and tells what happened; until it is stopped.
+
+One thread decides; triggers only mark. Not here: what a mark means (`world`), when to look (`schedule`), what differs
+and how it is applied (`converge`).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event
+
+from locallb.clients import ClientError
+from locallb.clients.exits import Exits
+from locallb.clients.folder_watch import FileWatch, FolderWatch
+from locallb.clients.processes import Process
+from locallb.engine import Engine, EngineError
+from locallb.planning.model import Home, ServiceKey
+from locallb.planning.plan import Plan, make_plan
+from locallb.planning.settings import ManifestsSource, Settings, SettingsError
+from locallb.sources import SourceError
+from locallb.sources.held import PROCESS
+from locallb.sources.snapshot import Reading
+from locallb.watch.converge import Converger, Outcome, Work
+from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Stopped, Updated
+from locallb.watch.schedule import Schedule
+from locallb.watch.world import World
+
+FULL_PASS = 60.0
+"""Seconds after which every source is read and everything planned anew, whatever the triggers said."""
+_ERRORS = (ClientError, EngineError, SettingsError, SourceError)
+
+
+class Loop:
+    """Keeps one stack converged. `run` returns after `stop`; both that and `reload` may be called from any thread."""
+
+    def __init__(
+        self, home: Home, engine: Engine, load: Callable[[], Settings], configuration: Path, listen: Listener
+    ) -> None:
+        self.home = home
+        self._engine = engine
+        self._load = load
+        self._configuration = configuration
+        self._listen = listen
+        self._marks: SimpleQueue[Mark | None] = SimpleQueue()
+        self._stopped = Event()
+        self._schedule = Schedule()
+        self._converger = Converger(home, engine)
+        self._watches: list[FolderWatch | FileWatch] = []
+        self._watched: tuple[object, ...] = ()
+        self._world: World | None = None
+        self._exits: Exits | None = None
+        self._broken: set[ServiceKey] = set()
+        self._state: object = None
+
+    def mark(self, mark: Mark) -> None:
+        """Say that something may have changed."""
+        self._marks.put(mark)
+
+    def reload(self) -> None:
+        """Read the configuration and every source anew."""
+        self.mark(Mark(Cause.CONFIGURATION))
+
+    def stop(self) -> None:
+        """End after what has begun; the data plane goes on."""
+        self._stopped.set()
+        self._engine.cancel()
+        self._marks.put(None)
+
+    def run(self) -> None:
+        """Converge until stopped."""
+        self._exits = Exits(lambda name: self.mark(Mark(Cause.PROXY, name)))
+        self._take(Mark(Cause.START))
+        full = time.monotonic() + FULL_PASS
+        try:
+            while not self._stopped.is_set():
+                if time.monotonic() >= full:
+                    self._take(Mark(Cause.FULL))
+                    full = time.monotonic() + FULL_PASS
+                at = self._schedule.look_at()
+                if at is not None and at <= time.monotonic():
+                    self._look()
+                else:
+                    self._wait(min(full, at) if at is not None else full)
+        finally:
+            self._close()
+            self._listen(Stopped())
+
+    def _wait(self, until: float) -> None:
+        """Take the next mark, and those that are there with it."""
+        try:
+            self._take(self._marks.get(timeout=max(0.0, until - time.monotonic())))
+        except Empty:
+            return
+        self._take_all()
+
+    def _take_all(self) -> bool:
+        """Take the marks that are there; tell whether there were any."""
+        any_taken = False
+        while True:
+            try:
+                self._take(self._marks.get_nowait())
+            except Empty:
+                return any_taken
+            any_taken = True
+
+    def _take(self, mark: Mark | None) -> None:
+        if mark is not None:
+            self._schedule = self._schedule.marked(time.monotonic(), mark)
+
+    def _look(self) -> None:
+        """Plan anew, and update what differs until something else asks for attention."""
+        began, marks = time.monotonic(), self._schedule.marks
+        first = self._schedule.first if marks else began
+        self._schedule = self._schedule.taken()
+        try:
+            reading = self._read(marks)
+            plan = make_plan(reading.snapshot, self._settings())
+            self._converge(reading, plan, marks, began, first)
+        except _ERRORS as error:
+            self._listen(Failed(str(error)))
+            for mark in marks:
+                self._take(mark)
+            self._schedule = self._schedule.broken(time.monotonic(), random.random())  # noqa: S311 - no secret
+
+    def _read(self, marks: frozenset[Mark]) -> Reading:
+        if self._world is None or any(mark.cause is Cause.CONFIGURATION for mark in marks):
+            self._open()
+        world = self._opened()
+        if (state := self._engine.state_stamp()) != self._state:
+            self._converger.learn()
+            self._updated()
+            self._state = state
+        return world.read(marks)
+
+    def _settings(self) -> Settings:
+        return self._opened().settings
+
+    def _opened(self) -> World:
+        if self._world is None:
+            raise AssertionError
+        return self._world
+
+    def _open(self) -> None:
+        """Read the configuration, and watch what it names."""
+        settings = self._load()
+        if self._world is None or self._world.settings != settings:
+            if self._world:
+                self._world.stop()
+            self._world = World(self.home, settings, self._engine, self.mark)
+        self._watch(settings)
+
+    def _watch(self, settings: Settings) -> None:
+        """Watch the directories of manifests, and the files that everything else depends on."""
+        root = Path(self.home.root)
+        folders = {s.cluster: root / s.directory for s in settings.sources if isinstance(s, ManifestsSource)}
+        if self._watched == (folders,):
+            return
+        self._unwatch()
+        self._watched = (folders,)
+        self._watches = [
+            FileWatch([self._configuration], lambda _path: self.reload()),
+            *(FolderWatch(path, self._marker(Mark(Cause.SOURCE, name))) for name, path in folders.items()),
+        ]
+
+    def _marker(self, mark: Mark) -> Callable[[], None]:
+        return lambda: self.mark(mark)
+
+    def _unwatch(self) -> None:
+        for each in self._watches:
+            each.stop()
+        self._watches = []
+
+    def _converge(self, reading: Reading, plan: Plan, marks: frozenset[Mark], began: float, first: float) -> None:
+        wanted = self._converger.wanted(plan)
+        self._note_broken(plan, marks)
+        now = time.monotonic()
+        work = self._converger.work(wanted, self._broken)
+        self._schedule = self._schedule.planned(set(work.keys))
+        left = work.without(self._schedule.waiting(now, wanted))
+        self._listen(
+            Planned(plan, tuple(sorted(marks)), now - began, len(work.keys), reading.complaints, reading.notices)
+        )
+        while left.keys and not self._stopped.is_set():
+            left = self._update(plan, wanted, left, first)
+            if left.keys and self._take_all():
+                self._take(Mark(Cause.RETRY))
+                return
+        self._listen(Converged(len(self._schedule.retries)))
+
+    def _note_broken(self, plan: Plan, marks: frozenset[Mark]) -> None:
+        """Find out which load balancers the proxies serve that ended."""
+        ended = {mark.subject for mark in marks if mark.cause is Cause.PROXY}
+        now, chance = time.monotonic(), random.random()  # noqa: S311 - no secret
+        for placement in plan.placements if ended else ():
+            if placement.proxy in ended:
+                self._broken.add(placement.key)
+                self._schedule = self._schedule.fell(now, placement.key, self._converger.applied, chance)
+
+    def _update(self, plan: Plan, wanted: Mapping[ServiceKey, str], left: Work, first: float) -> Work:
+        """Apply one batch; give what is left."""
+        batch, began = left.first(), time.monotonic()
+        outcome = self._converger.update(plan, wanted, batch)
+        ended = time.monotonic()
+        self._updated()
+        self._state = self._engine.state_stamp()
+        if outcome.failed:
+            self._opened().surprised()
+        mended = [key for key in batch.keys if key in self._broken and key not in outcome.failed]
+        self._broken.difference_update(mended)
+        done = [key for key in batch.keys if key not in outcome.failed]
+        failed = {key: wanted.get(key, "") for key in outcome.failed}
+        self._schedule = self._schedule.ended(ended, done, failed, random.random(), mended)  # noqa: S311 - no secret
+        self._listen(_told(batch.keys, outcome, ended - began, ended - first))
+        return left.without(batch.keys)
+
+    def _updated(self) -> None:
+        """Follow the processes that the state has now."""
+        self._opened().updated()
+        processes = {
+            Process(int(pid), str(one.outputs["started"])): one.name
+            for one in self._engine.resources()
+            if one.type == PROCESS and isinstance(pid := one.outputs.get("pid"), int | float)
+        }
+        if self._exits:
+            self._exits.follow(processes)
+
+    def _close(self) -> None:
+        self._unwatch()
+        if self._world:
+            self._world.stop()
+        if self._exits:
+            self._exits.stop()
+
+
+def _told(keys: tuple[ServiceKey, ...], outcome: Outcome, seconds: float, latency: float) -> Updated:
+    changes = {op.value: count for op, count in outcome.result.changes.items()}
+    return Updated(keys, seconds, latency, changes, outcome.failed)

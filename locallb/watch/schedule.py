@@ -1,0 +1,119 @@
+"""When to look, and what to try again: pure data and functions that are told the time.
+
+Marks coalesce: the loop looks a moment after the last one, and never later than `LONGEST` after the first. A load
+balancer that failed waits alone, longer each time, and is tried at once where what it shall be has changed. Times are
+seconds of one monotonic clock. Not here: threads, clocks, chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from locallb.planning.model import ServiceKey
+from locallb.watch.happenings import Mark
+
+QUIET = 0.003
+"""Seconds without a mark after which the loop looks."""
+LONGEST = 0.05
+"""Seconds after the first mark at which it looks in any case."""
+FIRST_RETRY, LAST_RETRY = 0.05, 30.0
+"""Seconds before something that failed is tried again: at first, and at most."""
+CALM = 10.0
+"""Seconds that a repaired proxy must live for its next end to be repaired at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Something that failed: how often in a row, when to try again, and what it was to be."""
+
+    failures: int
+    at: float
+    wanted: str = ""
+
+
+_NOTHING: Mapping[ServiceKey, Retry] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What is marked and what waits."""
+
+    marks: frozenset[Mark] = frozenset()
+    first: float = 0.0
+    last: float = 0.0
+    retries: Mapping[ServiceKey, Retry] = field(default_factory=lambda: _NOTHING)
+    mended: Mapping[ServiceKey, Retry] = field(default_factory=lambda: _NOTHING)
+    """Those whose proxy ended and was repaired: how often in a row, and when."""
+    whole: Retry | None = None
+    """That of reading and planning themselves."""
+
+    def marked(self, now: float, *marks: Mark) -> Schedule:
+        """Note that something may have changed."""
+        return replace(self, marks=self.marks.union(marks), first=self.first if self.marks else now, last=now)
+
+    def taken(self) -> Schedule:
+        """Forget the marks: the loop is looking."""
+        return replace(self, marks=frozenset())
+
+    def look_at(self) -> float | None:
+        """Tell when to look next; None if nothing asks for it."""
+        moments = [retry.at for retry in self.retries.values()]
+        if self.whole:
+            moments.append(self.whole.at)
+        if self.marks:
+            marked = min(self.last + QUIET, self.first + LONGEST)
+            moments.append(max(marked, self.whole.at) if self.whole else marked)
+        return min(moments) if moments else None
+
+    def waiting(self, now: float, wanted: Mapping[ServiceKey, str]) -> frozenset[ServiceKey]:
+        """Tell what must not be tried yet. `wanted` says what each load balancer shall be now, by digest."""
+        return frozenset(
+            key for key, retry in self.retries.items() if retry.at > now and retry.wanted == wanted.get(key, "")
+        )
+
+    def ended(
+        self,
+        now: float,
+        done: Collection[ServiceKey],
+        failed: Mapping[ServiceKey, str],
+        chance: float,
+        repaired: Collection[ServiceKey] = (),
+    ) -> Schedule:
+        """Note how an update ended: `failed` by what was wanted; `chance` (0 to 1) spreads those that fail together."""
+        kept = {key: retry for key, retry in self.retries.items() if key not in done}
+        for key, wanted in failed.items():
+            kept[key] = _again(self.retries.get(key), now, chance, wanted)
+        mended = {key: one for key, one in self.mended.items() if now - one.at < CALM * one.failures}
+        for key in repaired:
+            mended[key] = Retry(mended[key].failures + 1 if key in mended else 1, now)
+        return replace(self, retries=MappingProxyType(kept), mended=MappingProxyType(mended))
+
+    def fell(self, now: float, key: ServiceKey, wanted: Mapping[ServiceKey, str], chance: float) -> Schedule:
+        """Note that a proxy ended: one that was repaired a moment ago waits before it is repaired again."""
+        before = self.mended.get(key)
+        if before is None or now - before.at > CALM:
+            return self
+        at = now + delay(before.failures) * (1 + chance / 4)
+        retry = Retry(before.failures, at, wanted.get(key, ""))
+        return replace(self, retries=MappingProxyType({**self.retries, key: retry}))
+
+    def planned(self, open_: Collection[ServiceKey]) -> Schedule:
+        """Note that reading and planning succeeded; what isn't open any more isn't tried any more."""
+        kept = {key: retry for key, retry in self.retries.items() if key in open_}
+        return replace(self, retries=MappingProxyType(kept), whole=None)
+
+    def broken(self, now: float, chance: float) -> Schedule:
+        """Note that reading, planning or the update as a whole failed."""
+        return replace(self, whole=_again(self.whole, now, chance, ""))
+
+
+def _again(before: Retry | None, now: float, chance: float, wanted: str) -> Retry:
+    failures = before.failures + 1 if before and before.wanted == wanted else 1
+    return Retry(failures, now + delay(failures) * (1 + chance / 4), wanted)
+
+
+def delay(failures: int) -> float:
+    """Tell how many seconds to wait after so many failures in a row."""
+    return min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(failures - 1, 32))

@@ -1,0 +1,147 @@
+"""What the loop knows of the world: each source as last read, what is held, the ledger, the host.
+
+Only what a mark says is read again. Clusters are followed, so nothing is asked of them. Not here: what to do with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from locallb.clients import places
+from locallb.engine import Engine
+from locallb.planning.model import Claim, ClusterName, Home, HostFacts
+from locallb.planning.settings import KubernetesSource, ManifestsSource, Settings, Source
+from locallb.sources.held import HeldByState, held_by
+from locallb.sources.manifests import SourceReading
+from locallb.sources.readings import Readings
+from locallb.sources.snapshot import (
+    Reading,
+    SourceRead,
+    assemble,
+    known_services,
+    read_claims,
+    read_host,
+    read_source,
+    readings_directory,
+    refuse_another_runtime,
+)
+from locallb.watch.clusters import FollowedCluster
+from locallb.watch.happenings import Cause, Mark
+
+HOST_FRESH = 1.0
+"""Seconds that what was found out about the host counts while one thing comes after the other."""
+KEEP_EVERY = 30.0
+"""Seconds between two times that a followed cluster's last good reading is written."""
+
+
+@dataclass(slots=True)
+class World:
+    """Everything that plans are made from. For one thread, but `mark` is called from any."""
+
+    home: Home
+    settings: Settings
+    engine: Engine
+    mark: Callable[[Mark], None]
+    _read: dict[ClusterName, SourceRead] = field(default_factory=dict)
+    _followed: dict[ClusterName, FollowedCluster] = field(default_factory=dict)
+    _kept: dict[ClusterName, float] = field(default_factory=dict)
+    _held: HeldByState | None = None
+    _claims: tuple[tuple[object, ...], tuple[Claim, ...]] = ((), ())
+    _host: tuple[float, HostFacts] | None = None
+
+    def read(self, marks: Collection[Mark]) -> Reading:
+        """Read what the marks are about, and give it with the rest.
+
+        Raises:
+            SourceError: if a source can't be read and has no copy.
+            ClientError: if the host or the ledger can't be read.
+
+        """
+        if self._held is None:
+            self._held = held_by(self.engine.resources())
+            refuse_another_runtime(self.settings, self._held)
+        claims = self._ledger()
+        known = known_services(self.home, self._held, claims)
+        everything = any(mark.cause in {Cause.START, Cause.FULL, Cause.CONFIGURATION} for mark in marks)
+        named = {mark.subject for mark in marks if mark.cause is Cause.SOURCE}
+        for source in self.settings.sources:
+            if everything or source.cluster in named or source.cluster not in self._read:
+                self._read[source.cluster] = self._source(source, known)
+        read = [self._read[source.cluster] for source in self.settings.sources]
+        return assemble(self.home, self._held, claims, read, self._facts(everything))
+
+    def updated(self) -> None:
+        """Note that the stack changed: what is held is no longer what it was."""
+        self._held = None
+
+    def surprised(self) -> None:
+        """Note that something failed that should not have: the host may be different."""
+        self._host = None
+
+    def stop(self) -> None:
+        """Follow nothing any more; keep what was read last."""
+        for cluster in self._followed.values():
+            cluster.stop()
+            self._keep(cluster, due=True)
+
+    def kubeconfigs(self) -> frozenset[Path]:
+        """Tell through which files clusters are reached."""
+        return frozenset(Path(access.kubeconfig) for one in self._read.values() for access in one.access.values())
+
+    def _source(self, source: Source, known: Collection[object]) -> SourceRead:
+        match source:
+            case ManifestsSource():
+                return read_source(self.home, source, known, keep=True)  # type: ignore[arg-type]
+            case KubernetesSource():
+                return self._cluster(source)
+
+    def _cluster(self, source: KubernetesSource) -> SourceRead:
+        """Give what a followed cluster has; before everything is listed, read it once as `up` does."""
+        followed = self._followed.get(source.cluster)
+        if followed is None:
+            read = read_source(self.home, source, (), keep=True)
+            access = read.access[source.cluster]
+            self._followed[source.cluster] = FollowedCluster(
+                source.cluster, access, lambda: self.mark(Mark(Cause.SOURCE, source.cluster))
+            )
+            return read
+        before = self._read[source.cluster]
+        why = followed.stale()
+        if not followed.ready():
+            return before
+        self._keep(followed, due=False)
+        stale = (f"source {source.cluster}: {why}; its Services count as last read until it answers",) if why else ()
+        return replace(before, reading=SourceReading(followed.parsed(), stale))
+
+    def _keep(self, cluster: FollowedCluster, *, due: bool) -> None:
+        """Write the last good reading, now and again."""
+        now = time.monotonic()
+        if not cluster.ready() or cluster.stale() or (not due and now < self._kept.get(cluster.cluster, 0)):
+            return
+        self._kept[cluster.cluster] = now + KEEP_EVERY
+        objects = tuple(cluster.objects())
+        Readings(readings_directory(self.home)).keep(cluster.cluster, {cluster.access.context: objects})
+
+    def _ledger(self) -> tuple[Claim, ...]:
+        """Read the ledger where one of its directories is different; files in it are replaced, never rewritten."""
+        stamps = tuple(_stamp(path) for path in places.ledgers())
+        if stamps != self._claims[0] or not stamps:
+            self._claims = stamps, read_claims()
+        return self._claims[1]
+
+    def _facts(self, anew: bool) -> HostFacts:  # noqa: FBT001 - one caller
+        now = time.monotonic()
+        if anew or self._host is None or now > self._host[0] + HOST_FRESH:
+            self._host = now, read_host(self.home, self.settings, self._held or HeldByState())
+        return self._host[1]
+
+
+def _stamp(path: Path) -> object:
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns
