@@ -29,6 +29,7 @@ class LoadBalancer(pulumi.ComponentResource):
                 address_name(placement.key, address),
                 address=str(address),
                 owner=owner_fields(placement.owner),
+                sharing=placement.sharing,
                 opts=pulumi.ResourceOptions(parent=self, depends_on=claim),
             )
             for address in placement.addresses

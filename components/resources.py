@@ -16,6 +16,7 @@ class LoopbackAddress(pulumi.CustomResource):
 
     address: pulumi.Output[str]
     owner: pulumi.Output[Mapping[str, Any]]
+    sharing: pulumi.Output[str]
     claim: pulumi.Output[str]
 
     def __init__(
@@ -25,9 +26,10 @@ class LoopbackAddress(pulumi.CustomResource):
         *,
         address: pulumi.Input[str],
         owner: pulumi.Input[Mapping[str, Any]],
+        sharing: pulumi.Input[str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        properties = {"address": address, "owner": owner, "claim": None}
+        properties = {"address": address, "owner": owner, "sharing": sharing, "claim": None}
         super().__init__("locallb:index:LoopbackAddress", resource_name, properties, opts)
 
 

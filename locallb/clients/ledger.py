@@ -1,36 +1,29 @@
 """The ledger: which address of this host belongs to whom, for every stack and user at once.
 
-A directory with one file a claim, `<address>~<digest of the owner>.json`, which holds the owner's full identity. What
-is written in a file counts; its name only finds it. Files are written beside and linked into place, so that a claim is
-whole or absent wherever a writer stops; writers exclude each other by a lock on the directory itself, which the kernel
-drops with its holder and which leaves no file. What can't be understood is a claim of somebody unknown: reported,
-never removed, never taken over. Not here: which address to choose.
+A directory with one file a claim (`claims`), which holds the owner's full identity. Files are written beside and linked
+into place, so that a claim is whole or absent wherever a writer stops; writers exclude each other by a lock on the
+directory itself, which the kernel drops with its holder and which leaves no file. What can't be understood is a claim
+of somebody unknown: reported, never removed, never taken over. Not here: which address to choose.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from threading import Lock
 
 from locallb.clients import ClientError, files, places
-from locallb.planning.model import Claim, ClusterName, Home, IPAddress, Owner, ServiceKey
-from locallb.planning.naming import owner_fields, owner_from
+from locallb.clients.claims import UNKNOWN, Entry, address_of, entry_name, entry_text, is_unfinished, read_entry
+from locallb.planning.model import Claim, IPAddress, Owner
 
-UNKNOWN = Owner(Home("", "", ""), ServiceKey(ClusterName(""), "", ""))
-"""Who holds an address when its file can't be understood."""
+__all__ = ["UNKNOWN", "Ledger", "LedgerError", "refuse_copy"]
+
 PATIENCE = 10.0
 """Seconds to wait for another writer; each holds the ledger for a few milliseconds."""
-_NAME = re.compile(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
 _TURN = Lock()
 """Threads of this process take turns, however long that takes; patience is for other processes."""
 _OTHERS = 0o055
@@ -39,15 +32,6 @@ _OPEN = 0o644
 
 class LedgerError(ClientError):
     """An address can't be claimed, or the ledger can't be used: one sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A file of the ledger; `problem` says why its owner is UNKNOWN."""
-
-    path: Path
-    claim: Claim
-    problem: str = ""
 
 
 class Ledger:
@@ -68,18 +52,28 @@ class Ledger:
         if not self.directory.is_dir():
             return ()
         with self._locked(fcntl.LOCK_SH):
-            strangers = [path for path in self._paths() if _address(path) is None and not _unfinished(path)]
+            strangers = [path for path in self._paths() if address_of(path) is None and not is_unfinished(path)]
             foreign = [f"{path} isn't a claim: move it elsewhere" for path in strangers]
             return tuple(sorted([entry.problem for entry in self._entries() if entry.problem] + foreign))
 
-    def claim(self, address: IPAddress, owner: Owner) -> None:
-        """Claim `address`; claiming again is fine. Raises LedgerError, naming the holder, if another has it."""
+    def claim(self, address: IPAddress, owner: Owner, sharing: str = "") -> None:
+        """Claim `address`; claiming again is fine. Raises LedgerError, naming the holder, if another has it.
+
+        With `sharing` others of the same stack who share it, too, are no hindrance: which of them fit together is
+        decided in the plan.
+        """
         with self._locked():
-            held = self._held(address)
-            for entry in held:
+            self._take(self._held(address), address, owner, sharing)
+
+    def _take(self, held: list[Entry], address: IPAddress, owner: Owner, sharing: str) -> None:
+        mine = [entry for entry in held if entry.claim.owner == owner]
+        for entry in held:
+            if entry.problem or not (mine or _is_shared(entry, owner, sharing)):
                 _refuse_other(entry, owner)
-            if not held:
-                self._publish(address, owner)
+        if not mine:
+            self._publish(address, owner, sharing)
+        elif mine[0].sharing != sharing:
+            self._rewrite(mine[0].path, owner, sharing)
 
     def release(self, address: IPAddress, owner: Owner) -> None:
         """Give `address` up; another's claim and an absent one are left as they are. Raises LedgerError."""
@@ -90,38 +84,34 @@ class Ledger:
                 if entry.claim.owner == owner:
                     _remove(entry.path)
 
-    def reown(self, address: IPAddress, old: Owner, new: Owner) -> None:
-        """Hand `address` from `old` to `new` in one step; claim it if nobody has it.
+    def reown(self, address: IPAddress, old: Owner, new: Owner, sharing: str = "") -> None:
+        """Hand `address` from `old` to `new` in one step; claim it if neither has it.
 
-        Raises LedgerError if a third one holds it, or if the project of `old` still exists elsewhere: then this is a
-        copy of that project, and the address stays with the original.
+        Raises LedgerError if a third one holds it alone, or if the project of `old` still exists elsewhere: then this
+        is a copy of that project, and the address stays with the original.
         """
         with self._locked():
             held = self._held(address)
-            for entry in held:
-                if entry.claim.owner == new:
-                    continue
-                if entry.claim.owner != old:
-                    _refuse_other(entry, new)
+            olds = [entry for entry in held if entry.claim.owner == old != new]
+            for entry in olds:
                 refuse_copy(f"address {address}", old, new)
-                self._rewrite(entry.path, new)
-            if not held:
-                self._publish(address, new)
+                self._rewrite(entry.path, new, sharing)
+            self._take(self._held(address) if olds else held, address, new, sharing)
 
-    def _rewrite(self, path: Path, owner: Owner) -> None:
+    def _rewrite(self, path: Path, owner: Owner, sharing: str) -> None:
         """Change the owner in place, then the name: a stop between the two leaves a claim of `owner`."""
-        address = _address(path)
+        address = address_of(path)
         try:
-            files.write(path, _text(address, owner), mode=self._mode(), durable=True)
-            path.rename(self._path(address, owner))
+            files.write(path, entry_text(address, owner, sharing), mode=self._mode(), durable=True)
+            path.rename(self.directory / entry_name(address, owner))
         except (OSError, files.FilesError) as error:
             raise LedgerError(f"the claim of {address} can't be handed over: {error}") from error
 
-    def _publish(self, address: IPAddress, owner: Owner) -> None:
+    def _publish(self, address: IPAddress, owner: Owner, sharing: str) -> None:
         """Write the claim beside and link it into place."""
-        path = self._path(address, owner)
+        path = self.directory / entry_name(address, owner)
         try:
-            beside = files.write_beside(path, _text(address, owner), mode=self._mode(), durable=True)
+            beside = files.write_beside(path, entry_text(address, owner, sharing), mode=self._mode(), durable=True)
             try:
                 os.link(beside, path)
             finally:
@@ -129,11 +119,11 @@ class Ledger:
         except (OSError, files.FilesError) as error:
             raise LedgerError(f"{address} can't be claimed in {self.directory}: {error}") from error
 
-    def _held(self, address: IPAddress) -> list[_Entry]:
-        return [_entry(path, address) for path in self._paths() if _address(path) == address]
+    def _held(self, address: IPAddress) -> list[Entry]:
+        return [read_entry(path, address) for path in self._paths() if address_of(path) == address]
 
-    def _entries(self) -> list[_Entry]:
-        return [_entry(path, address) for path in self._paths() if (address := _address(path)) is not None]
+    def _entries(self) -> list[Entry]:
+        return [read_entry(path, address) for path in self._paths() if (address := address_of(path)) is not None]
 
     def _paths(self) -> list[Path]:
         try:
@@ -142,10 +132,6 @@ class Ledger:
             return []
         except OSError as error:
             raise LedgerError(f"the ledger {self.directory} can't be read: {error.strerror}") from error
-
-    def _path(self, address: IPAddress | None, owner: Owner) -> Path:
-        digest = hashlib.sha256(json.dumps(owner_fields(owner), sort_keys=True).encode()).hexdigest()[:16]
-        return self.directory / f"{address}~{digest}.json"
 
     def _mode(self) -> int:
         """Readable by all where the directory is, so that other users see that an address is taken."""
@@ -184,7 +170,7 @@ class Ledger:
 
     def _sweep(self) -> None:
         for path in self._paths():
-            if _unfinished(path):
+            if is_unfinished(path):
                 with suppress(OSError):  # another user's, in a shared ledger: theirs to clear
                     path.unlink(missing_ok=True)
 
@@ -198,7 +184,12 @@ def refuse_copy(what: str, old: Owner, new: Owner) -> None:
         )
 
 
-def _refuse_other(entry: _Entry, owner: Owner) -> None:
+def _is_shared(entry: Entry, owner: Owner, sharing: str) -> bool:
+    """Tell whether the holder of `entry` and `owner` have agreed to share: both say so, and one plan makes both."""
+    return bool(sharing and entry.sharing and entry.claim.owner.home == owner.home)
+
+
+def _refuse_other(entry: Entry, owner: Owner) -> None:
     if entry.problem:
         raise LedgerError(f"{entry.claim.address} can't be claimed: {entry.problem}")
     if entry.claim.owner != owner:
@@ -208,37 +199,6 @@ def _refuse_other(entry: _Entry, owner: Owner) -> None:
             f"{entry.claim.address} belongs to {entry.claim.owner}: choose another address for {owner.service},"
             f" {remedy} (its claim is {entry.path})"
         )
-
-
-def _entry(path: Path, address: IPAddress) -> _Entry:
-    """Read a claim; whatever is wrong with it makes the owner UNKNOWN."""
-    try:
-        document = json.loads(files.read(path) or "")
-        fields = document["owner"]
-        if ip_address(document["address"]) == address and all(isinstance(value, str) for value in fields.values()):
-            return _Entry(path, Claim(address, owner_from(fields)))
-        why = "its content isn't a claim of this address"
-    except files.FilesError as error:
-        why = str(error)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        why = "it is damaged"
-    problem = f"{path} holds it, but {why}: remove the file if nobody uses {address}"
-    return _Entry(path, Claim(address, UNKNOWN), problem)
-
-
-def _text(address: IPAddress | None, owner: Owner) -> str:
-    return json.dumps({"address": str(address), "owner": dict(owner_fields(owner))}, indent=1) + "\n"
-
-
-def _address(path: Path) -> IPAddress | None:
-    if match := _NAME.fullmatch(path.name):
-        with suppress(ValueError):
-            return ip_address(match["address"])
-    return None
-
-
-def _unfinished(path: Path) -> bool:
-    return path.name.startswith(".") and path.name.endswith(files.UNFINISHED)
 
 
 def _order(claim: Claim) -> tuple[int, int, Owner]:

@@ -7,13 +7,14 @@ claims nor releases anything (`LoopbackAddress` does, when the plan is carried o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from ipaddress import IPv6Network
 
 from locallb.planning import refusals
-from locallb.planning.holders import ByService, Holdings, age, holdings
+from locallb.planning.holders import ByGroup, ByService, Holdings, age, holdings, may_share
 from locallb.planning.model import Family, FamilyPolicy, HostFacts, IPAddress, Service, ServiceKey, Snapshot
 from locallb.planning.pools import Candidates, Slots, allows, by_priority, candidates, listed, never, useless_ranges
 from locallb.planning.reasons import Problem
@@ -33,6 +34,8 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     - A pinned or requested address is granted exactly or the Service is refused; a pin stands for the request of its
       family and keeps its address free for its Service. The older of two that ask for one gets it.
     - Who holds an address in a pool that it may use keeps it, unless it asks for another or the host can't bind it.
+    - Services of one sharing key may have one address as long as they have no port in common and the same traffic
+      policy; who comes later joins an address of its key that it fits, and where two no longer fit the younger moves.
     - The others, oldest first, get the free address next to their preferred one, which is a hash of their key.
     - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack whatever of its families can be had.
     """
@@ -93,7 +96,7 @@ def _serve(wish: _Wish, market: _Market) -> Answer:
             chosen[family] = found
     if missing and not (chosen and wish.service.family_policy is FamilyPolicy.PREFER_DUAL):
         return missing[0]
-    market.take(wish.service.key, chosen.values())
+    market.take(wish.service, chosen.values())
     return tuple(chosen[family] for family in wish.families if family in chosen)
 
 
@@ -134,7 +137,12 @@ class _Market:
         self._held = held
         self._absent = host.absent
         self._on_link = host.on_link
-        self._given: dict[IPAddress, ServiceKey] = {}
+        self._given: dict[IPAddress, list[Service]] = defaultdict(list)
+        self._shared: dict[str, dict[IPAddress, None]] = defaultdict(dict)
+        """By sharing key the addresses that may be shared, in the order in which they are tried."""
+        for address, holder in sorted(held.holders.items(), key=lambda each: (each[0].version, int(each[0]))):
+            if isinstance(holder, ByGroup):
+                self._shared[holder.sharing_key][address] = None
         self._mine: dict[ServiceKey, tuple[IPAddress, ...]] = {}
 
     def open(self, reserved: AbstractSet[IPAddress]) -> None:
@@ -143,11 +151,14 @@ class _Market:
         for shelf in self._shelves:
             shelf.open(taken)
 
-    def take(self, key: ServiceKey, addresses: Iterable[IPAddress]) -> None:
-        """Give `addresses` to the Service of this key."""
-        self._mine[key] = tuple(addresses)
-        for address in self._mine[key]:
-            self._given[address] = key
+    def take(self, service: Service, addresses: Iterable[IPAddress]) -> None:
+        """Give `addresses` to the Service."""
+        self._mine[service.key] = tuple(addresses)
+        for address in self._mine[service.key]:
+            if service not in self._given[address]:
+                self._given[address].append(service)
+            if service.sharing_key:
+                self._shared[service.sharing_key].setdefault(address)
             for shelf in self._shelves:
                 shelf.free.take(address)
 
@@ -170,14 +181,20 @@ class _Market:
 
     def _occupied(self, service: Service, asked: Asked) -> Problem | None:
         holder = self._held.holders.get(asked.address)
-        if holder and not holder.admits(service.key):
+        if holder and not holder.admits(service):
             return refusals.in_use(service, asked, holder)
-        given = self._given.get(asked.address, service.key)
-        if given != service.key:
-            return refusals.in_use(service, asked, ByService(given))
+        if rival := self._rival(service, asked.address):
+            return refusals.in_use(service, asked, ByService(rival.key))
         if network := self._network(asked.address):
             return refusals.on_link(service, asked.address, network)
         return refusals.not_on_host(service, asked) if self._is_useless(asked.address) else None
+
+    def _rival(self, service: Service, address: IPAddress) -> Service | None:
+        """Find who has the address and can't share it with `service`: who got it before, or holds it more strongly."""
+        holder = self._held.holders.get(address)
+        stronger = holder.stronger(service) if isinstance(holder, ByGroup) else ()
+        others = (*self._given.get(address, ()), *stronger)
+        return next((one for one in others if one.key != service.key and not may_share(one, service)), None)
 
     def _network(self, address: IPAddress) -> IPv6Network | None:
         return next((network for network in self._on_link if address in network), None)
@@ -195,9 +212,21 @@ class _Market:
         if not shelves:
             return refusals.no_pool(wish.service, family, [shelf.pool for shelf in all_shelves])
         mine = [*self._mine.get(wish.service.key, ()), *self._held.held.get(wish.service.key, ())]
-        kept = next((one for one in mine if not self._is_useless(one) and _on(shelves, one)), None)
-        found = kept or next((one for shelf in shelves if (one := shelf.free.first_free(wish.preferred))), None)
+        had = next(
+            (one for one in (*mine, *self._joinable(wish.service)) if self._fits(wish.service, one, shelves)), None
+        )
+        found = had or next((one for shelf in shelves if (one := shelf.free.first_free(wish.preferred))), None)
         return found or self._shortage(wish.service, family, shelves)
+
+    def _joinable(self, service: Service) -> Iterator[IPAddress]:
+        """Give the addresses that others of its sharing key have and let it have as well."""
+        for address in tuple(self._shared.get(service.sharing_key, ())) if service.sharing_key else ():
+            holder = self._held.holders.get(address)
+            if holder is None or holder.admits(service):
+                yield address
+
+    def _fits(self, service: Service, address: IPAddress, shelves: Sequence[_Shelf]) -> bool:
+        return _on(shelves, address) and not self._is_useless(address) and self._rival(service, address) is None
 
     def _shortage(self, service: Service, family: Family, shelves: Sequence[_Shelf]) -> Problem:
         pools = [shelf.pool for shelf in shelves]

@@ -26,8 +26,8 @@ def age(service: Service) -> Age:
 class Holder(Interface):
     """Who holds an address."""
 
-    def admits(self, key: ServiceKey) -> bool:
-        """Tell whether the Service of this key may get the address."""
+    def admits(self, service: Service) -> bool:
+        """Tell whether `service` may get the address, as far as its holder goes."""
 
     def __str__(self) -> str:
         """Say it, as the rest of a sentence that begins with "which"."""
@@ -40,12 +40,48 @@ class ByService:
     key: ServiceKey
     why: str = "belongs to"
 
-    def admits(self, key: ServiceKey) -> bool:
+    def admits(self, service: Service) -> bool:
         """Admit this very Service, whatever its uid."""
-        return key == self.key
+        return service.key == self.key
 
     def __str__(self) -> str:
         return f"{self.why} Service {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByGroup:
+    """Held by Services of this stack with one sharing key, the oldest first."""
+
+    members: tuple[Service, ...]
+    leaving: bool = False
+    """Somebody else held it and hasn't released it: its data plane may still stand, so nobody joins."""
+
+    @property
+    def sharing_key(self) -> str:
+        """What they share by."""
+        return self.members[0].sharing_key
+
+    def admits(self, service: Service) -> bool:
+        """Admit members, and who has the same key."""
+        return service in self.members or (service.sharing_key == self.sharing_key and not self.leaving)
+
+    def stronger(self, service: Service) -> tuple[Service, ...]:
+        """Give the members whose hold counts more than that of `service`: older ones, or all if it holds nothing."""
+        return self.members[: self.members.index(service)] if service in self.members else self.members
+
+    def __str__(self) -> str:
+        return f"is shared by {', '.join(str(member.key) for member in self.members)}"
+
+
+def may_share(service: Service, other: Service) -> bool:
+    """Tell whether two Services may have one address: one key, no port in common, the same traffic policy."""
+    return (
+        bool(service.sharing_key)
+        and service.sharing_key == other.sharing_key
+        and service.traffic_policy is other.traffic_policy
+        and not {(port.port, port.protocol) for port in service.ports}
+        & {(port.port, port.protocol) for port in other.ports}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +91,9 @@ class ByPin:
     service: str
     """`<namespace>/<name>`."""
 
-    def admits(self, key: ServiceKey) -> bool:
+    def admits(self, service: Service) -> bool:
         """Admit the Services of this namespace and name."""
-        return self.service == f"{key.namespace}/{key.name}"
+        return self.service == f"{service.key.namespace}/{service.key.name}"
 
     def __str__(self) -> str:
         return f"is pinned to {self.service}"
@@ -69,7 +105,7 @@ class ByOther:
 
     why: str
 
-    def admits(self, _key: ServiceKey) -> bool:
+    def admits(self, _service: Service) -> bool:
         """Admit nobody."""
         return False
 
@@ -96,7 +132,7 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str,
     the project both still name the old place (the ledger itself refuses a copy of a project that lives on).
     """
     ages = {service.key: age(service) for service in snapshot.services} | {each.key: age(each) for each in services}
-    ours = frozenset(service.key for service in services)
+    ours = {service.key: service for service in services}
     status = _listed(snapshot.services)
     state, ledger = _claimed(snapshot.remembered), _claimed(snapshot.claims)
     holders: dict[IPAddress, Holder] = {one: ByPin(name) for name, addresses in pins.items() for one in addresses}
@@ -108,7 +144,7 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str,
             foreign = [one.owner for one in those if one.owner.home != snapshot.home and one not in remembered]
             keys = {one.owner.service for one in those}
             holders[address] = _stranger(min(foreign)) if foreign else _claimant(keys, ages, ours)
-    return Holdings(holders, _ranked(holders, ours, (ledger, state, status)))
+    return Holdings(holders, _ranked(holders, (ledger, state, status)))
 
 
 def _of_host(snapshot: Snapshot) -> dict[IPAddress, Holder]:
@@ -138,19 +174,31 @@ def _claimed(claims: Iterable[Claim]) -> dict[IPAddress, list[Claim]]:
     return by_address
 
 
-def _oldest(keys: Iterable[ServiceKey], ages: Mapping[ServiceKey, Age], ours: AbstractSet[ServiceKey]) -> ByService:
-    key = min(keys, key=ages.__getitem__)
-    return ByService(key) if key in ours else ByService(key, "stands in the status of")
+def _oldest(keys: Iterable[ServiceKey], ages: Mapping[ServiceKey, Age], ours: Mapping[ServiceKey, Service]) -> Holder:
+    """Decide which of the Services that list an address holds it: the oldest, with whom it shares."""
+    listing = sorted(keys, key=ages.__getitem__)
+    if listing[0] in ours:
+        return _together([ours[key] for key in listing if key in ours], leaving=False)
+    return ByService(listing[0], "stands in the status of")
 
 
 def _claimant(
-    keys: AbstractSet[ServiceKey], ages: Mapping[ServiceKey, Age], ours: AbstractSet[ServiceKey]
-) -> ByService:
-    """Decide which of our claimants holds an address: the oldest one that is there."""
-    there = keys & ours
+    keys: AbstractSet[ServiceKey], ages: Mapping[ServiceKey, Age], ours: Mapping[ServiceKey, Service]
+) -> Holder:
+    """Decide which of our claimants holds an address: the oldest one that is there, with whom it shares."""
+    there = sorted(keys & ours.keys(), key=ages.__getitem__)
     if there:
-        return ByService(min(there, key=ages.__getitem__))
+        return _together([ours[key] for key in there], leaving=len(there) < len(keys))
     return ByService(min(keys), "is not yet released by")
+
+
+def _together(services: Sequence[Service], *, leaving: bool) -> Holder:
+    """Make the holder of the first of `services`, and of those that share with it."""
+    first = services[0]
+    if not first.sharing_key:
+        return ByService(first.key)
+    members = [one for one in services if one.sharing_key == first.sharing_key]
+    return ByGroup(tuple(members), leaving or len(members) < len(services))
 
 
 def _stranger(owner: Owner) -> ByOther:
@@ -160,19 +208,27 @@ def _stranger(owner: Owner) -> ByOther:
 
 
 def _ranked(
-    holders: Mapping[IPAddress, Holder],
-    ours: AbstractSet[ServiceKey],
-    sources: Sequence[Mapping[IPAddress, Sequence[Claim | ServiceKey]]],
+    holders: Mapping[IPAddress, Holder], sources: Sequence[Mapping[IPAddress, Sequence[Claim | ServiceKey]]]
 ) -> dict[ServiceKey, Sequence[IPAddress]]:
     held: dict[ServiceKey, list[IPAddress]] = defaultdict(list)
     for address, holder in holders.items():
-        if isinstance(holder, ByService) and holder.key in ours:
-            held[holder.key].append(address)
+        for key in _keepers(holder):
+            held[key].append(address)
 
     def rank(key: ServiceKey, address: IPAddress) -> tuple[object, ...]:
         return (*(not _among(key, source.get(address, ())) for source in sources), address.version, int(address))
 
     return {key: sorted(addresses, key=lambda address: rank(key, address)) for key, addresses in held.items()}
+
+
+def _keepers(holder: Holder) -> Sequence[ServiceKey]:
+    match holder:
+        case ByService(key):
+            return (key,)
+        case ByGroup(members):
+            return [member.key for member in members]
+        case _:
+            return ()
 
 
 def _among(key: ServiceKey, those: Iterable[Claim | ServiceKey]) -> bool:

@@ -109,6 +109,8 @@ class Service:
     family_policy: FamilyPolicy = FamilyPolicy.SINGLE
     requested: tuple[IPAddress, ...] = ()
     """Addresses asked for by spec.loadBalancerIP or the annotation `local-lb.dev/addresses`, at most one a family."""
+    sharing_key: str = ""
+    """The annotation `local-lb.dev/sharing-key`: Services of one key may have one address, with ports of their own."""
     source_ranges: tuple[IPNetwork, ...] = ()
     """Clients allowed; empty means all."""
     client_ip_affinity: bool = False

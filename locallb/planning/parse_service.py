@@ -31,6 +31,8 @@ from locallb.planning.words import clipped, shown
 
 ADDRESSES_ANNOTATION = "local-lb.dev/addresses"
 """Addresses that a Service asks for, comma-separated, at most one a family: `127.77.0.5,fd00::5`."""
+SHARING_ANNOTATION = "local-lb.dev/sharing-key"
+"""Services of one key may share an address; any text."""
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 """The API's older way to write spec.loadBalancerSourceRanges, comma-separated."""
 LOAD_BALANCER = "LoadBalancer"
@@ -92,6 +94,7 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         families=families,
         family_policy=policy,
         requested=_requested(spec, annotations),
+        sharing_key=annotations.get(SHARING_ANNOTATION, "").strip(),
         source_ranges=_source_ranges(spec, annotations),
         client_ip_affinity=spec.choice("sessionAffinity", _Affinity.NONE) is _Affinity.CLIENT_IP,
         traffic_policy=spec.choice("externalTrafficPolicy", TrafficPolicy.CLUSTER),

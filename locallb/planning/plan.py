@@ -63,6 +63,8 @@ class Placement:
     """Where the Service lives and is told what it got; None for manifests."""
     notices: tuple[str, ...] = ()
     """What else its user should hear of."""
+    sharing: str = ""
+    """The key under which other Services may have the addresses, too; empty for none."""
 
     @property
     def key(self) -> ServiceKey:
@@ -213,7 +215,7 @@ def _place(
     proxy = Proxy(name, proxy_id(snapshot.home, name), discovery, listeners, served)
     probes = tuple(one for one in listeners if one.protocol == "TCP" and not one.source_ranges)[:1]
     access = snapshot.access.get(service.key.cluster)
-    placement = Placement(owner, addresses, ports, name, probes, access)
+    placement = Placement(owner, addresses, ports, name, probes, access, sharing=service.sharing_key)
     return placement, PlannedProxy(proxy, owner, render(proxy), snapshot.host.envoy)
 
 

@@ -47,7 +47,7 @@ class LoopbackAddress(Kind[LoopbackAddressInputs, LoopbackAddressState]):
         address, owner = ip_address(new.address), identity(new.owner)
         current, *earlier = places.ledgers()
         ledger = Ledger(current)
-        ledger.claim(address, owner)
+        ledger.claim(address, owner, new.sharing)
         for path in earlier:
             if os.access(path, os.W_OK):
                 Ledger(path).release(address, owner)
@@ -64,7 +64,7 @@ class LoopbackAddress(Kind[LoopbackAddressInputs, LoopbackAddressState]):
     def update(self, old: LoopbackAddressState, new: LoopbackAddressInputs) -> LoopbackAddressState:
         """Hand the claim to the new owner in one step."""
         ledger = Ledger(places.ledger_directory())
-        ledger.reown(ip_address(new.address), identity(old.owner), identity(new.owner))
+        ledger.reown(ip_address(new.address), identity(old.owner), identity(new.owner), new.sharing)
         return grown(self.state, new, claim=str(ledger.directory))
 
     def delete(self, state: LoopbackAddressState) -> None:

@@ -119,6 +119,11 @@ class LoopbackAddressInputs:
     """IPv4 or IPv6 address. Another one replaces the claim, new before old."""
     owner: Owner
     """Who claims it. Another one takes over in one step, but never from a project that still exists elsewhere."""
+    sharing: str
+    """Sharing key of the Service: others of this stack that have one may hold the address, too.
+
+    Empty: nobody else may.
+    """
 
 
 @dataclass(frozen=True, slots=True)

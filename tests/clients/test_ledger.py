@@ -299,3 +299,36 @@ def test_a_claim_says_all_in_words(ledger: Ledger) -> None:
     document = json.loads(next(ledger.directory.iterdir()).read_text())
     assert document["address"] == "127.77.0.5"
     assert list(document["owner"]) == ["project", "stack", "root", "cluster", "namespace", "name", "uid"]
+
+
+def test_who_agrees_shares(ledger: Ledger) -> None:
+    """Two of one stack that both say so hold one address; each releases for itself."""
+    ledger.claim(ADDRESS, owner("web"), "key")
+    ledger.claim(ADDRESS, owner("other"), "key")
+    assert {claim.owner for claim in ledger.claims()} == {owner("web"), owner("other")}
+    ledger.release(ADDRESS, owner("web"))
+    assert ledger.claims() == (Claim(ADDRESS, owner("other")),)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "theirs"),
+    [("key", owner("other"), ""), ("", owner("other"), "key"), ("key", owner("other", root="/elsewhere"), "key")],
+)
+def test_who_does_not_agree_is_refused(ledger: Ledger, mine: str, other: Owner, theirs: str) -> None:
+    """Both must say so, and be of one stack."""
+    ledger.claim(ADDRESS, owner("web"), mine)
+    with pytest.raises(LedgerError, match="belongs to local/default/web"):
+        ledger.claim(ADDRESS, other, theirs)
+    with pytest.raises(LedgerError, match="belongs to local/default/web"):
+        ledger.reown(ADDRESS, replace(other, uid=Uid("u0")), other, theirs)
+    assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
+
+
+def test_a_holder_may_stop_sharing(ledger: Ledger) -> None:
+    """Those who are there stay, nobody comes any more."""
+    for name in ("web", "other"):
+        ledger.claim(ADDRESS, owner(name), "key")
+    ledger.reown(ADDRESS, owner("web"), owner("web", uid="u2"), "")
+    with pytest.raises(LedgerError):
+        ledger.claim(ADDRESS, owner("third"), "key")
+    assert {claim.owner for claim in ledger.claims()} == {owner("web", uid="u2"), owner("other")}

@@ -108,11 +108,17 @@ class World:
 
     def _claim(self, wanted: Claim) -> None:
         """Claim, adopt what the same Service had under another uid, or be refused."""
-        for claim in [one for one in self.ledger if one.address == wanted.address]:
-            if (claim.owner.home, claim.owner.service) != (wanted.owner.home, wanted.owner.service):
-                return
-            self.ledger.discard(claim)
+        held = [one for one in self.ledger if one.address == wanted.address]
+        mine = [one for one in held if (one.owner.home, one.owner.service) == (self.home, wanted.owner.service)]
+        if not mine and not all(self._share(claim, wanted) for claim in held):
+            return
+        self.ledger -= set(mine)
         self.ledger.add(wanted)
+
+    def _share(self, claim: Claim, wanted: Claim) -> bool:
+        """Tell whether both owners are of this stack and have sharing keys, as the ledger wants it."""
+        both = [self.services.get(one.owner.service) for one in (claim, wanted)]
+        return claim.owner.home == self.home and all(one and one.sharing_key for one in both)
 
     def _remember(self, wanted: Claim) -> None:
         if wanted in self.ledger:

@@ -18,12 +18,12 @@ from tests.provider.support import Driver, owner
 
 def inputs(who: Owner, address: str = "127.77.0.5") -> dict[str, Any]:
     """Make the inputs of a LoopbackAddress."""
-    return {"address": address, "owner": dict(owner_fields(who))}
+    return {"address": address, "owner": dict(owner_fields(who)), "sharing": ""}
 
 
 def claims(home: Path) -> list[dict[str, Any]]:
     """Read the ledger's files."""
-    return [json.loads(path.read_text()) for path in sorted((home / "ledger").iterdir())]
+    return [{**json.loads(path.read_text()), "sharing": ""} for path in sorted((home / "ledger").iterdir())]
 
 
 def test_an_address_is_claimed_and_released(driver: Driver, root: Path, home: Path) -> None:
@@ -129,7 +129,7 @@ def test_an_owner_that_lost_a_field_is_refused(driver: Driver, root: Path) -> No
     """The check names the path of what is missing and of what is too much."""
     who = {**owner_fields(replace(owner(root))), "colour": "red"}
     del who["uid"]
-    failures = driver.check("LoopbackAddress", {"address": "127.77.0.5", "owner": who, "port": 80})
+    failures = driver.check("LoopbackAddress", {"address": "127.77.0.5", "owner": who, "sharing": "", "port": 80})
     assert sorted(failures) == [
         ("owner.colour", "isn't a property of Owner"),
         ("owner.uid", "is missing"),

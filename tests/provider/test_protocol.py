@@ -43,7 +43,7 @@ def test_the_schema_is_what_the_engine_gets(driver: Driver) -> None:
 
 def test_a_preview_changes_nothing_and_foresees_what_is_certain(driver: Driver, wanted: Wanted, home: Path) -> None:
     """The claim's ledger, the directory and the bootstrap's digest are known; pid and proof are not."""
-    address = {"address": wanted.address, "owner": wanted.config["owner"]}
+    address = {"address": wanted.address, "owner": wanted.config["owner"], "sharing": ""}
     assert driver.create("LoopbackAddress", address, preview=True)["claim"] == str(home / "ledger")
     config = driver.create("ProxyConfig", wanted.config, preview=True)
     assert config["bootstrap"] == wanted.process["bootstrap"]
@@ -173,8 +173,8 @@ def test_the_plugin_speaks_the_protocol_and_fails_in_one_sentence(plugin: Plugin
     """Configure, check, create, diff as in the recordings; an error is the sentence, without class and traceback."""
     configured = plugin.stub.Configure(provider_pb2.ConfigureRequest(acceptSecrets=True, acceptResources=True))
     assert configured.supportsPreview
-    mine = {"address": "127.77.0.5", "owner": dict(owner_fields(owner(root)))}
-    theirs = {"address": "127.77.0.5", "owner": dict(owner_fields(owner(root, "other")))}
+    mine = {"address": "127.77.0.5", "owner": dict(owner_fields(owner(root))), "sharing": ""}
+    theirs = {"address": "127.77.0.5", "owner": dict(owner_fields(owner(root, "other"))), "sharing": ""}
     name = urn("LoopbackAddress")
     checked = plugin.stub.Check(provider_pb2.CheckRequest(urn=name, news=structure(mine)))
     assert (json_format.MessageToDict(checked.inputs), list(checked.failures)) == (mine, [])

@@ -1,0 +1,75 @@
+"""Files of the ledger: one claim each, `<address>~<digest of the owner>.json`. What is written in one counts.
+
+Only names and content: who may claim what, and when it is written, is decided in `ledger`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from locallb.clients import files
+from locallb.planning.model import Claim, ClusterName, Home, IPAddress, Owner, ServiceKey
+from locallb.planning.naming import owner_fields, owner_from
+
+UNKNOWN = Owner(Home("", "", ""), ServiceKey(ClusterName(""), "", ""))
+"""Who holds an address when its file can't be understood."""
+_NAME = re.compile(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of the ledger; `problem` says why its owner is UNKNOWN."""
+
+    path: Path
+    claim: Claim
+    sharing: str = ""
+    """The key under which others of the same stack may hold the address, too; empty for nobody."""
+    problem: str = ""
+
+
+def read_entry(path: Path, address: IPAddress) -> Entry:
+    """Read a claim; whatever is wrong with it makes the owner UNKNOWN."""
+    try:
+        document = json.loads(files.read(path) or "")
+        fields, sharing = document["owner"], document.get("sharing", "")
+        texts = all(isinstance(value, str) for value in (sharing, *fields.values()))
+        if ip_address(document["address"]) == address and texts:
+            return Entry(path, Claim(address, owner_from(fields)), sharing)
+        why = "its content isn't a claim of this address"
+    except files.FilesError as error:
+        why = str(error)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        why = "it is damaged"
+    problem = f"{path} holds it, but {why}: remove the file if nobody uses {address}"
+    return Entry(path, Claim(address, UNKNOWN), problem=problem)
+
+
+def entry_text(address: IPAddress | None, owner: Owner, sharing: str) -> str:
+    """Write a claim; one that isn't shared has no word of it."""
+    shared = {"sharing": sharing} if sharing else {}
+    return json.dumps({"address": str(address), "owner": dict(owner_fields(owner)), **shared}, indent=1) + "\n"
+
+
+def entry_name(address: IPAddress | None, owner: Owner) -> str:
+    """Name the file of a claim."""
+    digest = hashlib.sha256(json.dumps(owner_fields(owner), sort_keys=True).encode()).hexdigest()[:16]
+    return f"{address}~{digest}.json"
+
+
+def address_of(path: Path) -> IPAddress | None:
+    """Tell whose claim a file is by its name; None if it is none."""
+    if match := _NAME.fullmatch(path.name):
+        with suppress(ValueError):
+            return ip_address(match["address"])
+    return None
+
+
+def is_unfinished(path: Path) -> bool:
+    """Tell whether a writer was stopped before the file had its name."""
+    return path.name.startswith(".") and path.name.endswith(files.UNFINISHED)

@@ -1,0 +1,210 @@
+"""The laws of shared addresses: who shares has agreed to, fits beside the others, and takes nothing from anybody."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import replace
+from ipaddress import ip_address
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locallb.planning.allocation import Answer, allocate
+from locallb.planning.model import (
+    Claim,
+    ClusterName,
+    IPAddress,
+    Owner,
+    Protocol,
+    Service,
+    ServiceKey,
+    ServicePort,
+    Snapshot,
+    TrafficPolicy,
+)
+from locallb.planning.reasons import Problem, Reason
+from locallb.planning.settings import AddressRange, Pool, Settings
+from tests.planning import strategies as draw
+from tests.planning.world import Answers, World
+
+KEYS = st.sampled_from(["", "a", "b"])
+ROOMY = Settings(
+    (), (Pool("p", (AddressRange(draw.IPV4[0], draw.IPV4[-1]), AddressRange(draw.IPV6[0], draw.IPV6[-1]))),)
+)
+
+
+@st.composite
+def services(drawn: st.DrawFn) -> list[Service]:
+    """Draw Services, most of which share by one of two keys."""
+    return [replace(one, ingress=(), sharing_key=drawn(KEYS)) for one in drawn(draw.service_lists(max_size=6))]
+
+
+def addresses(answer: Answer) -> tuple[IPAddress, ...]:
+    """Give the addresses of an answer, none of a refusal."""
+    return () if isinstance(answer, Problem) else answer
+
+
+def assert_sound(those: list[Service], answers: Answers) -> None:
+    """Whoever has an address together has one key, one traffic policy and no port in common."""
+    having: dict[IPAddress, list[Service]] = defaultdict(list)
+    for service in those:
+        for address in addresses(answers[service.key]):
+            having[address].append(service)
+    for sharers in having.values():
+        for one, other in combinations(sharers, 2):
+            assert one.sharing_key == other.sharing_key != ""
+            assert one.traffic_policy is other.traffic_policy
+            assert not {str(port) for port in one.ports} & {str(port) for port in other.ports}
+
+
+def world_of(those: list[Service], configuration: Settings) -> World:
+    """Make a world in which nothing is held yet."""
+    return World(configuration, services={one.key: one for one in those})
+
+
+@given(services(), draw.settings())
+@settings(max_examples=200)
+def test_only_who_agrees_and_fits_shares(those: list[Service], configuration: Settings) -> None:
+    """Whatever the pools are, in the first plan and when everything has come to rest."""
+    world = world_of(those, configuration)
+    assert_sound(those, world.answers())
+    assert_sound(list(world.services.values()), converged(world))
+
+
+@given(services(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_does_not_matter(those: list[Service], shuffle: random.Random) -> None:
+    """Equal inputs give equal answers."""
+    world = world_of(those, ROOMY)
+    assert world.answers(shuffle) == world.answers()
+    converged(world)
+    assert world.answers(shuffle) == world.answers()
+
+
+@given(services())
+def test_what_is_carried_out_is_planned_again(those: list[Service]) -> None:
+    """A plan after its own execution changes no address, shared or not."""
+    world = world_of(those, ROOMY)
+    first = world.answers()
+    world.carry_out(first)
+    for key, answer in world.answers().items():
+        assert set(addresses(first[key])) <= set(addresses(answer))
+
+
+@given(services(), draw.services(), KEYS)
+def test_a_newcomer_takes_nothing_from_anybody(those: list[Service], newcomer: Service, key: str) -> None:
+    """Whoever joins, asks or only comes: everybody keeps what it has."""
+    world = world_of(those, ROOMY)
+    before = converged(world)
+    if newcomer.key not in world.services:
+        world.services[newcomer.key] = replace(newcomer, sharing_key=key, ingress=())
+        after = world.answers()
+        for one, answer in before.items():
+            assert set(addresses(answer)) <= set(addresses(after[one]))
+        assert_sound(list(world.services.values()), after)
+
+
+@given(services(), st.data())
+def test_any_change_ends_in_a_sound_state(those: list[Service], data: st.DataObject) -> None:
+    """Ports, keys and policies change, Services go: what is claimed in the end is what sound plans gave."""
+    world = world_of(those, ROOMY)
+    converged(world)
+    for _ in range(data.draw(st.integers(1, 4))):
+        if not world.services:
+            break
+        key = data.draw(st.sampled_from(sorted(world.services)))
+        like = data.draw(draw.services())
+        change = data.draw(st.sampled_from(["ports", "key", "policy", "go"]))
+        if change == "go":
+            del world.services[key]
+        elif change == "ports":
+            world.edit(key, ports=like.ports)
+        elif change == "key":
+            world.edit(key, sharing_key=data.draw(KEYS))
+        else:
+            world.edit(key, traffic_policy=like.traffic_policy)
+        assert_sound(list(world.services.values()), world.answers())
+    answers = converged(world)
+    assert_sound(list(world.services.values()), answers)
+    given = {(key, address) for key, answer in answers.items() for address in addresses(answer)}
+    assert {(claim.owner.service, claim.address) for claim in world.ledger} == given
+
+
+def converged(world: World) -> Answers:
+    """Let the world come to rest."""
+    return world.converge()
+
+
+# --- examples of what the laws leave open
+
+
+def one(name: str, *ports: int, key: str = "k", created: str = "", **more: object) -> Service:
+    """Make a Service."""
+    service_key = ServiceKey(ClusterName("c"), "n", name)
+    made = Service(service_key, tuple(ServicePort(port) for port in ports), created=created, sharing_key=key)
+    return replace(made, **more)  # type: ignore[arg-type]  # fields by name
+
+
+def given_to(*those: Service, held: dict[str, str] | None = None) -> dict[str, str | Reason]:
+    """Allocate, with addresses in the ledger by name; give each its address or reason."""
+    keys = {service.key.name: service.key for service in those}
+    claims = tuple(
+        Claim(ip_address(address), Owner(draw.HOME, keys.get(name, ServiceKey(ClusterName("c"), "n", name))))
+        for name, address in (held or {}).items()
+    )
+    answers = allocate(Snapshot(draw.HOME, those, claims=claims, remembered=claims), those, ROOMY)
+    return {
+        key.name: answer.reason if isinstance(answer, Problem) else str(answer[0]) for key, answer in answers.items()
+    }
+
+
+def test_services_of_one_key_share_if_they_fit() -> None:
+    """Two that fit have one address; the third, with a port of the first, has another."""
+    got = given_to(one("a", 80, created="1"), one("b", 443, created="2"), one("c", 80, created="3"))
+    assert got["a"] == got["b"] != got["c"]
+
+
+def test_tcp_and_udp_of_one_number_fit() -> None:
+    """A port is number and protocol."""
+    udp = one("b", ports=(ServicePort(53, Protocol.UDP),))
+    assert len(set(given_to(one("a", 53), udp).values())) == 1
+
+
+def test_other_keys_no_key_and_other_policies_do_not_share() -> None:
+    """Each has an address of its own."""
+    local = one("d", 5, traffic_policy=TrafficPolicy.LOCAL)
+    got = given_to(one("a", 1), one("b", 2, key="other"), one("c", 3, key=""), local, one("e", 4, key=""))
+    assert len(set(got.values())) == 5
+
+
+def test_who_comes_later_joins_what_is_held() -> None:
+    """Although it is older."""
+    assert given_to(one("a", 80, created="2"), one("b", 443, created="1"), held={"a": "10.0.0.7"})["b"] == "10.0.0.7"
+
+
+def test_who_has_an_address_of_its_own_keeps_it() -> None:
+    """A key is no reason to move."""
+    held = {"a": "10.0.0.7", "b": "10.0.0.8"}
+    assert given_to(one("a", 80), one("b", 443), held=held) == held
+
+
+def test_where_two_fit_no_longer_the_younger_moves() -> None:
+    """Whoever changed; nobody else is touched."""
+    held = {"a": "10.0.0.7", "b": "10.0.0.7", "c": "10.0.0.7"}
+    got = given_to(one("a", 80, created="2"), one("b", 80, created="1"), one("c", 22, created="3"), held=held)
+    assert (got["b"], got["c"]) == ("10.0.0.7", "10.0.0.7")
+    assert got["a"] != "10.0.0.7"
+
+
+def test_an_exact_request_is_granted_beside_others_or_refused() -> None:
+    """It never moves who is there."""
+    asking = one("b", 443, requested=(ip_address("10.0.0.7"),))
+    assert given_to(one("a", 80), asking, held={"a": "10.0.0.7"})["b"] == "10.0.0.7"
+    assert given_to(one("a", 443), asking, held={"a": "10.0.0.7"}) == {"a": "10.0.0.7", "b": Reason.IN_USE}
+
+
+def test_nobody_joins_while_somebody_leaves() -> None:
+    """The ports of who is gone may still be bound: who comes waits for the release, with another address meanwhile."""
+    got = given_to(one("a", 80), one("b", 443), held={"a": "10.0.0.7", "gone": "10.0.0.7"})
+    assert got["a"] == "10.0.0.7" != got["b"]
