@@ -26,6 +26,7 @@ from lightkube.generic_resource import create_global_resource, create_namespaced
 from lightkube.types import PatchType
 
 from locallb.clients import ClientError
+from locallb.clients.tally import Tally
 from locallb.planning.model import Access
 
 Object: TypeAlias = dict[str, Any]
@@ -41,6 +42,10 @@ SERVICE = create_namespaced_resource("", "v1", "Service", "services")
 SLICE = create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
 NODE = create_global_resource("", "v1", "Node", "nodes")
+
+
+WRITES = Tally()
+"""Requests of this process that write, whatever became of them: `status` and `event`."""
 
 
 class Fault(StrEnum):
@@ -122,6 +127,7 @@ class Cluster:
 
     def patch_status(self, namespace: str, name: str, patch: Mapping[str, object]) -> Object | None:
         """Merge `patch` into a Service by its `status` subresource; None if it is gone. Raises KubeError."""
+        WRITES.add("status")
         done = self._call(
             f"the status of Service {namespace}/{name}",
             lambda: self._client.patch(
@@ -133,6 +139,7 @@ class Cluster:
 
     def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
         """Create an event of events.k8s.io/v1. Raises KubeError."""
+        WRITES.add("event")
         self._call("an event", lambda: self._client.create(EVENT.from_dict(dict(body)), namespace=namespace))
 
     def _list(self, version: str, kind: str, pages: Callable[[], Iterable[Mapping[str, Any]]]) -> list[Object]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from locallb.planning.model import ServiceKey
+from locallb.planning.model import ClusterName, ServiceKey, Snapshot
 from locallb.planning.plan import Plan
+from locallb.planning.settings import Settings
 
 
 class Cause(StrEnum):
@@ -47,6 +48,15 @@ class Planned:
     """How long reading and planning took."""
     differing: int
     """Load balancers that aren't as planned yet."""
+    latency: float = 0.0
+    """Seconds from the first mark to the plan."""
+    open: tuple[ServiceKey, ...] = ()
+    """Those that differ."""
+    snapshot: Snapshot | None = None
+    """What the plan was made from."""
+    settings: Settings | None = None
+    stale: Mapping[ClusterName, str] = field(default_factory=dict)
+    """Sources that count as last read, each with the sentence that says why."""
     complaints: tuple[str, ...] = ()
     """Sources that can't be read and count as last read, and whatever else isn't as it should be."""
     notices: tuple[str, ...] = ()
@@ -72,6 +82,8 @@ class Failed:
     """The stack couldn't be read, planned or updated as a whole: one sentence; it is tried again."""
 
     sentence: str
+    kind: str = ""
+    """What sort of thing it was: source, configuration, engine or host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,14 @@ class Converged:
 @dataclass(frozen=True, slots=True)
 class Stopped:
     """The loop has ended; the data plane goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """When the loop's thread was last seen to go on, by the monotonic clock, and whether it is at work."""
+
+    at: float
+    busy: bool = False
 
 
 Happening: TypeAlias = Planned | Updated | Failed | Converged | Stopped

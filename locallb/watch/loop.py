@@ -25,12 +25,15 @@ from locallb.sources import SourceError
 from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import Reading
 from locallb.watch.converge import Converger, Outcome, Work
-from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Stopped, Updated
+from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
 from locallb.watch.schedule import Schedule
 from locallb.watch.world import World
 
 FULL_PASS = 60.0
 """Seconds after which every source is read and everything planned anew, whatever the triggers said."""
+TICK = 5.0
+"""Seconds after which an idle loop shows that it is alive."""
+_KINDS = {ClientError: "host", EngineError: "engine", SettingsError: "configuration", SourceError: "source"}
 _ERRORS = (ClientError, EngineError, SettingsError, SourceError)
 
 
@@ -55,6 +58,8 @@ class Loop:
         self._exits: Exits | None = None
         self._broken: set[ServiceKey] = set()
         self._state: object = None
+        self.pulse = Pulse(time.monotonic())
+        """For whoever wants to know whether the thread of `run` goes on."""
 
     def mark(self, mark: Mark) -> None:
         """Say that something may have changed."""
@@ -77,6 +82,7 @@ class Loop:
         full = time.monotonic() + FULL_PASS
         try:
             while not self._stopped.is_set():
+                self.pulse = Pulse(time.monotonic())
                 if time.monotonic() >= full:
                     self._take(Mark(Cause.FULL))
                     full = time.monotonic() + FULL_PASS
@@ -84,7 +90,7 @@ class Loop:
                 if at is not None and at <= time.monotonic():
                     self._look()
                 else:
-                    self._wait(min(full, at) if at is not None else full)
+                    self._wait(min(full, time.monotonic() + TICK, *(() if at is None else (at,))))
         finally:
             self._close()
             self._listen(Stopped())
@@ -116,12 +122,13 @@ class Loop:
         began, marks = time.monotonic(), self._schedule.marks
         first = self._schedule.first if marks else began
         self._schedule = self._schedule.taken()
+        self.pulse = Pulse(began, busy=True)
         try:
             reading = self._read(marks)
             plan = make_plan(reading.snapshot, self._settings())
             self._converge(reading, plan, marks, began, first)
         except _ERRORS as error:
-            self._listen(Failed(str(error)))
+            self._listen(Failed(str(error), _kind(error)))
             for mark in marks:
                 self._take(mark)
             self._schedule = self._schedule.broken(time.monotonic(), random.random())  # noqa: S311 - no secret
@@ -182,7 +189,19 @@ class Loop:
         self._schedule = self._schedule.planned(set(work.keys))
         left = work.without(self._schedule.waiting(now, wanted))
         self._listen(
-            Planned(plan, tuple(sorted(marks)), now - began, len(work.keys), reading.complaints, reading.notices)
+            Planned(
+                plan,
+                tuple(sorted(marks)),
+                now - began,
+                len(work.keys),
+                now - first,
+                work.keys,
+                reading.snapshot,
+                self._settings(),
+                self._opened().stale(),
+                reading.complaints,
+                reading.notices,
+            )
         )
         while left.keys and not self._stopped.is_set():
             left = self._update(plan, wanted, left, first)
@@ -203,6 +222,7 @@ class Loop:
     def _update(self, plan: Plan, wanted: Mapping[ServiceKey, str], left: Work, first: float) -> Work:
         """Apply one batch; give what is left."""
         batch, began = left.first(), time.monotonic()
+        self.pulse = Pulse(began, busy=True)
         outcome = self._converger.update(plan, wanted, batch)
         ended = time.monotonic()
         self._updated()
@@ -239,3 +259,7 @@ class Loop:
 def _told(keys: tuple[ServiceKey, ...], outcome: Outcome, seconds: float, latency: float) -> Updated:
     changes = {op.value: count for op, count in outcome.result.changes.items()}
     return Updated(keys, seconds, latency, changes, outcome.failed)
+
+
+def _kind(error: Exception) -> str:
+    return next(kind for sort, kind in _KINDS.items() if isinstance(error, sort))

@@ -6,7 +6,7 @@ Only what a mark says is read again. Clusters are followed, so nothing is asked 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -72,6 +72,10 @@ class World:
                 self._read[source.cluster] = self._source(source, known)
         read = [self._read[source.cluster] for source in self.settings.sources]
         return assemble(self.home, self._held, claims, read, self._facts(everything))
+
+    def stale(self) -> Mapping[ClusterName, str]:
+        """Tell which sources count as last read, and why."""
+        return {name: one.reading.stale[0] for name, one in self._read.items() if one.reading.stale}
 
     def updated(self) -> None:
         """Note that the stack changed: what is held is no longer what it was."""
