@@ -8,7 +8,7 @@ from components.resources import ServiceEvents, ServiceStatus
 from locallb.planning.events import event_fields, rejection_events
 from locallb.planning.ingress import not_serving
 from locallb.planning.model import Access, Owner
-from locallb.planning.naming import access_fields, digest, owner_fields
+from locallb.planning.naming import access_fields, owner_fields
 from locallb.planning.plan import Rejection
 
 
@@ -21,7 +21,7 @@ class Rejected(pulumi.ComponentResource):
 
     def __init__(self, rejection: Rejection, owner: Owner, access: Access) -> None:
         key, problem = str(rejection.key), rejection.problem
-        shown = {"addresses": [], "ports": [], "uid": owner.uid, "digest": digest([str(problem), owner_fields(owner)])}
+        shown = {"addresses": [], "ports": [], "uid": owner.uid, "digest": rejection.digest}
         super().__init__("locallb:index:LoadBalancer", key, shown)
         status = ServiceStatus(
             key,

@@ -82,6 +82,11 @@ class Rejection:
     access: Access | None = None
     """Where the Service lives and is told why; None for manifests."""
 
+    @property
+    def digest(self) -> str:
+        """What its resources depend on, in one word."""
+        return digest([repr(self)])
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedProxy:

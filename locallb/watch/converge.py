@@ -94,7 +94,7 @@ class Converger:
         self._unchecked = set(self.applied)
 
     def wanted(self, plan: Plan) -> Mapping[ServiceKey, str]:
-        """Give the digest of each load balancer of the plan."""
+        """Give the digest of each load balancer of the plan, and of each Service that is told why it gets none."""
         proxies = {planned.proxy.name: planned.digest for planned in plan.proxies}
         fresh: dict[ServiceKey, tuple[object, str, str]] = {}
         for placement in plan.placements:
@@ -105,7 +105,8 @@ class Converger:
             else:
                 fresh[placement.key] = placement, proxy, balancer_digest(placement, proxy)
         self._digests = fresh
-        return {key: digest for key, (_, _, digest) in fresh.items()}
+        told = {one.key: one.digest for one in plan.rejections if one.access}
+        return told | {key: digest for key, (_, _, digest) in fresh.items()}
 
     def work(self, wanted: Mapping[ServiceKey, str], broken: Collection[ServiceKey]) -> Work:
         """Tell what isn't as planned. `broken` are those known to need repair although nothing was planned anew."""
