@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -81,6 +81,17 @@ class Containers:
         """List the containers, running or not, that have a label: `key` or `key=value`."""
         listed: Sequence[Document] = self._client().containers(all=True, filters={"label": label})
         return listed
+
+    def events(self, label: str, actions: Sequence[str]) -> Iterator[Document]:
+        """Give what happens to containers that have a label, as it happens, until Docker goes away."""
+        with self._telling():
+            filters = {"type": "container", "label": label, "event": list(actions)}
+            stream = self._client().events(decode=True, filters=filters)
+        return self._each(stream)
+
+    def _each(self, stream: Iterable[Document]) -> Iterator[Document]:
+        with self._telling():
+            yield from stream
 
     @_told
     def create(self, name: str, config: Document) -> str:

@@ -43,6 +43,21 @@ class Reason(StrEnum):
     """No eligible Node or ready endpoint: the address stays, clients are refused."""
 
 
+OF_THE_HOST = frozenset(
+    {
+        Reason.POOL_EXHAUSTED,
+        Reason.IN_USE,
+        Reason.NOT_ON_HOST,
+        Reason.POOL_ON_LINK,
+        Reason.POOL_OVERLAPS,
+        Reason.HOST_LIMIT,
+        Reason.PORT_PRIVILEGED,
+        Reason.PORT_IN_USE,
+    }
+)
+"""Reasons that may end without a word: what is in the way is another process, stack or setting of this host."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """A reason code and one sentence: the object, the value, the remedy."""

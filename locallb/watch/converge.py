@@ -5,16 +5,19 @@ What was applied is remembered by digest, after a start by what the state says. 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from components.stack import declare, declare_some
 from locallb.engine import Engine, FullScopeNeeded, Result, Severity, only, root_urn
-from locallb.planning.model import ClusterName, Home, ServiceKey
+from locallb.planning.model import ClusterName, Home, ServiceKey, Snapshot
 from locallb.planning.plan import Plan, balancer_digest
 
 BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)
+SETTLING = 1.0
+"""Seconds after an update in which a Service's status may still be read as it was before."""
 MOST = 50
 """Load balancers of one update."""
 
@@ -80,6 +83,8 @@ class Converger:
     applied: dict[ServiceKey, str] = field(default_factory=dict)
     """By digest; empty for what failed, of which nothing is known."""
     _unchecked: set[ServiceKey] = field(default_factory=set)
+    _touched: dict[ServiceKey, float] = field(default_factory=dict)
+    """When each was updated last, by the monotonic clock."""
     _digests: dict[ServiceKey, tuple[object, str, str]] = field(default_factory=dict)
 
     def learn(self) -> None:
@@ -107,6 +112,20 @@ class Converger:
         self._digests = fresh
         told = {one.key: one.digest for one in plan.rejections if one.access}
         return told | {key: digest for key, (_, _, digest) in fresh.items()}
+
+    def disturbed(
+        self, snapshot: Snapshot, plan: Plan, wanted: Mapping[ServiceKey, str], now: float
+    ) -> set[ServiceKey]:
+        """Find load balancers whose Service's status says something else than was published, for a moment now."""
+        said = {one.key: {entry.address for entry in one.ingress} for one in snapshot.services}
+        return {
+            one.key
+            for one in plan.placements
+            if one.access
+            and self.applied.get(one.key) == wanted[one.key]
+            and now - self._touched.get(one.key, 0.0) > SETTLING
+            and said.get(one.key) != set(one.addresses)
+        }
 
     def work(self, wanted: Mapping[ServiceKey, str], broken: Collection[ServiceKey]) -> Work:
         """Tell what isn't as planned. `broken` are those known to need repair although nothing was planned anew."""
@@ -136,13 +155,16 @@ class Converger:
             result = self.engine.up(lambda: declare(plan), refresh=refresh)
         failed = self._failed(keys, result)
         self._unchecked -= keys
+        ended = time.monotonic()
         for key in keys:
+            self._touched[key] = ended
             if key in failed:
                 self.applied[key] = ""
             elif key in wanted:
                 self.applied[key] = wanted[key]
             else:
                 self.applied.pop(key, None)
+                self._touched.pop(key, None)
         return Outcome(result, failed)
 
     def _failed(self, keys: Iterable[ServiceKey], result: Result) -> Mapping[ServiceKey, str]:

@@ -14,13 +14,16 @@ from queue import Empty, SimpleQueue
 from threading import Event
 
 from locallb.clients import ClientError
+from locallb.clients.container_events import ContainerEvents
 from locallb.clients.exits import Exits
 from locallb.clients.folder_watch import FileWatch, FolderWatch
 from locallb.clients.processes import Process
 from locallb.engine import Engine, EngineError
+from locallb.planning.containers import PROXY_LABEL
 from locallb.planning.model import Home, ServiceKey
 from locallb.planning.plan import Plan, make_plan
-from locallb.planning.settings import ManifestsSource, Settings, SettingsError
+from locallb.planning.reasons import OF_THE_HOST
+from locallb.planning.settings import ManifestsSource, Runtime, Settings, SettingsError
 from locallb.sources import SourceError
 from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import Reading
@@ -52,8 +55,9 @@ class Loop:
         self._stopped = Event()
         self._schedule = Schedule()
         self._converger = Converger(home, engine)
-        self._watches: list[FolderWatch | FileWatch] = []
-        self._watched: tuple[object, ...] = ()
+        self._watches: list[FolderWatch | FileWatch | ContainerEvents] = []
+        self._watched: Settings | None = None
+        self._runtime_fault = ""
         self._world: World | None = None
         self._exits: Exits | None = None
         self._broken: set[ServiceKey] = set()
@@ -137,10 +141,13 @@ class Loop:
         if self._world is None or any(mark.cause is Cause.CONFIGURATION for mark in marks):
             self._open()
         world = self._opened()
-        if (state := self._engine.state_stamp()) != self._state:
+        if not marks:  # it is time to try again what failed: the host may be different
+            world.surprised()
+        back = Mark(Cause.RUNTIME, "docker") in marks
+        if back or self._engine.state_stamp() != self._state:
             self._converger.learn()
             self._updated()
-            self._state = state
+            self._state = self._engine.state_stamp()
         return world.read(marks)
 
     def _settings(self) -> Settings:
@@ -161,17 +168,25 @@ class Loop:
         self._watch(settings)
 
     def _watch(self, settings: Settings) -> None:
-        """Watch the directories of manifests, and the files that everything else depends on."""
-        root = Path(self.home.root)
-        folders = {s.cluster: root / s.directory for s in settings.sources if isinstance(s, ManifestsSource)}
-        if self._watched == (folders,):
+        """Watch the directories of manifests, the configuration, and what runs the proxies."""
+        if self._watched == settings:
             return
         self._unwatch()
-        self._watched = (folders,)
+        self._watched = settings
+        root = Path(self.home.root)
+        folders = {s.cluster: root / s.directory for s in settings.sources if isinstance(s, ManifestsSource)}
         self._watches = [
             FileWatch([self._configuration], lambda _path: self.reload()),
             *(FolderWatch(path, self._marker(Mark(Cause.SOURCE, name))) for name, path in folders.items()),
         ]
+        if settings.runtime is Runtime.DOCKER:
+            ended = ContainerEvents(PROXY_LABEL, lambda proxy: self.mark(Mark(Cause.PROXY, proxy)), self._presence)
+            self._watches.append(ended)
+
+    def _presence(self, fault: str) -> None:
+        """Note that Docker went away (why) or came back."""
+        self._runtime_fault = fault
+        self.mark(Mark(Cause.RUNTIME, "" if fault else "docker"))
 
     def _marker(self, mark: Mark) -> Callable[[], None]:
         return lambda: self.mark(mark)
@@ -184,9 +199,10 @@ class Loop:
     def _converge(self, reading: Reading, plan: Plan, marks: frozenset[Mark], began: float, first: float) -> None:
         wanted = self._converger.wanted(plan)
         self._note_broken(plan, marks)
+        self._broken |= self._converger.disturbed(reading.snapshot, plan, wanted, time.monotonic())
         now = time.monotonic()
         work = self._converger.work(wanted, self._broken)
-        self._schedule = self._schedule.planned(set(work.keys))
+        self._schedule = self._schedule.planned(set(work.keys)).hindered(now, _hindrances(plan), random.random())  # noqa: S311 - no secret
         left = work.without(self._schedule.waiting(now, wanted))
         self._listen(
             Planned(
@@ -212,7 +228,8 @@ class Loop:
 
     def _note_broken(self, plan: Plan, marks: frozenset[Mark]) -> None:
         """Find out which load balancers the proxies serve that ended."""
-        ended = {mark.subject for mark in marks if mark.cause is Cause.PROXY}
+        named = {mark.subject for mark in marks if mark.cause is Cause.PROXY}
+        ended = {one.proxy.name for one in plan.proxies if {one.proxy.name, one.proxy.id} & named}
         now, chance = time.monotonic(), random.random()  # noqa: S311 - no secret
         for placement in plan.placements if ended else ():
             if placement.proxy in ended:
@@ -254,6 +271,13 @@ class Loop:
             self._world.stop()
         if self._exits:
             self._exits.stop()
+
+
+def _hindrances(plan: Plan) -> str:
+    """Say in one text what stands in the way on this host."""
+    problems = [one.problem for one in plan.rejections]
+    problems += [port.problem for one in plan.placements for port in one.ports if port.problem]
+    return " ".join(sorted(str(one) for one in problems if one.reason in OF_THE_HOST))
 
 
 def _told(keys: tuple[ServiceKey, ...], outcome: Outcome, seconds: float, latency: float) -> Updated:

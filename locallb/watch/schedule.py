@@ -48,6 +48,8 @@ class Schedule:
     """Those whose proxy ended and was repaired: how often in a row, and when."""
     whole: Retry | None = None
     """That of reading and planning themselves."""
+    hindrance: Retry | None = None
+    """That of what stands in the way on this host and may end without a word."""
 
     def marked(self, now: float, *marks: Mark) -> Schedule:
         """Note that something may have changed."""
@@ -60,8 +62,7 @@ class Schedule:
     def look_at(self) -> float | None:
         """Tell when to look next; None if nothing asks for it."""
         moments = [retry.at for retry in self.retries.values()]
-        if self.whole:
-            moments.append(self.whole.at)
+        moments.extend(retry.at for retry in (self.whole, self.hindrance) if retry)
         if self.marks:
             marked = min(self.last + QUIET, self.first + LONGEST)
             moments.append(max(marked, self.whole.at) if self.whole else marked)
@@ -103,6 +104,15 @@ class Schedule:
         """Note that reading and planning succeeded; what isn't open any more isn't tried any more."""
         kept = {key: retry for key, retry in self.retries.items() if key in open_}
         return replace(self, retries=MappingProxyType(kept), whole=None)
+
+    def hindered(self, now: float, what: str, chance: float) -> Schedule:
+        """Note what stands in the way on this host, in any words; nothing if empty."""
+        before = self.hindrance
+        if not what:
+            return replace(self, hindrance=None)
+        if before and before.wanted == what and now < before.at:
+            return self
+        return replace(self, hindrance=_again(before, now, chance, what))
 
     def broken(self, now: float, chance: float) -> Schedule:
         """Note that reading, planning or the update as a whole failed."""

@@ -1,0 +1,195 @@
+"""`locallb watch` on a directory of manifests: what happens there comes true, whatever happens to the loop."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
+from tests.e2e.test_changes import Client
+from tests.e2e.watching import answers, becomes, is_alive, watching
+
+pytestmark = pytest.mark.envoy
+
+Backends = Callable[..., Backend]
+
+
+def refused(address: str, number: int) -> bool:
+    """Tell whether nobody listens there."""
+    try:
+        ask(address, number)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _runs(play: Stage, name: str, before: int = 0) -> bool:
+    """Tell whether a Service has a proxy, another one than before."""
+    return play.pids().get(name, before) != before
+
+
+def test_services_come_change_and_go_as_the_manifests_do(play: Stage, backend: Backends) -> None:
+    """Created, a port added, removed: without any command; the neighbour keeps its process throughout."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("keeper", port(8080, web.port)))
+    with watching(play) as watch:
+        becomes(lambda: answers(play.addresses()["n/keeper"], 8080, "web"), watch)
+        keeper = play.pids()["n/keeper"]
+        play.write("web.yaml", service("web", port(8080, web.port)))
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        address = play.addresses()["n/web"]
+        play.write("web.yaml", service("web", port(8080, web.port), port(8081, web.port)))
+        becomes(lambda: answers(address, 8081, "web"), watch)
+        assert play.addresses()["n/web"] == address
+        (play.manifests / "web.yaml").unlink()
+        becomes(lambda: refused(address, 8080), watch)
+        becomes(lambda: "n/web" not in play.pids(), watch)
+        assert play.pids() == {"n/keeper": keeper}
+
+
+def test_what_was_there_before_the_loop_is_taken_over_untouched(play: Stage, backend: Backends) -> None:
+    """`up` first, then `watch`, stopped and started again: same processes, and a stop leaves all of it running."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    play.up()
+    before, address = play.pids(), play.addresses()["n/web"]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with watching(play) as watch:
+            play.write("other.yaml", service(f"other-{number}", port(8080, web.port)))
+            becomes(partial(_runs, play, f"n/other-{number}"), watch)
+            assert watch.stop(number) == 0, watch.told()
+    assert answers(address, 8080, "web")
+    assert play.pids().items() >= before.items()
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+
+
+def test_a_killed_proxy_serves_again_under_its_address(play: Stage, backend: Backends) -> None:
+    """Again and again; the neighbour keeps its process."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)), service("keeper", port(8080, web.port)))
+    with watching(play) as watch:
+        becomes(lambda: set(play.pids()) == {"n/web", "n/keeper"}, watch)
+        address, keeper = play.addresses()["n/web"], play.pids()["n/keeper"]
+        for _ in range(3):
+            pid = play.pids()["n/web"]
+            os.kill(pid, signal.SIGKILL)
+            becomes(partial(_runs, play, "n/web", pid), watch)
+            becomes(lambda: answers(address, 8080, "web"), watch)
+        assert play.addresses()["n/web"] == address
+        assert play.pids()["n/keeper"] == keeper
+
+
+def test_a_killed_loop_harms_nothing_and_its_successor_goes_on(play: Stage, backend: Backends) -> None:
+    """Kill -9 in the midst of changes, under a client at constant rate that loses no request."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    play.up()
+    address, pid = play.addresses()["n/web"], play.pids()["n/web"]
+    with Client(address, 8080) as client:
+        for number in range(3):
+            with watching(play) as watch:
+                play.write("more.yaml", *(service(f"s{number}{each}", port(8080, web.port)) for each in range(4)))
+                becomes(partial(_runs, play, f"n/s{number}0"), watch)
+                watch.process.kill()
+                watch.process.wait()
+        with watching(play) as watch:
+            becomes(lambda: set(play.pids()) == {"n/web", *(f"n/s2{each}" for each in range(4))}, watch)
+            becomes(lambda: len(envoys(play.root)) == 5, watch)
+    assert client.failures == []
+    assert len(client.answers) > 20
+    assert play.pids()["n/web"] == pid
+    assert is_alive(pid)
+
+
+def test_an_editor_a_checkout_a_swap_and_a_broken_file(play: Stage, backend: Backends) -> None:
+    """However files are changed, the last word counts; what can't be read takes nothing away."""
+    web = backend("web")
+    text = (play.manifests / "web.yaml").write_text
+    play.write("base.yaml", node())
+    play.write("web.yaml", service("web", port(8080, web.port)))
+    source = (play.manifests / "web.yaml").read_text()
+    with watching(play) as watch:
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        address = play.addresses()["n/web"]
+        text("{ broken")  # half of an editor's save
+        becomes(lambda: "web.yaml" in watch.told(), watch)
+        assert answers(address, 8080, "web")
+        text(source.replace("8080", "8082"))
+        becomes(lambda: answers(address, 8082, "web"), watch)
+        swapped = play.root / "swapped"
+        shutil.copytree(play.manifests, swapped)
+        (swapped / "web.yaml").write_text(source.replace("8080", "8083"))
+        play.manifests.rename(play.root / "old")
+        swapped.rename(play.manifests)
+        becomes(lambda: answers(address, 8083, "web"), watch)
+        _git(play, "init", "-q")
+        _git(play, "add", "manifests")
+        _git(play, "commit", "-qm", "one")
+        text(source.replace("8080", "8084"))
+        becomes(lambda: answers(address, 8084, "web"), watch)
+        _git(play, "checkout", "-q", "--", "manifests")
+        becomes(lambda: answers(address, 8083, "web"), watch)
+        assert refused(address, 8084)
+        assert play.addresses()["n/web"] == address
+
+
+def _git(play: Stage, *words: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", *identity, *words], cwd=play.root, check=True, stdin=subprocess.DEVNULL)
+
+
+def test_one_that_can_not_be_served_holds_up_nobody_and_is_tried_again(play: Stage, backend: Backends) -> None:
+    """A port that somebody takes while the proxy is away; it serves once the port is free."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    play.up()
+    address = play.addresses()["n/web"]
+    os.kill(play.pids()["n/web"], signal.SIGKILL)
+    becomes(lambda: refused(address, 8080))
+    taken = Backend("taken", address, 8080)
+    try:
+        with watching(play) as watch:
+            play.write("other.yaml", service("other", port(8080, web.port)))
+            becomes(lambda: answers(play.addresses()["n/other"], 8080, "web"), watch)
+            assert answers(address, 8080, "taken")
+            taken.close()
+            becomes(lambda: answers(address, 8080, "web"), watch)
+    finally:
+        taken.close()
+
+
+def test_a_changed_configuration_is_taken_and_a_broken_one_changes_nothing(play: Stage, backend: Backends) -> None:
+    """Another pool moves the addresses; a mistake is told, and what serves goes on."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    with watching(play) as watch:
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        before = play.addresses()["n/web"]
+        play.configure(pools=[{"name": "p", "addresses": ["no address"]}])
+        becomes(lambda: "no address" in watch.told(), watch)
+        assert answers(before, 8080, "web")
+        play.configure(pools=[{"name": "p", "addresses": ["127.78.0.0/28"]}])
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web") and play.addresses()["n/web"] != before, watch)
+        assert play.addresses()["n/web"].startswith("127.78.0.")
+
+
+def test_a_second_loop_gives_way_and_a_command_does_not_have_to(play: Stage, backend: Backends) -> None:
+    """One loop a stack; `up` beside it is fine."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    with watching(play) as watch:
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        second = play.spawn("watch")
+        assert second.code == 1
+        assert f"pid {watch.process.pid}" in second.err
+        assert play.run("up", "--yes").code == 0
+        play.write("more.yaml", service("more", port(8080, web.port)))
+        becomes(lambda: answers(play.addresses()["n/more"], 8080, "web"), watch)

@@ -1,0 +1,81 @@
+"""A `locallb watch` in a process of its own, for tests that change the world beneath it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.e2e.support import Stage, ask
+
+PATIENCE = 20.0
+"""Seconds for anything to come true; most takes milliseconds."""
+
+
+class Watch:
+    """The process, and what it prints."""
+
+    def __init__(self, play: Stage, *words: str) -> None:
+        self.log = play.root / f"watch-{time.monotonic_ns()}.log"
+        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch", *words]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+
+    def told(self) -> str:
+        """Give all that was printed so far."""
+        return self.log.read_text()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it by a signal and give its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+    def close(self) -> None:
+        """End it in any case."""
+        if self.process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.stop()
+            self.process.kill()
+            self.process.wait()
+
+
+@contextlib.contextmanager
+def watching(play: Stage, *words: str) -> Iterator[Watch]:
+    """Watch the stage's stack."""
+    watch = Watch(play, *words)
+    try:
+        yield watch
+    finally:
+        watch.close()
+
+
+def becomes(fact: Callable[[], object], watch: Watch | None = None) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with contextlib.suppress(OSError, KeyError, IndexError):
+            if fact():
+                return
+        told = f"\n{watch.told()}" if watch else ""
+        assert time.monotonic() < deadline, f"it never became true{told}"
+        assert watch is None or watch.process.poll() is None, f"the loop ended{told}"
+        time.sleep(0.02)
+
+
+def answers(address: str, port: int, name: str) -> bool:
+    """Tell whether the backend of that name answers there."""
+    return ask(address, port) == f"{name}: hello"
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
