@@ -37,7 +37,8 @@ def watch(session: Session, args: Arguments, out: Out) -> int:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGHUP, lambda _number, _frame: loop.reload())
         thread.start()
-        thread.join()
+        while thread.is_alive():  # a signal that another thread got is handled when this one wakes
+            thread.join(0.2)
     return 0
 
 

@@ -24,7 +24,13 @@ class Watch:
         self.log = play.root / f"watch-{time.monotonic_ns()}.log"
         command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch", *words]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+            )
 
     def told(self) -> str:
         """Give all that was printed so far."""
@@ -33,7 +39,12 @@ class Watch:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it by a signal and give its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # it then tells where its threads stand
+            self.process.wait(PATIENCE)
+            raise AssertionError(f"it didn't end\n{self.told()}") from None
 
     def close(self) -> None:
         """End it in any case."""
