@@ -10,6 +10,7 @@ import pulumi_docker as docker
 
 from components.resources import ProxyConfig
 from locallb.planning.containers import BOOTSTRAP_LABEL, DIRECTORY, ProxyContainer
+from locallb.planning.model import Family
 
 GRACE = 5
 """Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""
@@ -30,7 +31,9 @@ def declare_container(
         image=planned.image,
         command=list(planned.command),
         working_dir=DIRECTORY,
-        network_mode="host",
+        network_mode=None if planned.network else "host",
+        networks_advanced=_networks(planned),
+        ports=_ports(planned),
         restart="unless-stopped",
         labels=[docker.ContainerLabelArgs(label=key, value=labels[key]) for key in sorted(labels)],
         volumes=[docker.ContainerVolumeArgs(host_path=config.directory, container_path=DIRECTORY)],
@@ -40,9 +43,28 @@ def declare_container(
         security_opts=["no-new-privileges:true"],
         memory=planned.memory,
         memory_swap=planned.memory,
+        cpus=planned.cpus or None,
         log_driver="json-file",
         log_opts={"max-size": "1m", "max-file": "2"},
         must_run=True,
         destroy_grace_seconds=GRACE,
         opts=pulumi.ResourceOptions(parent=parent, depends_on=[config]),
     )
+
+
+def _networks(planned: ProxyContainer) -> list[docker.ContainerNetworksAdvancedArgs] | None:
+    """Put it on the network of published ports; an address that isn't fixed is Docker's choice."""
+    if not planned.network:
+        return None
+    four, six = planned.address(Family.IPV4), planned.address(Family.IPV6)
+    return [docker.ContainerNetworksAdvancedArgs(name=planned.network, ipv4_address=four, ipv6_address=six)]
+
+
+def _ports(planned: ProxyContainer) -> list[docker.ContainerPortArgs] | None:
+    """Publish; in the order of the container's ports, which the official plugin keeps."""
+    return [
+        docker.ContainerPortArgs(
+            internal=one.container_port, external=one.port, ip=str(one.address), protocol=one.protocol.lower()
+        )
+        for one in planned.ports
+    ] or None

@@ -45,6 +45,7 @@ class LoadBalancer(pulumi.ComponentResource):
             listeners=listeners,
             versions=proxy.config.versions,
             probes=[probe.place for probe in self.placement.probes],
+            published=proxy.published,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[proxy.process]),
         )
         if self.placement.access:

@@ -16,6 +16,8 @@ class Proxy(pulumi.ComponentResource):
     """Runs a planned proxy once the addresses that it serves are claimed."""
 
     id: str
+    published: bool
+    """Docker publishes its ports."""
     config: ProxyConfig
     process: pulumi.CustomResource
     """What runs Envoy: an EnvoyProcess or a docker.Container."""
@@ -27,6 +29,7 @@ class Proxy(pulumi.ComponentResource):
         shown = {"listeners": [listener.name for listener in planned.proxy.listeners], "digest": planned.digest}
         super().__init__("locallb:index:Proxy", name, shown)
         self.id = planned.proxy.id
+        self.published = bool(planned.proxy.published)
         self.config = ProxyConfig(
             name,
             proxy=planned.proxy.id,

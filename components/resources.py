@@ -119,6 +119,7 @@ class Reachable(pulumi.CustomResource):
     listeners: pulumi.Output[Sequence[str]]
     versions: pulumi.Output[Mapping[str, Any]]
     probes: pulumi.Output[Sequence[str]]
+    published: pulumi.Output[bool]
     ports: pulumi.Output[Sequence[Mapping[str, Any]]]
 
     def __init__(  # noqa: PLR0913 - one keyword a property
@@ -131,6 +132,7 @@ class Reachable(pulumi.CustomResource):
         listeners: pulumi.Input[Sequence[pulumi.Input[str]]],
         versions: pulumi.Input[Mapping[str, Any]],
         probes: pulumi.Input[Sequence[pulumi.Input[str]]],
+        published: pulumi.Input[bool],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         properties = {
@@ -139,6 +141,7 @@ class Reachable(pulumi.CustomResource):
             "listeners": listeners,
             "versions": versions,
             "probes": probes,
+            "published": published,
             "ports": None,
         }
         super().__init__("locallb:index:Reachable", resource_name, properties, opts)

@@ -10,6 +10,7 @@ from locallb.clients.envoy_admin import EnvoyAdmin
 from locallb.clients.proxies import Proxies
 from locallb.planning.serving import Proxy
 from locallb.planning.status import Observation
+from locallb.provider.published import unpublished
 
 AT_ONCE = 16
 
@@ -27,6 +28,9 @@ def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
 def _ask(proxy: Proxy) -> Observation | None:
     admin = EnvoyAdmin(Proxies(places.proxies_root()).path(proxy.id))
     try:
-        return Observation(admin.listeners(), admin.failed_listeners())
+        listening = admin.listeners()
+        if proxy.published:
+            listening -= frozenset(unpublished(listening))
+        return Observation(listening, admin.failed_listeners())
     except ClientError:
         return None

@@ -67,6 +67,12 @@ class Containers:
         """Give the daemon's version."""
         return str(self._client().version()["Version"])
 
+    @_told
+    def info(self) -> Document:
+        """Read what the daemon says of itself and its host."""
+        told: Document = self._client().info()
+        return told
+
     def inspect(self, name: str) -> Document | None:
         """Read a container by id or name; None if there is none."""
         with self._telling():
@@ -97,6 +103,29 @@ class Containers:
     def create(self, name: str, config: Document) -> str:
         """Create a container from the Engine API's document and give its id."""
         return str(self._client().create_container_from_config(dict(config), name=name)["Id"])
+
+    @_told
+    def connect(self, identity: str, networks: Mapping[str, Document]) -> None:
+        """Take a container that doesn't run yet from the default bridge to other networks; none: leave it there."""
+        client = self._client()
+        if networks:
+            client.disconnect_container_from_network(identity, "bridge")
+        for name, endpoint in networks.items():
+            client._raise_for_status(  # noqa: SLF001 - docker-py makes another document of the same
+                client._post_json(  # noqa: SLF001 - as above
+                    client._url("/networks/{0}/connect", name),  # noqa: SLF001 - as above
+                    data={"Container": identity, "EndpointConfig": dict(endpoint)},
+                )
+            )
+
+    def network(self, name: str) -> Document | None:
+        """Read a network; None if there is none."""
+        with self._telling():
+            try:
+                found: Document = self._client().inspect_network(name)
+            except NotFound:
+                return None
+            return found
 
     @_told
     def start(self, identity: str) -> None:

@@ -10,15 +10,21 @@ import json
 import os
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from locallb.clients import ClientError
 from locallb.planning.envoy import ADMIN_SOCKET
+from locallb.planning.model import IPAddress, Protocol
 
 PATIENCE = 2.0
 """Seconds that one answer may take."""
 _SUBSCRIPTIONS = "^(listener_manager.lds|cluster_manager.cds).(version_text|update_(attempt|success|rejected|failure))$"
+_ARRIVALS = r"^listener\.[^.]*\.(downstream_cx_total|no_filter_chain_match)$"
+_ARRIVAL = re.compile(r"listener\.(?P<name>[^.]+)\.\w+: (?P<value>\d+)")
 _STATISTIC = re.compile(r"\w+\.(?P<kind>lds|cds)\.(?P<name>\w+): \"?(?P<value>[^\"\n]*)\"?")
 
 
@@ -94,6 +100,18 @@ class EnvoyAdmin:
         named = [entry for entry in document.get("configs", ()) if entry.get("name") and "error_state" in entry]
         return {str(entry["name"]): str(entry["error_state"].get("details", "")) for entry in named}
 
+    def places(self) -> frozenset[tuple[IPAddress, int, Protocol]]:
+        """Read where the listeners are bound: inside a container that is somewhere else than where clients connect."""
+        document = self._json("/listeners?format=json")
+        return frozenset(_bound(status) for status in document.get("listener_statuses", ()))
+
+    def arrivals(self) -> dict[str, int]:
+        """Count the connections that came to each listener of published ports, by its `stat_prefix`."""
+        found: dict[str, int] = {}
+        for match in _ARRIVAL.finditer(self._ask("GET", f"/stats?filter={_ARRIVALS}")):
+            found[match["name"]] = found.get(match["name"], 0) + int(match["value"])
+        return found
+
     def drain(self) -> None:
         """Stop listening on every address; open connections go on."""
         self._ask("POST", "/drain_listeners")
@@ -138,6 +156,12 @@ class _Connection(http.client.HTTPConnection):
             self.sock.connect(f"/proc/self/fd/{descriptor}/{ADMIN_SOCKET}")
         finally:
             os.close(descriptor)
+
+
+def _bound(status: Mapping[str, Any]) -> tuple[IPAddress, int, Protocol]:
+    place = status["local_address"]["socket_address"]
+    address = ip_address(place["address"])
+    return address, int(place["port_value"]), Protocol(place.get("protocol", "TCP"))
 
 
 def _subscription(found: dict[str, str]) -> Subscription:

@@ -29,6 +29,7 @@ _KERNEL_PORT_START, _KERNEL_INSTANCES = 1024, 128
 """What kernels do that don't tell."""
 _NET_BIND_SERVICE = 10
 """The number of the capability."""
+_IPV4 = 4
 _LOOPBACK = IPv4Network("127.0.0.0/8")
 _SCRATCH = "127.255.255.254"
 """Where ports are tried; nobody listens just there."""
@@ -41,8 +42,11 @@ class HostError(ClientError):
     """This host can't be looked at: one sentence."""
 
 
-def host_facts(pools: Iterable[Pool], our_pids: Collection[int]) -> HostFacts:
+def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool = False) -> HostFacts:
     """Find out what this host allows; sockets and inotify instances of `our_pids` don't count as others'.
+
+    `strict`: addresses are bound by one who can't do without them, as Docker's proxy can't: a local route is not enough
+    for IPv6.
 
     Raises:
         HostError: if this host has no /proc as Linux has it.
@@ -53,7 +57,8 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int]) -> HostFacts:
     found = held({row.inode for listed in in_use.values() for row in listed}, our_pids)
     foreign = {protocol: [row for row in in_use[protocol] if row.inode not in found.ours] for protocol in in_use}
     known = _routes()
-    absent, absent_ranges = _absent(pools, [route.destination for route in known if route.kind == "local"])
+    routed = [route.destination for route in known if route.kind == "local"]
+    absent, absent_ranges = _absent(pools, [one for one in routed if not strict or one.version == _IPV4])
     return HostFacts(
         unprivileged_port_start=_port_start(status),
         watches=max(0, inotify_limit() - found.inotify),

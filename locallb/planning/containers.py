@@ -5,14 +5,15 @@ Pure. Not here: Docker's API, the resource that declares it, Envoy's files (they
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from locallb.planning.envoy import ARGUMENTS
-from locallb.planning.model import EMPTY, HostFacts, Owner
+from locallb.planning.model import EMPTY, Family, HostFacts, IPAddress, Owner
 from locallb.planning.naming import owner_fields, owner_from
-from locallb.planning.serving import Proxy
-from locallb.planning.settings import ContainerSettings
+from locallb.planning.serving import Proxy, PublishedPort
+from locallb.planning.settings import Compat, ContainerSettings
 
 LABEL_PREFIX = "local-lb.dev/"
 PROXY_LABEL = f"{LABEL_PREFIX}proxy"
@@ -38,6 +39,13 @@ class ProxyContainer:
     """MiB, also of memory and swap together."""
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     command: tuple[str, ...] = ARGUMENTS
+    cpus: str = ""
+    """CPUs at most, a decimal number; empty for no limit."""
+    network: str = ""
+    """The Docker network on which `ports` are published; empty for the host's own network."""
+    inside: tuple[IPAddress, ...] = ()
+    """Its fixed addresses on that network, at most one a family; Docker chooses the others."""
+    ports: tuple[PublishedPort, ...] = ()
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -49,23 +57,59 @@ class ProxyContainer:
             "memory": self.memory,
             "labels": dict(self.labels),
             "command": list(self.command),
+            "cpus": self.cpus,
+            "network": self.network,
+            "inside": [str(address) for address in self.inside],
+            "ports": [[str(p.address), p.port, p.protocol, p.container_port] for p in self.ports],
         }
 
+    def address(self, family: Family) -> str | None:
+        """Give its fixed address of a family."""
+        return next((str(one) for one in self.inside if Family.of(one) is family), None)
 
-def container_of(proxy: Proxy, owner: Owner, settings: ContainerSettings, host: HostFacts) -> ProxyContainer:
-    """Decide how `proxy` runs in a container."""
+
+def container_of(
+    proxy: Proxy, owner: Owner, settings: ContainerSettings, host: HostFacts, inside: tuple[IPAddress, ...] = ()
+) -> ProxyContainer:
+    """Decide how `proxy` runs in a container; `inside` are its fixed addresses on the network of `settings`."""
+    labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
+    gardeners = settings.compat is Compat.GARDENER
     return ProxyContainer(
-        name=container_name(proxy.id),
-        image=settings.image or OFFICIAL_IMAGE.format(version=host.envoy),
+        name=_gardeners_name(owner) if gardeners else f"{NAME_PREFIX}{proxy.id}",
+        image=image_of(settings, host),
         user=f"0:{host.group}",
         memory=settings.memory,
-        labels={**{LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}, PROXY_LABEL: proxy.id},
+        labels={**labels, PROXY_LABEL: proxy.id, **(_gardeners_labels(owner) if gardeners else {})},
+        cpus=settings.cpus,
+        network=settings.network,
+        inside=inside,
+        ports=proxy.published,
     )
 
 
-def container_name(proxy: str) -> str:
-    """Name the container of a proxy: unique on the host, as the proxy's id is."""
-    return f"{NAME_PREFIX}{proxy}"
+def image_of(settings: ContainerSettings, host: HostFacts) -> str:
+    """Tell the image: the one that is configured or Envoy's official one, from the mirror if there is one."""
+    image = settings.image or OFFICIAL_IMAGE.format(version=host.envoy)
+    return f"{settings.mirror}/{_without_registry(image)}" if settings.mirror else image
+
+
+def _without_registry(image: str) -> str:
+    """Leave out the registry; Docker takes the first part for one if it has a dot or a port, or is `localhost`."""
+    first, slash, rest = image.partition("/")
+    return rest if slash and ("." in first or ":" in first or first == "localhost") else image
+
+
+def _gardeners_name(owner: Owner) -> str:
+    """Name the container as Gardener's cloud-controller-manager-local does; a manifest without uid goes by its key."""
+    return f"gardener-lb-{hashlib.sha256((owner.uid or str(owner.service)).encode()).hexdigest()[:8]}"
+
+
+def _gardeners_labels(owner: Owner) -> Mapping[str, str]:
+    return {
+        "gardener.cloud/role": "loadbalancer",
+        "gardener.cloud/service": f"{owner.service.namespace}/{owner.service.name}",
+        "kubernetes.io/cluster": owner.service.cluster,
+    }
 
 
 def labelled_owner(labels: Mapping[str, str]) -> Owner | None:

@@ -227,6 +227,16 @@ class Discovery(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Subnet:
+    """A subnet of the Docker network on which ports are published: an entry of its IPAM configuration."""
+
+    network: IPNetwork
+    gateway: IPAddress | None = None
+    handed_out: IPNetwork | None = None
+    """IPRange: what Docker chooses from; None where it is the whole subnet."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """What this host allows. The defaults are those of a host without limits, for tests and previews elsewhere."""
 
@@ -245,6 +255,8 @@ class HostFacts:
     """The version of Envoy that is installed."""
     group: int = 0
     """The group of this user, through which a container uses a proxy's directory."""
+    subnets: tuple[Subnet, ...] = ()
+    """Those of the Docker network on which ports are published."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from types import MappingProxyType
 from locallb.planning.config_values import NAMESPACE, Mistakes, usable_address
 from locallb.planning.fields import LABEL
 from locallb.planning.model import ClusterName, Family, IPAddress
+from locallb.planning.parse_containers import parse_containers
 from locallb.planning.parse_policies import parse_policies
 from locallb.planning.parse_pools import DEFAULT_POOL, parse_pools
 from locallb.planning.parse_selection import parse_classes, parse_namespaces, parse_selector
 from locallb.planning.pools import candidates, listed
 from locallb.planning.settings import (
-    ContainerSettings,
     KubernetesSource,
     ManifestsSource,
     Pool,
@@ -31,10 +31,8 @@ from locallb.planning.words import clipped, shown
 
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
-    *("proxies", "image", "limits", "policies"),
+    *("proxies", "image", "limits", "compat", "policies"),
 )
-_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*", re.IGNORECASE)
-_LEAST_MEMORY = 64
 _SOURCE_KINDS = ("manifests", "kubernetes", "kind")
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
 _CLUSTER = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}"
@@ -57,7 +55,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         namespaces=parse_namespaces(mistakes, "namespaces", config.get("namespaces", [])),
         selector=parse_selector(mistakes, "selector", config.get("selector", {})),
         runtime=_runtime(mistakes, config.get("runtime", Runtime.PROCESS)),
-        container=_container(mistakes, config),
+        container=parse_containers(mistakes, config),
         policies=parse_policies(mistakes, config.get("policies", {})),
     )
     if not mistakes.sentences:
@@ -68,14 +66,6 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
 
 
 def _refuse_later_ones(mistakes: Mistakes, config: Mapping[str, object]) -> None:
-    for key in ("network", "image", "limits"):
-        if key in config and config.get("runtime") != Runtime.DOCKER:
-            mistakes.add(key, f"{shown(config[key])} is for the runtime docker only; remove the key")
-    network = config.get("network", "host")
-    if network == "publish":
-        mistakes.add("network", "publish comes with a later version; use host or remove the key")
-    elif network != "host":
-        mistakes.add("network", f"{shown(network)} is no network of containers; use host or remove the key")
     proxies = config.get("proxies", "per-service")
     if proxies == "shared":
         mistakes.add("proxies", "shared comes with a later version; use per-service or remove the key")
@@ -88,22 +78,6 @@ def _runtime(mistakes: Mistakes, value: object) -> Runtime:
         mistakes.add("runtime", f"{shown(value)} is no runtime; use process or docker, or remove the key")
         return Runtime.PROCESS
     return Runtime(str(value))
-
-
-def _container(mistakes: Mistakes, config: Mapping[str, object]) -> ContainerSettings:
-    image = ""
-    if "image" in config:
-        image = mistakes.text("image", config["image"], "a reference such as local-lb/envoy:1.40.0")
-        if image and not _IMAGE.fullmatch(image):
-            mistakes.add("image", f"{shown(image)} is no image; write a reference such as local-lb/envoy:1.40.0")
-    limits = mistakes.mapping("limits", config.get("limits", {}), "{memory: 512}")
-    mistakes.unknown("limits.", limits, ("memory",))
-    memory = ContainerSettings().memory
-    if "memory" in limits:
-        memory = mistakes.number("limits.memory", limits["memory"])
-        if memory < _LEAST_MEMORY:
-            mistakes.add("limits.memory", f"{memory} MiB are too few for Envoy; give it {_LEAST_MEMORY} or more")
-    return ContainerSettings(image, memory)
 
 
 def _sources(mistakes: Mistakes, value: object) -> tuple[Source, ...]:

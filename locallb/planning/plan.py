@@ -7,7 +7,7 @@ problems, rejections, notices). Not here: how a Service is read, where an addres
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from locallb.planning.allocation import allocate
@@ -20,6 +20,7 @@ from locallb.planning.model import (
     ClusterName,
     Discovery,
     Family,
+    HostFacts,
     IPAddress,
     Owner,
     Service,
@@ -30,6 +31,7 @@ from locallb.planning.model import (
 from locallb.planning.naming import digest, owner_fields, proxy_id, proxy_name, upstream_name
 from locallb.planning.nodes import eligible
 from locallb.planning.ports import address_problem, port_problem
+from locallb.planning.published import Place, internal_addresses, publish
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.selection import is_ours
 from locallb.planning.serving import Listener, Proxy, Upstream
@@ -136,7 +138,7 @@ def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     made.sort(key=lambda pair: pair[0].key)
     return Plan(
         placements=tuple(_noticed(placement, lone) for placement, _ in made),
-        proxies=tuple(_contained(proxy, settings, snapshot) for _, proxy in made),
+        proxies=tuple(_contained(placement, proxy, settings, snapshot) for placement, proxy in made),
         rejections=_rejections(snapshot, settings, hopeless, answers, seats),
         notices=tuple(lone.values()),
     )
@@ -224,11 +226,26 @@ def _place(
     return placement, PlannedProxy(proxy, owner, render(proxy), snapshot.host.envoy)
 
 
-def _contained(planned: PlannedProxy, settings: Settings, snapshot: Snapshot) -> PlannedProxy:
+def _contained(placement: Placement, planned: PlannedProxy, settings: Settings, snapshot: Snapshot) -> PlannedProxy:
+    """Put a proxy into a container where the runtime is docker: ports published, or on the host's network."""
     if settings.runtime is not Runtime.DOCKER:
         return planned
-    container = container_of(planned.proxy, planned.owner, settings.container, snapshot.host)
+    inside: tuple[IPAddress, ...] = ()
+    if settings.container.network:
+        proxy = publish(planned.proxy, _places(placement, snapshot.host))
+        planned = replace(planned, proxy=proxy, rendered=render(proxy))
+        inside = tuple(internal_addresses(placement.addresses, snapshot.host.subnets, settings.pools))
+    container = container_of(planned.proxy, planned.owner, settings.container, snapshot.host, inside)
     return replace(planned, container=container, envoy="")
+
+
+def _places(placement: Placement, host: HostFacts) -> Iterator[Place]:
+    """Give what Docker shall publish: also ports that wait for backends, none that this host can't serve."""
+    taken = {(one.address, one.port, one.protocol) for one in host.sockets}
+    for planned in placement.ports:
+        if planned.listeners or planned.problem is None or planned.problem.reason is Reason.NO_BACKENDS:
+            places = ((address, planned.port.port, planned.port.protocol) for address in placement.addresses)
+            yield from (place for place in places if place not in taken)
 
 
 def _upstream(service: Service, entry: PortBackends) -> Upstream | None:

@@ -63,6 +63,8 @@ class Listener:
     upstream: str
     source_ranges: tuple[IPNetwork, ...] = ()
     client_ip_affinity: bool = False
+    container_port: int = 0
+    """Where Envoy listens inside of a container whose ports Docker publishes, on every address there; 0: just here."""
 
     @property
     def name(self) -> str:
@@ -77,6 +79,16 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedPort:
+    """A port of a container that Docker publishes: clients use `address`:`port`, Envoy listens at `container_port`."""
+
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    container_port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Proxy:
     """One Envoy: what it is called, how it discovers endpoints and what it serves."""
 
@@ -87,3 +99,6 @@ class Proxy:
     discovery: Discovery
     listeners: tuple[Listener, ...] = ()
     upstreams: tuple[Upstream, ...] = ()
+    published: tuple[PublishedPort, ...] = ()
+    """Empty where Envoy binds the addresses itself. Ports without backends are among them, so that backends which come
+    and go need no other container."""

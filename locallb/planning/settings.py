@@ -25,6 +25,24 @@ class Runtime(StrEnum):
     DOCKER = "docker"
 
 
+class PullPolicy(StrEnum):
+    """When an image is fetched before a container is made: words and meaning of a Pod's imagePullPolicy (core/v1)."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class Compat(StrEnum):
+    """Whose names and labels containers bear beside our own."""
+
+    GARDENER = "gardener"
+
+
+KIND_NETWORK = "kind"
+"""The Docker network of kind's nodes."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
     """How containers of proxies are made, with the runtime `docker`."""
@@ -33,6 +51,14 @@ class ContainerSettings:
     """The image's reference; empty for Envoy's official one."""
     memory: int = 512
     """MiB that a container may take."""
+    cpus: str = ""
+    """CPUs that a container may use at most, a decimal number; empty for no limit."""
+    network: str = ""
+    """The Docker network on which ports are published; empty where containers use the host's."""
+    pull: PullPolicy = PullPolicy.IF_NOT_PRESENT
+    mirror: str = ""
+    """A registry, and possibly a path in it, that stands for the one that the image's reference names."""
+    compat: Compat | None = None
 
 
 @dataclass(frozen=True, slots=True)

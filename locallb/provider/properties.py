@@ -202,6 +202,8 @@ class ReachableInputs:
     """Versions that must be active."""
     probes: tuple[str, ...]
     """`<address>:<port>` places that must accept one TCP connection when they are first published."""
+    published: bool
+    """Docker publishes the listeners' ports: connections to them must arrive at the proxy."""
 
 
 @dataclass(frozen=True, slots=True)

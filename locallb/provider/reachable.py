@@ -15,9 +15,9 @@ from locallb.clients import files, places
 from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError, Subscriptions
 from locallb.clients.proxies import Proxies
 from locallb.clients.sockets import SocketError, connect, holder, split_place
-from locallb.planning.containers import IDENTITY_PREFIX, container_name
+from locallb.planning.containers import IDENTITY_PREFIX
 from locallb.planning.model import Protocol
-from locallb.provider import rollout
+from locallb.provider import published, rollout
 from locallb.provider.codec import is_unknown
 from locallb.provider.errors import ProviderError
 from locallb.provider.kind import Difference, Kind, changed, grown, proxy_faults
@@ -71,32 +71,39 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
 
     def create(self, new: ReachableInputs) -> tuple[str, ReachableState]:
         """Prove it, and connect once to each probe."""
-        return new.proxy, self._prove(new, new.probes)
+        return new.proxy, self._prove(new, new.probes, new.listeners)
 
     def read(self, state: ReachableState) -> ReachableState | None:
         """Look whether the proof still holds."""
         try:
-            return state if _look(_directory(state)).proves(state) else None
+            proven = _look(_directory(state)).proves(state)
+            return state if proven and not (state.published and any(published.unpublished(state.listeners))) else None
         except EnvoyAdminError:
             return None
 
     def update(self, old: ReachableState, new: ReachableInputs) -> ReachableState:
         """Prove it again, and connect to places that are published for the first time."""
-        return self._prove(new, tuple(place for place in new.probes if place not in old.probes))
+        known = old.listeners if old.process == new.process else ()
+        arriving = tuple(name for name in new.listeners if name not in known)
+        return self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
 
     def delete(self, state: ReachableState) -> None:
         """Forget the proof: nothing in the world belongs to it."""
 
-    def _prove(self, new: ReachableInputs, probes: tuple[str, ...]) -> ReachableState:
+    def _prove(self, new: ReachableInputs, probes: tuple[str, ...], arriving: tuple[str, ...]) -> ReachableState:
+        """Prove it; connect to `probes`, or to `arriving` where the ports are published."""
         contained = new.process.startswith(IDENTITY_PREFIX)
         try:
             if contained:
                 _await_answer(_directory(new))
             _await(_directory(new), new)
+            if new.published:
+                published.prove(new.listeners, EnvoyAdmin(_directory(new)), arriving)
         except EnvoyAdminError as error:
-            log = f"`docker logs {container_name(new.proxy)}`" if contained else "envoy.log there"
+            identity = new.process.removeprefix(IDENTITY_PREFIX)[:12]
+            log = f"`docker logs {identity}`" if contained else "envoy.log there"
             raise ProviderError(f"{error}; run up again, and see {log} if that doesn't help") from error
-        for place in probes:
+        for place in () if new.published else probes:
             _probe(place)
         ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
         return grown(self.state, new, ports=ports)

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from locallb.clients import envoy_binary, places, processes
-from locallb.clients.containers import Containers, ContainersError, Document
+from locallb.clients.containers import Containers
 from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError
 from locallb.clients.host import host_facts
 from locallb.clients.ledger import Ledger
 from locallb.clients.proxies import PROXY_MARK, Proxies, marked_owner
 from locallb.clients.sockets import split_place
-from locallb.planning.containers import PROXY_LABEL, labelled_owner
 from locallb.planning.model import (
     Access,
     Claim,
@@ -33,6 +32,7 @@ from locallb.planning.model import (
 )
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Source
 from locallb.sources import SourceError
+from locallb.sources.containers import read_contained, read_subnets, require_suitable
 from locallb.sources.held import HeldByState, read_held
 from locallb.sources.kubernetes import read_kubernetes
 from locallb.sources.manifests import SourceReading, read_manifests
@@ -142,26 +142,14 @@ def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
     envoy = envoy_binary.installed().version
     if settings.runtime is not Runtime.DOCKER:
         return replace(host_facts(settings.pools, pids), envoy=envoy)
-    facts = host_facts(settings.pools, {*pids, *_contained_pids(home)})
-    bound = _bound(home)
+    containers, network = Containers(), settings.container.network
+    contained = read_contained(containers, home)
+    facts = host_facts(settings.pools, {*pids, *contained.pids}, strict=bool(network))
+    bound = {*_bound(home), *contained.places}
     sockets = tuple(one for one in facts.sockets if (one.address, one.port, one.protocol) not in bound)
-    return replace(facts, envoy=envoy, group=os.getegid(), unprivileged_port_start=0, sockets=sockets)
-
-
-def _contained_pids(home: Home) -> set[int]:
-    """Find the processes of this stack's containers; none where Docker doesn't answer."""
-    containers = Containers()
-    try:
-        listed = [one for one in containers.labelled(PROXY_LABEL) if _home_of(one) == home]
-        seen = [containers.inspect(str(one["Id"])) for one in listed]
-    except ContainersError:
-        return set()
-    return {int(one["State"]["Pid"]) for one in seen if one and one["State"]["Pid"]}
-
-
-def _home_of(listed: Document) -> Home | None:
-    owner = labelled_owner(listed.get("Labels") or {})
-    return owner.home if owner else None
+    facts = replace(facts, envoy=envoy, group=os.getegid(), unprivileged_port_start=0, sockets=sockets)
+    require_suitable(containers, settings.container, facts)
+    return replace(facts, subnets=read_subnets(containers, network)) if network else facts
 
 
 def _bound(home: Home) -> set[tuple[IPAddress, int, Protocol]]:

@@ -33,8 +33,8 @@ def backend() -> Iterator[Callable[..., Backend]]:
     """Make backends that are closed at the end."""
     made: list[Backend] = []
 
-    def make(name: str) -> Backend:
-        made.append(Backend(name))
+    def make(name: str, address: str = "127.0.0.1") -> Backend:
+        made.append(Backend(name, address))
         return made[-1]
 
     yield make

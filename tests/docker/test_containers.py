@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from locallb.planning.containers import LABEL_PREFIX
+from tests.docker.support import containers, content, docker, identities
 from tests.e2e.support import Backend, Stage, ask, port, refused, service
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
-
-
-def docker(*words: str) -> str:
-    """Run Docker's own command."""
-    done = subprocess.run(["docker", *words], check=True, capture_output=True, text=True, timeout=60)
-    return done.stdout.strip()
-
-
-def containers(stage: Stage) -> dict[str, dict[str, Any]]:
-    """Give what Docker tells of the stage's containers, by the name of the Service."""
-    listed = docker("ps", "-aq", "--filter", f"label={LABEL_PREFIX}root={stage.root}").split()
-    seen = json.loads(docker("inspect", *listed)) if listed else []
-    return {one["Config"]["Labels"][f"{LABEL_PREFIX}name"]: one for one in seen}
-
-
-def identities(stage: Stage) -> dict[str, str]:
-    """Give the containers' ids."""
-    return {name: one["Id"] for name, one in containers(stage).items()}
-
-
-def content(stage: Stage) -> None:
-    """Check that there is nothing left to do."""
-    done = stage.run("up", "--yes", "--expect-no-changes")
-    assert done.code == 0, done.out + done.err
 
 
 def test_services_are_served_from_containers_and_a_second_up_changes_nothing(shop: Stage) -> None:

@@ -14,7 +14,6 @@ from locallb.planning.parse_settings import KEYS, cluster_name, parse_settings
 from locallb.planning.settings import (
     AddressRange,
     Classes,
-    ContainerSettings,
     ManifestsSource,
     Pool,
     Runtime,
@@ -341,36 +340,6 @@ OTHER_MISTAKES: list[tuple[str, object, str]] = [
 def test_another_mistake_is_told(key: str, value: object, sentence: str) -> None:
     """Unknown keys, wrong types, and what comes later: refused by name, never ignored."""
     assert mistakes(**{key: value}) == (sentence,)
-
-
-DOCKER_MISTAKES: list[tuple[str, object, str]] = [
-    ("network", "publish", "network: publish comes with a later version; use host or remove the key"),
-    ("network", "bridge", 'network: "bridge" is no network of containers; use host or remove the key'),
-    (
-        "image",
-        {"name": "x"},
-        "image: an object of 1 field is not a text; write a reference such as local-lb/envoy:1.40.0",
-    ),
-    ("image", "a b", 'image: "a b" is no image; write a reference such as local-lb/envoy:1.40.0'),
-    ("limits", {"cpu": 1}, "limits.cpu: no such key; the keys are memory"),
-    ("limits", {"memory": 8}, "limits.memory: 8 MiB are too few for Envoy; give it 64 or more"),
-]
-
-
-@pytest.mark.parametrize(("key", "value", "sentence"), DOCKER_MISTAKES)
-def test_a_mistake_about_containers_is_told(key: str, value: object, sentence: str) -> None:
-    """What isn't there yet, and what can't work, is refused by name."""
-    assert mistakes(runtime="docker", **{key: value}) == (sentence,)
-
-
-def test_the_runtime_docker_has_an_image_and_a_limit() -> None:
-    """The official image and 512 MiB, where nothing else is said."""
-    sources = [{"manifests": "m", "name": "c"}]
-    assert parse_settings({"sources": sources, "runtime": "docker"}).container == ContainerSettings("", 512)
-    given = parse_settings(
-        {"sources": sources, "runtime": "docker", "network": "host", "image": "a/b:1", "limits": {"memory": 128}}
-    )
-    assert (given.runtime, given.container) == (Runtime.DOCKER, ContainerSettings("a/b:1", 128))
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -17,7 +17,7 @@ from locallb.planning.plan import Placement, Plan, PlannedPort, make_plan
 from tests.conftest import GOLDENS, Golden
 from tests.envoy.support import quiet, validate
 
-CASES = ("chart", "dual-stack", "shop", "traffic-local", "trouble")
+CASES = ("chart", "dual-stack", "published", "shop", "traffic-local", "trouble")
 INPUTS = {"manifests.yaml", "settings.yaml"}
 HOME = Home("local-lb", "dev", "/project")
 
@@ -56,6 +56,7 @@ def outputs(plan: Plan) -> Mapping[str, str]:
         "placements": [placement_words(placement) for placement in plan.placements],
         "proxies": [
             {"name": p.proxy.name, "id": p.proxy.id, "discovery": p.proxy.discovery, "digest": p.digest}
+            | ({"container": p.container.fields} if p.container else {})
             for p in plan.proxies
         ],
         "rejections": [

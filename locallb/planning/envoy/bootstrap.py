@@ -40,7 +40,7 @@ def bootstrap(proxy: Proxy) -> Message:
         "admin": {"address": {"pipe": {"path": f"./{ADMIN_SOCKET}", "mode": ADMIN_MODE}}},
         "dynamic_resources": {"lds_config": subscription("./lds.json"), "cds_config": subscription("./cds.json")},
         "overload_manager": {"resource_monitors": [_connection_limit()]},
-        "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": list(_STATS)}}},
+        "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": list(_stats(proxy))}}},
         "stats_flush_on_admin": True,
     }
 
@@ -55,6 +55,12 @@ def _connection_limit() -> Message:
     }
 
 
+def _stats(proxy: Proxy) -> tuple[Message, ...]:
+    """Keep as well what tells whether connections to a published port arrive."""
+    return (*_STATS, *_ARRIVALS) if proxy.published else _STATS
+
+
+_ARRIVALS: tuple[Message, ...] = ({"suffix": ".downstream_cx_total"}, {"suffix": ".no_filter_chain_match"})
 _STATS: tuple[Message, ...] = (
     {"prefix": "listener_manager."},
     {"prefix": "cluster_manager."},

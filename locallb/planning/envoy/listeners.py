@@ -7,7 +7,7 @@ backends come and go without touching a listener.
 from __future__ import annotations
 
 from locallb.planning.envoy.document import KEEPALIVE, Message, socket_address, typed
-from locallb.planning.model import IPNetwork, Protocol
+from locallb.planning.model import Family, IPNetwork, Protocol
 from locallb.planning.serving import Listener
 
 MAX_DATAGRAM = 9000
@@ -28,13 +28,27 @@ def listener(spec: Listener) -> Message:
     return typed(
         "envoy.config.listener.v3.Listener",
         name=spec.name,
-        address=socket_address(str(spec.address), spec.port, spec.protocol),
+        **_place(spec),
         # The address may appear after the proxy; without this the order of the two would matter.
         freebind=True,
         # On, a second Envoy would silently take a share of this address's clients instead of failing to bind.
         enable_reuse_port=False,
         **(_udp(spec) if spec.protocol is Protocol.UDP else _tcp(spec)),
     )
+
+
+def _place(spec: Listener) -> Message:
+    """Say where Envoy binds: at the clients' address, or on all of a container, with connections counted.
+
+    Docker may bring IPv6 clients over IPv4, where its network has no IPv6: so what listens for them takes both.
+    """
+    if not spec.container_port:
+        return {"address": socket_address(str(spec.address), spec.port, spec.protocol)}
+    any_address = socket_address("0.0.0.0", spec.container_port, spec.protocol)  # noqa: S104 - the container's own
+    if Family.of(spec.address) is Family.IPV6:
+        place: Message = {"address": "::", "port_value": spec.container_port, "protocol": spec.protocol}
+        any_address = {"socket_address": {**place, "ipv4_compat": True}}
+    return {"address": any_address, "stat_prefix": spec.upstream}
 
 
 def _tcp(spec: Listener) -> Message:

@@ -22,6 +22,8 @@ from locallb.planning.report.sides import Balancer, Port, Side, fingerprint, sor
 ADDRESS, CONFIG, PROCESS, BALANCER = (
     f"locallb:index:{kind}" for kind in ("LoopbackAddress", "ProxyConfig", "EnvoyProcess", "LoadBalancer")
 )
+_PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
+"""A listener's name, as `serving.Listener.name` makes it."""
 _LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?: (\w+))?")
 
 
@@ -149,23 +151,18 @@ def _port(  # noqa: PLR0913, PLR0917 - private, one caller
 
 
 def _listeners(files: Mapping[str, str]) -> Iterator[_Listener]:
-    """Read the listeners that Envoy was told."""
+    """Read the listeners that Envoy was told, by their names: where ports are published, it binds something else."""
     for raw in _resources(files, "lds.json"):
-        socket = _object(_object(raw.get("address")).get("socket_address"))
-        address, port, protocol = (
-            _address(socket.get("address")),
-            socket.get("port_value"),
-            _text(socket.get("protocol")),
-        )
-        if address is None or not isinstance(port, int) or protocol not in set(Protocol):
+        place = _PLACE.fullmatch(_text(raw.get("name")))
+        if place is None or (address := _address(place["four"] or place["six"])) is None:
             continue
         everything = list(_walk(raw))
         upstreams = [_text(one["cluster"]) for one in everything if "cluster" in one]
         ranges = [one for one in everything if "address_prefix" in one]
         yield _Listener(
             address=address,
-            port=port,
-            protocol=Protocol(protocol),
+            port=int(place["port"]),
+            protocol=Protocol(place["protocol"]),
             upstream=upstreams[0] if upstreams else "",
             sources=sorted_networks(tuple(network for one in ranges if (network := _network(one)) is not None)),
             affinity=any("hash_policy" in one or "hash_policies" in one for one in everything),

@@ -28,7 +28,7 @@ NOTE = "__defaults"
 KNOWN = frozenset(
     {
         *DEFAULTS,
-        *("capabilities", "command", "cpuShares", "destroyGraceSeconds", "entrypoints", "envs", "healthcheck"),
+        *("capabilities", "command", "cpuShares", "cpus", "destroyGraceSeconds", "entrypoints", "envs", "healthcheck"),
         *("image", "labels", "logDriver", "logOpts", "memory", "memorySwap", "name", "networksAdvanced", "ports"),
         *("readOnly", "securityOpts", "stopSignal", "stopTimeout", "user", "volumes", "wait", "workingDir"),
     }

@@ -35,6 +35,7 @@ class Lifecycle:
         self._provide_image(new["image"], new["name"])
         identity = self._containers.create(new["name"], spec.body(new))
         try:
+            self._containers.connect(identity, spec.networks(new))
             self._containers.start(identity)
         except DockerAbsentError:
             raise

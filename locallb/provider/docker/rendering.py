@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from locallb.planning.parse_containers import decimal_cpus
 from locallb.provider.docker.delta import raw_state_delta
 from locallb.provider.docker.inputs import without_notes
 from locallb.provider.docker.spec import MIB
@@ -21,7 +22,7 @@ META = (
 )
 """Time limits and schema version, as the bridge below the official plugin notes them."""
 _NEVER_SET: Values = {
-    **dict.fromkeys(("cgroupParent", "cgroupnsMode", "containerLogs", "cpuPeriod", "cpuQuota", "cpus")),
+    **dict.fromkeys(("cgroupParent", "cgroupnsMode", "containerLogs", "cpuPeriod", "cpuQuota")),
     **dict.fromkeys(("gpus", "pidMode")),
     **dict.fromkeys(("attach", "logs", "publishAllPorts", "rm"), False),
     **{key: [] for key in ("deviceReadBps", "deviceReadIops", "deviceRequests", "deviceWriteBps", "deviceWriteIops")},
@@ -104,6 +105,7 @@ def _observed(seen: Values) -> dict[str, Any]:
         "command": config.get("Cmd") or [],
         "cpuSet": host["CpusetCpus"],
         "cpuShares": host["CpuShares"],
+        "cpus": decimal_cpus(host["NanoCpus"]) if host.get("NanoCpus") else None,
         "domainname": config["Domainname"],
         "entrypoints": config.get("Entrypoint") or [],
         "envs": config.get("Env") or [],

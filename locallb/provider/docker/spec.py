@@ -8,6 +8,7 @@ from typing import Any
 from locallb.provider.docker.values import Values
 
 MIB = 1 << 20
+NANO = 1_000_000_000
 _UNITS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "ms": 1_000_000, "us": 1_000, "s": 1_000_000_000}
 
 
@@ -27,7 +28,6 @@ def body(inputs: Values) -> dict[str, Any]:
         "StopTimeout": inputs.get("stopTimeout"),
         "Healthcheck": _health(inputs.get("healthcheck")),
         "HostConfig": _host_config(inputs),
-        "NetworkingConfig": _networking(inputs),
     }
     return {key: value for key, value in config.items() if value is not None}
 
@@ -44,12 +44,17 @@ def limits(inputs: Values, changed: frozenset[str]) -> dict[str, Any]:
     return document
 
 
+def nano_cpus(cpus: str | None) -> int:
+    """Read a number of CPUs into billionths; 0 means no limit."""
+    return round(float(cpus) * NANO) if cpus else 0
+
+
 def _host_config(inputs: Values) -> dict[str, Any]:
     capabilities = inputs.get("capabilities", {})
     config: dict[str, Any] = {
         "Binds": [_bind(volume) for volume in inputs.get("volumes", ())] or None,
         "LogConfig": _log(inputs),
-        "NetworkMode": _network_mode(inputs),
+        "NetworkMode": inputs["networkMode"],
         "PortBindings": _bindings(inputs) or None,
         "RestartPolicy": {"Name": inputs["restart"]},
         "CapAdd": capabilities.get("adds"),
@@ -59,21 +64,15 @@ def _host_config(inputs: Values) -> dict[str, Any]:
         "Memory": inputs.get("memory", 0) * MIB,
         "MemorySwap": inputs.get("memorySwap", 0) * MIB,
         "CpuShares": inputs.get("cpuShares", 0),
+        "NanoCpus": nano_cpus(inputs.get("cpus")),
         "Init": False,
     }
     return {key: value for key, value in config.items() if value is not None}
 
 
-def _network_mode(inputs: Values) -> str:
-    networks = inputs.get("networksAdvanced", ())
-    return str(networks[0]["name"] if networks else inputs["networkMode"])
-
-
-def _networking(inputs: Values) -> dict[str, Any] | None:
-    networks = inputs.get("networksAdvanced", ())
-    if not networks:
-        return None
-    return {"EndpointsConfig": {network["name"]: {"IPAMConfig": _addresses(network)} for network in networks}}
+def networks(inputs: Values) -> dict[str, dict[str, Any]]:
+    """Make, by network, what a container is connected with that is made on the bridge, as the official plugin does."""
+    return {one["name"]: {"IPAMConfig": _addresses(one)} for one in inputs.get("networksAdvanced", ())}
 
 
 def _addresses(network: Values) -> dict[str, str]:

@@ -1,0 +1,210 @@
+"""Proxies in containers whose ports Docker publishes, on a network of the test's own, from `up` to `destroy`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.docker.support import containers, content, docker, identities
+from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
+
+pytestmark = [pytest.mark.docker, pytest.mark.envoy]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A Docker network, and the host's address on it, where backends listen as nodes would."""
+
+    name: str
+    gateway: str
+
+
+@pytest.fixture(scope="module")
+def network(image: str) -> Iterator[Network]:
+    """Make a network of 256 addresses; needs a daemon."""
+    del image
+    name, third = f"llb-test-{secrets.token_hex(4)}", secrets.randbelow(250)
+    docker("network", "create", "--subnet", f"10.231.{third}.0/24", "--gateway", f"10.231.{third}.1", name)
+    yield Network(name, f"10.231.{third}.1")
+    docker("network", "rm", name)
+
+
+@pytest.fixture
+def shop(image: str, network: Network, backend: Callable[..., Backend]) -> Iterator[Stage]:
+    """Give a stack of two Services, not deployed yet."""
+    with stage() as play:
+        play.configure(runtime="docker", network={"publish": network.name}, image=image)
+        web, dns = backend("web", network.gateway), backend("dns", network.gateway)
+        play.write("nodes.yaml", node(address=network.gateway))
+        play.write("web.yaml", service("web", port(80, web.port)))
+        play.write("dns.yaml", service("dns", port(53, dns.port), port(53, dns.port, "UDP")))
+        yield play
+
+
+def test_services_are_served_at_published_ports_and_a_second_up_changes_nothing(shop: Stage, network: Network) -> None:
+    """Low ports, TCP and UDP; the same after a refresh; and gone after destroy."""
+    shop.up()
+    at = shop.addresses()
+    assert ask(at["n/web"], 80) == "web: hello"
+    assert ask(at["n/dns"], 53) == "dns: hello"
+    assert ask(at["n/dns"], 53, "UDP") == "dns: hello"
+    seen = containers(shop)["dns"]
+    place = [{"HostIp": at["n/dns"], "HostPort": "53"}]
+    assert seen["NetworkSettings"]["Ports"] == {"53/tcp": place, "53/udp": place}
+    assert list(seen["NetworkSettings"]["Networks"]) == [network.name]
+    before = identities(shop)
+    content(shop)
+    assert shop.run("refresh", "--yes", "--expect-no-changes").code == 0
+    content(shop)
+    assert identities(shop) == before
+    assert {row["state"] for row in shop.status().values()} == {"serving"}
+    assert shop.run("destroy", "--yes").code == 0
+    assert containers(shop) == {}
+    assert list((shop.state_home / "proxies").glob("*")) == []
+
+
+def test_ports_come_and_go_with_another_container_at_the_same_address(
+    shop: Stage, network: Network, backend: Callable[..., Backend]
+) -> None:
+    """The old container ends first, the address stays, the neighbour isn't touched, and then there is nothing to do."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    web, extra = backend("web", network.gateway), backend("extra", network.gateway)
+    shop.write("web.yaml", service("web", port(80, web.port), port(81, extra.port)))
+    shop.up()
+    assert (ask(at["n/web"], 80), ask(at["n/web"], 81)) == ("web: hello", "extra: hello")
+    content(shop)
+    shop.write("web.yaml", service("web", port(81, extra.port)))
+    shop.up()
+    assert ask(at["n/web"], 81) == "extra: hello"
+    assert shop.addresses() == at
+    assert identities(shop)["dns"] == before["dns"]
+    content(shop)
+
+
+def test_backends_change_and_vanish_without_another_container(
+    shop: Stage, network: Network, backend: Callable[..., Backend]
+) -> None:
+    """A stream goes on through a change; without backends clients are let go at once; they come back."""
+    shop.up()
+    at, before, other = shop.addresses(), identities(shop), backend("other", network.gateway)
+    with socket.create_connection((at["n/web"], 80)) as stream, stream.makefile("rb") as answers:
+        stream.sendall(b"one\n")
+        assert answers.readline() == b"web: one\n"
+        shop.write("web.yaml", service("web", port(80, other.port)))
+        shop.up()
+        assert ask(at["n/web"], 80) == "other: hello"
+        stream.sendall(b"two\n")
+        assert answers.readline() == b"web: two\n"
+    shop.write("nodes.yaml")
+    shop.up()
+    assert shop.status()["n/web"]["reason"] == "NoBackends"
+    with socket.create_connection((at["n/web"], 80), timeout=5) as client:
+        assert client.recv(1) == b""
+    shop.write("nodes.yaml", node(address=network.gateway))
+    shop.up()
+    assert ask(at["n/web"], 80) == "other: hello"
+    assert (shop.addresses(), identities(shop)) == (at, before)
+
+
+@pytest.mark.parametrize("harm", [("kill",), ("stop", "-t", "1"), ("pause",), ("rm", "-f")], ids=lambda harm: harm[0])
+def test_a_harmed_container_is_mended_by_one_up_at_the_same_address(shop: Stage, harm: tuple[str, ...]) -> None:
+    """As the official plugin does: one that ended is replaced, because Docker published its ports no longer."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    docker(*harm, before["web"])
+    shop.up()
+    assert shop.addresses() == at
+    assert ask(at["n/web"], 80) == "web: hello"
+    assert identities(shop)["dns"] == before["dns"]
+    content(shop)
+
+
+def test_a_port_that_docker_serves_no_longer_is_told_and_mended(shop: Stage) -> None:
+    """Docker's own proxy died: the container runs, Envoy listens, and yet nothing is served."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    os.kill(docker_proxy(at["n/web"]), signal.SIGKILL)
+    assert shop.status()["n/web"]["state"] != "serving"
+    done = shop.run("up", "--yes")
+    assert done.code == 1
+    assert f"{at['n/web']}:80/TCP isn't published" in done.err
+    docker("restart", "-t", "1", before["web"])
+    shop.up()
+    assert ask(at["n/web"], 80) == "web: hello"
+    content(shop)
+
+
+def docker_proxy(address: str) -> int:
+    """Find Docker's own proxy of an address."""
+    done = subprocess.run(
+        ["pgrep", "-f", f"docker-proxy.*-host-ip {address} "], capture_output=True, text=True, check=True
+    )
+    (pid,) = done.stdout.split()
+    return int(pid)
+
+
+def test_a_running_proxy_has_no_right_but_to_bind_low_ports(shop: Stage) -> None:
+    """Effective capabilities, user, mounts and root file system of the process itself, as on the host's network."""
+    shop.up()
+    seen = containers(shop)["web"]
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{seen['State']['Pid']}/status").read_text().splitlines())
+    assert int(status["CapEff"].strip(), 16) == 1 << 10
+    assert status["NoNewPrivs"].strip() == "1"
+    host = seen["HostConfig"]
+    assert (host["Privileged"], host["ReadonlyRootfs"], host["RestartPolicy"]["Name"]) == (
+        False,
+        True,
+        "unless-stopped",
+    )
+    (mount,) = seen["Mounts"]
+    directory = Path(mount["Source"])
+    assert (directory / "admin.sock").stat().st_mode & 0o777 == 0o660
+    assert directory.parent.stat().st_mode & 0o777 == 0o700
+    namespace = Path(f"/proc/{seen['State']['Pid']}/ns/net").readlink()
+    assert namespace != Path("/proc/self/ns/net").readlink()
+
+
+def test_a_network_that_is_missing_is_told_with_the_remedy(shop: Stage, image: str) -> None:
+    """By name, before anything begins."""
+    shop.configure(runtime="docker", network={"publish": "llb-nowhere"}, image=image)
+    done = shop.run("up", "--yes")
+    assert done.code == 1
+    assert "Docker has no network llb-nowhere" in done.err
+    assert "docker network create" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_port_of_somebody_else_is_told_and_the_others_are_served(shop: Stage) -> None:
+    """A process of the host has the address and port: Docker isn't asked for it, everything else is published."""
+    shop.up()
+    at = shop.addresses()
+    docker("rm", "-f", identities(shop)["dns"])
+    with socket.create_server((at["n/dns"], 53)):
+        shop.up()
+        row = shop.status()["n/dns"]
+        assert [(one["protocol"], one["reason"]) for one in row["ports"]] == [("TCP", "PortInUse"), ("UDP", "")]
+        assert ask(at["n/dns"], 53, "UDP") == "dns: hello"
+    shop.up()
+    assert ask(at["n/dns"], 53) == "dns: hello"
+    assert shop.addresses() == at
+
+
+def test_other_networks_of_a_deployed_stack_take_another_container(shop: Stage, image: str) -> None:
+    """From published ports to the host's network and back: the same addresses."""
+    shop.up()
+    at = shop.addresses()
+    shop.configure(runtime="docker", image=image)
+    shop.up()
+    assert ask(at["n/web"], 80) == "web: hello"
+    assert {one["HostConfig"]["NetworkMode"] for one in containers(shop).values()} == {"host"}
+    assert shop.addresses() == at
+    content(shop)
