@@ -89,6 +89,7 @@ class Wanted:
             "listeners": [f"{self.address}:{port}/TCP" for port in self.ports],
             "versions": self.config["versions"],
             "probes": [f"{self.address}:{port}" for port in self.ports] if probes else [],
+            "published": False,
         }
 
 
