@@ -16,7 +16,7 @@ from locallb.clients import ClientError
 from locallb.clients.descriptors import held
 from locallb.clients.routes import RouteError, routes
 from locallb.clients.sockets import LISTEN, Row, rows
-from locallb.planning.host.routes import Route, connected
+from locallb.planning.host.routes import Route, connected, is_way
 from locallb.planning.model import HostFacts, IPAddress, IPNetwork, Protocol, Socket
 from locallb.planning.settings import AddressRange, Pool
 
@@ -66,6 +66,7 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
         absent=frozenset(absent),
         absent_ranges=tuple(absent_ranges),
         on_link=connected(known),
+        routed=tuple(sorted({r.destination for r in known if is_way(r)}, key=str)) if known else None,
     )
 
 

@@ -1,30 +1,32 @@
 """Where the connections of each port may go: Nodes' NodePorts or, where there are none, the endpoints themselves.
 
-Refusal follows desired state: no eligible Node, or no ready endpoint although EndpointSlices are known, means no
+Refusal follows desired state: no eligible Node, or no usable endpoint although EndpointSlices are known, means no
 backend and, later, no listener. Slices of a Service that aren't there say nothing. Not here: which Nodes are eligible
-(`nodes`), whether a backend answers (the proxy's health check).
+(`nodes`), which endpoints are usable (`usable`), whether a backend answers (the proxy's health check).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from locallb.planning.health import Health, NodePorts
 from locallb.planning.model import (
     ClusterName,
-    Endpoint,
-    EndpointPort,
     EndpointSlice,
     Family,
+    IPNetwork,
     Node,
     Protocol,
     Service,
     ServiceKey,
     ServicePort,
+    Snapshot,
     TrafficPolicy,
 )
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.serving import Backend, ConnectCheck, HealthCheck
+from locallb.planning.usable import Usable, usable, why_none_is
 from locallb.planning.words import counted
 
 
@@ -37,6 +39,8 @@ class PortBackends:
     backends: tuple[Backend, ...] = ()
     health: HealthCheck = None
     problem: Problem | None = None
+    standby: tuple[Backend, ...] = ()
+    """Where traffic may go when the health checks of all `backends` fail and theirs don't."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Surroundings:
 
     nodes: Mapping[ClusterName, Sequence[Node]]
     slices: Mapping[ServiceKey, Sequence[EndpointSlice]]
+    health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
+    routed: Sequence[IPNetwork] | None = None
 
     @classmethod
     def of(cls, nodes: Iterable[Node], slices: Iterable[EndpointSlice]) -> Surroundings:
@@ -57,28 +63,28 @@ class Surroundings:
             by_service.setdefault(one.service, []).append(one)
         return cls(by_cluster, by_service)
 
+    @classmethod
+    def within(cls, snapshot: Snapshot, nodes: Iterable[Node]) -> Surroundings:
+        """Take from a snapshot all but the Nodes, of which only the eligible ones count."""
+        made = cls.of(nodes, snapshot.slices)
+        return cls(made.nodes, made.slices, snapshot.health_ports, snapshot.host.routed)
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Backends, or half a sentence why there are none."""
+    """Backends and how they are checked, or half a sentence why there are none."""
 
     backends: Iterable[Backend] = ()
     why_none: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A ready endpoint, and the slice's port that it serves a Service's port on."""
-
-    endpoint: Endpoint
-    port: EndpointPort
+    reason: Reason = Reason.NO_BACKENDS
+    health: HealthCheck = None
+    standby: Iterable[Backend] = ()
 
 
 def upstreams(service: Service, around: Surroundings) -> tuple[PortBackends, ...]:
     """Find the backends of each port of `service` in each of its families."""
-    nodes, slices = around.nodes.get(service.key.cluster, ()), around.slices.get(service.key, ())
     return tuple(
-        _entry(service, port, family, _find(service, port, family, nodes, slices))
+        _entry(service, port, family, _find(service, port, family, around))
         for port in service.ports
         for family in service.families
     )
@@ -87,34 +93,34 @@ def upstreams(service: Service, around: Surroundings) -> tuple[PortBackends, ...
 def _entry(service: Service, port: ServicePort, family: Family, found: _Found) -> PortBackends:
     backends = tuple(sorted(set(found.backends)))
     if backends:
-        return PortBackends(port, family, backends, ConnectCheck() if port.protocol is Protocol.TCP else None)
+        health = found.health or (ConnectCheck() if port.protocol is Protocol.TCP else None)
+        standby = tuple(sorted(set(found.standby).difference(backends)))
+        return PortBackends(port, family, backends, health, standby=standby)
     sentence = f"{service.key} port {port}: {found.why_none}"
-    return PortBackends(port, family, problem=Problem(Reason.NO_BACKENDS, sentence))
+    return PortBackends(port, family, problem=Problem(found.reason, sentence))
 
 
-def _find(
-    service: Service, port: ServicePort, family: Family, nodes: Sequence[Node], slices: Sequence[EndpointSlice]
-) -> _Found:
-    ready = tuple(_ready(port, family, slices))
+def _find(service: Service, port: ServicePort, family: Family, around: Surroundings) -> _Found:
+    nodes, slices = around.nodes.get(service.key.cluster, ()), around.slices.get(service.key, ())
+    ready = usable(port, family, slices)
     if slices and not ready:
-        return _Found(why_none=_no_endpoint(port, family, slices))
+        return _Found(why_none=why_none_is(port, family, slices))
     if not port.node_port:
-        if slices:
-            return _Found(backends=[_direct(port, one) for one in ready])
-        why = "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"
-        return _Found(why_none=why)
+        return _direct(port, family, ready, around.routed)
     if not nodes:
         why = "the cluster has no Node that may be a backend; add one, or look at deletions, taints and labels of Nodes"
         return _Found(why_none=why)
-    return _on_nodes(service, port, family, nodes, ready if slices else None)
+    health = Health(around.health_ports.get(service.key.cluster, frozenset()))
+    return _on_nodes(service, health.of(service, port, family), nodes, ready if slices else None)
 
 
-def _on_nodes(
-    service: Service, port: ServicePort, family: Family, nodes: Sequence[Node], ready: Sequence[_Ready] | None
-) -> _Found:
+def _on_nodes(service: Service, here: NodePorts, nodes: Sequence[Node], ready: Sequence[Usable] | None) -> _Found:
     """Find NodePorts; `ready` is None where no EndpointSlices are known."""
+    others: Sequence[Node] = ()
     if service.traffic_policy is TrafficPolicy.LOCAL and ready is not None:
         hosts = {one.endpoint.node for one in ready}
+        # Only a check of kube-proxy itself tells whether an endpoint has come to one of the others meanwhile.
+        others = [node for node in nodes if node.name not in hosts] if here.check else ()
         nodes = [node for node in nodes if node.name in hosts]
         if not nodes:
             why = (
@@ -122,37 +128,25 @@ def _on_nodes(
                 "that may be a backend; use Cluster, or let its pods run on such a Node"
             )
             return _Found(why_none=why)
-    backends = [
-        Backend.at(address, port.node_port)
-        for node in nodes
-        for address in node.addresses
-        if Family.of(address) is family
-    ]
-    why = f"none of {counted(len(nodes), 'Node')} has an {family} InternalIP; give one or leave {family} out"
-    return _Found(backends, why)
+    why = f"none of {counted(len(nodes), 'Node')} has an {here.family} InternalIP; give one or leave {here.family} out"
+    return _Found(here.backends(nodes), why, health=here.check, standby=here.backends(others))
 
 
-def _ready(port: ServicePort, family: Family, slices: Iterable[EndpointSlice]) -> Iterable[_Ready]:
-    """Give the ready endpoints of a port in a family; the ports of slice and Service match by name and protocol."""
-    for one in slices:
-        if one.family is not family:
-            continue
-        match = next((p for p in one.ports if (p.name, p.protocol) == (port.name, port.protocol)), None)
-        if match:
-            yield from (_Ready(endpoint, match) for endpoint in one.endpoints if endpoint.ready)
+def _direct(port: ServicePort, family: Family, ready: Sequence[Usable], routed: Sequence[IPNetwork] | None) -> _Found:
+    """Let the endpoints themselves serve, as far as this host has a route to them."""
+    if not ready:
+        why = "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"
+        return _Found(why_none=why)
+    backends = [_endpoint(port, one) for one in ready]
+    near = [one for one in backends if routed is None or any(one.address in network for network in routed)]
+    why = (
+        f"it has no nodePort, and this host has no route to its {counted(len(ready), family + ' endpoint')}, such as "
+        f"{min(backends)}; set allocateLoadBalancerNodePorts, or add a route to the pods"
+    )
+    return _Found(near, why, Reason.UNREACHABLE)
 
 
-def _direct(port: ServicePort, ready: _Ready) -> Backend:
+def _endpoint(port: ServicePort, ready: Usable) -> Backend:
     """Make the backend that is an endpoint itself; its first address, as kube-proxy does."""
     number = ready.port.port or (port.target_port if isinstance(port.target_port, int) else port.port)
     return Backend.at(ready.endpoint.addresses[0], number)
-
-
-def _no_endpoint(port: ServicePort, family: Family, slices: Sequence[EndpointSlice]) -> str:
-    here = [one for one in slices if one.family is family]
-    known = sum(len(one.endpoints) for one in here)
-    named = f' named "{port.name}"' if port.name else ""
-    if known and not any((p.name, p.protocol) == (port.name, port.protocol) for one in here for p in one.ports):
-        return f"no EndpointSlice has a {port.protocol} port{named or ' without a name'}; look at its targetPort"
-    state = f"none of its {counted(known, family + ' endpoint')} is ready" if known else f"it has no {family} endpoint"
-    return f"{state}; look at its pods and selector"

@@ -125,9 +125,9 @@ class Holdings:
 def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str, Iterable[IPAddress]]) -> Holdings:
     """Find the one holder of every address that has any.
 
-    In rising order of strength: a pin, a process or Node that has the address, a Service's status (the oldest Service
-    that lists it), our own state, the ledger. `services` are those of `snapshot` that get an address from us; only
-    those can keep one. Claims are matched by key, not by uid: who is recreated under its name keeps its address.
+    In rising order of strength: a pin, a process, Node or spec.externalIPs that has it, a Service's status (the oldest
+    Service that lists it), our own state, the ledger. `services` are those of `snapshot` that get an address from us;
+    only those can keep one. Claims are matched by key, not by uid: who is recreated under its name keeps its address.
     Ours in the ledger are the claims of this stack's home, and those that our state has word for word: after a move of
     the project both still name the old place (the ledger itself refuses a copy of a project that lives on).
     """
@@ -153,6 +153,7 @@ def _of_host(snapshot: Snapshot) -> dict[IPAddress, Holder]:
         for node in snapshot.nodes
         for address in node.addresses
     }
+    holders |= {address: ByOther("is in spec.externalIPs of a Service") for address in snapshot.external_ips}
     for socket in snapshot.host.sockets:
         if not socket.address.is_unspecified:
             holders[socket.address] = ByOther(f"the process {socket.process or 'of another user'} listens on")

@@ -26,6 +26,7 @@ Uid = NewType("Uid", str)
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
+_NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
 
 
 class Protocol(StrEnum):
@@ -164,6 +165,8 @@ class Endpoint:
     addresses: tuple[IPAddress, ...]
     ready: bool = True
     node: NodeName | None = None
+    draining: bool = False
+    """Terminating and still serving: of use as long as nothing is ready (KEP-1669)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +254,8 @@ class HostFacts:
     """The same for whole ranges that are too large to list: first and last address of each."""
     on_link: tuple[IPv6Network, ...] = ()
     """Networks that this host is connected to: no address of an IPv6 pool may lie in one."""
+    routed: tuple[IPNetwork, ...] | None = None
+    """What this host has a route to, the default route apart; None where that isn't known."""
     envoy: str = ""
     """The version of Envoy that is installed."""
     group: int = 0
@@ -296,3 +301,7 @@ class Snapshot:
     host: HostFacts = field(default_factory=HostFacts)
     access: Mapping[ClusterName, Access] = field(default_factory=lambda: _NO_ACCESS)
     """The live clusters: those whose Services are told what they got."""
+    health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=lambda: _NO_HEALTH_PORTS)
+    """The families in which Nodes answer on kube-proxy's health port, by cluster; absent: in none."""
+    external_ips: frozenset[IPAddress] = frozenset()
+    """spec.externalIPs of Services of any type: kube-proxy takes them for its own on every Node."""

@@ -84,9 +84,15 @@ def _endpoint(fields: Fields, family: Family) -> Endpoint:
     addresses = tuple(_address(path, item, family) for path, item in fields.items("addresses"))
     if not addresses:
         raise FieldError(f"{fields.at('addresses')} is empty; give the endpoint an address")
-    ready = fields.inner("conditions").flag("ready")
+    conditions = fields.inner("conditions")
+    ready, serving, terminating = (conditions.flag(name) for name in ("ready", "serving", "terminating"))
     node = fields.text("nodeName")
-    return Endpoint(addresses, ready=ready is not False, node=NodeName(node) if node else None)
+    return Endpoint(
+        addresses,
+        ready=ready is not False,
+        node=NodeName(node) if node else None,
+        draining=bool(serving and terminating),
+    )
 
 
 def _address(path: str, item: object, family: Family) -> IPAddress:

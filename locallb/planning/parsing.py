@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from locallb.planning.fields import FieldError
-from locallb.planning.model import ClusterName, EndpointSlice, MalformedService, Node, Service, ServiceKey
+from locallb.planning.model import ClusterName, EndpointSlice, IPAddress, MalformedService, Node, Service, ServiceKey
 from locallb.planning.parse_backing import parse_node, parse_slice
-from locallb.planning.parse_service import LOAD_BALANCER, malformed, parse_service
+from locallb.planning.parse_service import LOAD_BALANCER, external_ips, malformed, parse_service
 from locallb.planning.words import clipped, shown
 
 Document: TypeAlias = Mapping[object, object]
@@ -35,6 +35,8 @@ class Parsed:
     nodes: tuple[Node, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
     notices: tuple[str, ...] = ()
+    external_ips: frozenset[IPAddress] = frozenset()
+    """spec.externalIPs of Services of any type."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -118,6 +120,7 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object]) -> Parsed:
         nodes=tuple(sorted(gathering.nodes.values(), key=lambda node: node.name)),
         slices=tuple(gathering.slices[identity] for identity in sorted(gathering.slices)),
         notices=tuple(sorted(gathering.notices)),
+        external_ips=frozenset(gathering.external_ips),
     )
 
 
@@ -131,6 +134,7 @@ class _Gathering:
     malformed: list[MalformedService] = field(default_factory=list)
     nodes: dict[Identity, Node] = field(default_factory=dict)
     slices: dict[Identity, EndpointSlice] = field(default_factory=dict)
+    external_ips: set[IPAddress] = field(default_factory=set)
 
     def take(self, document: Document) -> None:
         """Take one object of a kind that is read."""
@@ -147,6 +151,7 @@ class _Gathering:
 
     def _take_service(self, document: Document) -> None:
         spec = document.get("spec")
+        self.external_ips.update(external_ips(spec))
         kind = spec.get("type") if isinstance(spec, Mapping) else None
         if kind != LOAD_BALANCER:
             if kind and not (isinstance(kind, str) and kind in _TYPES):

@@ -132,7 +132,7 @@ def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     seats = _seats([s for s in servable if s.key in placed], snapshot)
     nodes, lone = eligible(snapshot.nodes)
-    around = Surroundings.of(nodes, snapshot.slices)
+    around = Surroundings.within(snapshot, nodes)
     backends = {s.key: upstreams(s, around) for s in servable if s.key in seats}
     made = [_place(s, placed[s.key], backends[s.key], seats[s.key], snapshot) for s in servable if s.key in seats]
     made.sort(key=lambda pair: pair[0].key)
@@ -257,6 +257,7 @@ def _upstream(service: Service, entry: PortBackends) -> Upstream | None:
         entry.backends,
         service.client_ip_affinity,
         entry.health,
+        entry.standby,
     )
 
 

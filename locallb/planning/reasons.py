@@ -39,6 +39,8 @@ class Reason(StrEnum):
     """Another process holds the port."""
     PROTOCOL_UNSUPPORTED = "ProtocolNotSupported"
     """Envoy has no listener for the protocol (SCTP)."""
+    UNREACHABLE = "Unreachable"
+    """The port has no nodePort, and this host has no route to its endpoints."""
     NO_BACKENDS = "NoBackends"
     """No eligible Node or ready endpoint: the address stays, clients are refused."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from locallb.planning.model import Discovery, IPAddress, IPNetwork, Protocol
 
@@ -16,11 +16,13 @@ class Backend:
     number: int
     port: int
     address: IPAddress
+    checked_at: IPAddress | None = field(default=None, compare=False)
+    """The address of the same Node that an HttpCheck asks; None for `address` itself."""
 
     @classmethod
-    def at(cls, address: IPAddress, port: int) -> Backend:
+    def at(cls, address: IPAddress, port: int, checked_at: IPAddress | None = None) -> Backend:
         """Make the backend at `address`:`port`."""
-        return cls(address.version, int(address), port, address)
+        return cls(address.version, int(address), port, address, None if checked_at == address else checked_at)
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if self.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004
@@ -33,7 +35,7 @@ class ConnectCheck:
 
 @dataclass(frozen=True, slots=True)
 class HttpCheck:
-    """A backend is healthy while GET `path` on `port` of its address answers 200 (kube-proxy's health ports)."""
+    """A backend is healthy while GET `path` on `port` of its Node answers 200 (kube-proxy's health ports)."""
 
     port: int
     path: str = "/healthz"
@@ -51,6 +53,8 @@ class Upstream:
     backends: tuple[Backend, ...]
     client_ip_affinity: bool = False
     health: HealthCheck = None
+    standby: tuple[Backend, ...] = ()
+    """Backends that take over when none of `backends` is healthy and they are."""
 
 
 @dataclass(frozen=True, slots=True)

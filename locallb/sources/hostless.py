@@ -33,6 +33,7 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
         malformed=tuple(one for each in read for one in each.parsed.malformed),
         nodes=tuple(one for each in read for one in each.parsed.nodes),
         slices=tuple(one for each in read for one in each.parsed.slices),
+        external_ips=frozenset(one for each in read for one in each.parsed.external_ips),
     )
     complaints = tuple(sentence for each in read for sentence in each.stale)
     return Reading(snapshot, complaints, _flat([each.parsed.notices for each in read]))

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from locallb.clients.health_ports import answering
 from locallb.clients.kube import Cluster, KubeError, kubeconfig_path, resolve
-from locallb.planning.model import Access
-from locallb.planning.parsing import parse_objects, relevant
+from locallb.planning.health import KUBE_PROXY_PORT
+from locallb.planning.model import Access, Family
+from locallb.planning.parsing import Parsed, parse_objects, relevant
 from locallb.planning.settings import KubernetesSource
 from locallb.sources import SourceError
 from locallb.sources.manifests import SourceReading
@@ -24,6 +26,8 @@ class ClusterReading:
 
     reading: SourceReading
     access: Access
+    health_ports: frozenset[Family] = frozenset()
+    """The families in which its Nodes answer on kube-proxy's health port."""
 
 
 def read_kubernetes(source: KubernetesSource, root: Path, readings_dir: Path, *, keep: bool = False) -> ClusterReading:
@@ -47,7 +51,8 @@ def read_kubernetes(source: KubernetesSource, root: Path, readings_dir: Path, *,
         return _from_copy(source, root, readings, str(error))
     if keep:
         readings.keep(source.cluster, {access.context: objects})
-    return ClusterReading(SourceReading(parse_objects(source.cluster, objects)), access)
+    parsed = parse_objects(source.cluster, objects)
+    return ClusterReading(SourceReading(parsed), access, health_ports(parsed))
 
 
 def _interesting(cluster: Cluster) -> Objects:
@@ -65,4 +70,10 @@ def _from_copy(source: KubernetesSource, root: Path, readings: Readings, why: st
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
     parsed = parse_objects(source.cluster, (one for listed in last.values() for one in listed))
-    return ClusterReading(SourceReading(parsed, (stale,), frozenset(one.key for one in parsed.services)), access)
+    reading = SourceReading(parsed, (stale,), frozenset(one.key for one in parsed.services))
+    return ClusterReading(reading, access, health_ports(parsed))
+
+
+def health_ports(parsed: Parsed) -> frozenset[Family]:
+    """Ask the Nodes on kube-proxy's health port: find the families in which any answers."""
+    return answering([address for node in parsed.nodes for address in node.addresses], KUBE_PROXY_PORT)

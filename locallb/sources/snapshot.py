@@ -23,6 +23,7 @@ from locallb.planning.model import (
     Access,
     Claim,
     ClusterName,
+    Family,
     Home,
     HostFacts,
     IPAddress,
@@ -79,6 +80,8 @@ class SourceRead:
 
     reading: SourceReading
     access: Mapping[ClusterName, Access] = field(default_factory=dict)
+    health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
+    """The families in which Nodes of live clusters answer on kube-proxy's health port."""
 
 
 def assemble(
@@ -97,6 +100,8 @@ def assemble(
         proxies=held.proxies,
         host=host,
         access={name: access for one in read for name, access in one.access.items()},
+        health_ports={name: families for one in read for name, families in one.health_ports.items()},
+        external_ips=frozenset(address for one in parsed for address in one.external_ips),
     )
     return Reading(snapshot, _each(one.reading.stale for one in read), _each(one.notices for one in parsed))
 
@@ -124,7 +129,8 @@ def read_source(home: Home, source: Source, known: Collection[ServiceKey], *, ke
             return SourceRead(read_manifests(source, root, readings, held_services=known, keep=keep))
         case KubernetesSource():
             found = read_kubernetes(source, root, readings, keep=keep)
-            return SourceRead(found.reading, {source.cluster: found.access})
+            ports = {source.cluster: found.health_ports}
+            return SourceRead(found.reading, {source.cluster: found.access}, ports)
 
 
 def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:

@@ -15,6 +15,7 @@ from locallb.engine import Engine
 from locallb.planning.model import Claim, ClusterName, Home, HostFacts
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Settings, Source
 from locallb.sources.held import HeldByState, held_by
+from locallb.sources.kubernetes import health_ports
 from locallb.sources.manifests import SourceReading
 from locallb.sources.readings import Readings
 from locallb.sources.snapshot import (
@@ -69,7 +70,7 @@ class World:
         named = {mark.subject for mark in marks if mark.cause is Cause.SOURCE}
         for source in self.settings.sources:
             if everything or source.cluster in named or source.cluster not in self._read:
-                self._read[source.cluster] = self._source(source, known)
+                self._read[source.cluster] = self._source(source, known, anew=everything)
         read = [self._read[source.cluster] for source in self.settings.sources]
         return assemble(self.home, self._held, claims, read, self._facts(everything))
 
@@ -95,14 +96,14 @@ class World:
         """Tell through which files clusters are reached."""
         return frozenset(Path(access.kubeconfig) for one in self._read.values() for access in one.access.values())
 
-    def _source(self, source: Source, known: Collection[object]) -> SourceRead:
+    def _source(self, source: Source, known: Collection[object], *, anew: bool) -> SourceRead:
         match source:
             case ManifestsSource():
                 return read_source(self.home, source, known, keep=True)  # type: ignore[arg-type]
             case KubernetesSource():
-                return self._cluster(source)
+                return self._cluster(source, anew=anew)
 
-    def _cluster(self, source: KubernetesSource) -> SourceRead:
+    def _cluster(self, source: KubernetesSource, *, anew: bool) -> SourceRead:
         """Give what a followed cluster has; before everything is listed, read it once as `up` does."""
         followed = self._followed.get(source.cluster)
         if followed is None:
@@ -118,7 +119,12 @@ class World:
             return before
         self._keep(followed, due=False)
         stale = (f"source {source.cluster}: {why}; its Services count as last read until it answers",) if why else ()
-        return replace(before, reading=SourceReading(followed.parsed(), stale))
+        parsed = followed.parsed()
+        # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event.
+        asked = before.health_ports
+        if anew or parsed.nodes != before.reading.parsed.nodes:
+            asked = {source.cluster: health_ports(parsed)}
+        return replace(before, reading=SourceReading(parsed, stale), health_ports=asked)
 
     def _keep(self, cluster: FollowedCluster, *, due: bool) -> None:
         """Write the last good reading, now and again."""

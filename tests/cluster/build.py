@@ -1,4 +1,4 @@
-"""The binaries of the test cluster: kube-apiserver from its Go module, etcd from the system or its Go module.
+"""The binaries of the test cluster: Kubernetes' own from its Go module, etcd from the system or its Go module.
 
 `python -m tests.cluster.build` makes what is missing. Versions are pinned by go/go.mod; results are kept in .cache.
 """
@@ -15,6 +15,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 BIN = CHECKOUT / ".cache" / "cluster" / "bin"
 MODULE = Path(__file__).with_name("go")
 PACKAGE = "k8s.io/kubernetes"
+BINARIES = ("kube-apiserver", "kube-controller-manager", "kube-proxy")
 _PREFIX = "k8s.io/component-base/version"
 
 
@@ -67,7 +68,8 @@ def main() -> None:
     """Build what the tests need, and complain of what they can't do without."""
     try:
         etcd()
-        build("kube-apiserver")
+        for name in BINARIES:
+            build(name)
     except FileNotFoundError as error:
         sys.exit(str(error))
 

@@ -1,6 +1,6 @@
-"""A real Kubernetes API on 127.0.0.1: etcd and kube-apiserver as processes of this test run, nothing else.
+"""A real Kubernetes API: etcd and kube-apiserver as processes of this test run and, where wanted, controllers.
 
-Nodes, EndpointSlices and what answers on NodePorts are made by hand. Not here: how the binaries are built (`build.py`).
+Not here: how the binaries are built (`build`), what answers on NodePorts (by hand, or real Nodes: `nodes`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from locallb.clients.kube import EVENT, NODE, SERVICE, SLICE
 from tests.cluster.build import etcd, kubernetes
 
 SECONDS = 30.0
+KUBE_PROXY = "system:kube-proxy"
+"""A user with the rights that Kubernetes itself gives to kube-proxy."""
 Document = dict[str, Any]
 
 
@@ -35,6 +37,8 @@ class ControlPlane:
 
     name: str
     root: Path
+    address: str = "127.0.0.1"
+    """Where the API answers; etcd is always on 127.0.0.1."""
     port: int = 0
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
@@ -54,16 +58,18 @@ class ControlPlane:
         self.root.mkdir(parents=True)
         self.port, self._etcd_port, self._peer_port = _free_ports(3)
         _make_key(self.root / "sa.key")
-        self.tokens = {user: secrets.token_hex(16) for user in ("owner", "local-lb")}
+        self.tokens = {user: secrets.token_hex(16) for user in ("owner", "local-lb", KUBE_PROXY)}
+        groups = {"owner": ',"system:masters"'}
         (self.root / "tokens.csv").write_text(
-            f'{self.tokens["owner"]},owner,owner,"system:masters"\n{self.tokens["local-lb"]},local-lb,local-lb\n'
+            "".join(f"{token},{user},{user}{groups.get(user, '')}\n" for user, token in self.tokens.items())
         )
-        self._start_etcd()
+        self.start_etcd()
         self.start_api()
         for user in self.tokens:
             self._write_kubeconfig(user)
 
-    def _start_etcd(self) -> None:
+    def start_etcd(self) -> None:
+        """Start etcd, again if need be, with what it had."""
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
         self._spawn(
             "etcd",
@@ -83,8 +89,8 @@ class ControlPlane:
             "kube-apiserver",
             str(kubernetes("kube-apiserver")),
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
+            f"--bind-address={self.address}",
+            f"--advertise-address={self.address}",
             f"--secure-port={self.port}",
             f"--cert-dir={self.root}/certs",
             f"--token-auth-file={self.root}/tokens.csv",
@@ -100,9 +106,28 @@ class ControlPlane:
         )
         self._await()
 
+    def start_controllers(self) -> None:
+        """Start the controllers that make EndpointSlices from Services and pods, and no others."""
+        self._spawn(
+            "kube-controller-manager",
+            str(kubernetes("kube-controller-manager")),
+            f"--kubeconfig={self.root}/owner.kubeconfig",
+            "--controllers=endpointslice-controller",
+            "--leader-elect=false",
+            "--secure-port=0",
+        )
+
     def stop_api(self) -> None:
         """Kill the API server; etcd goes on."""
         self._end("kube-apiserver")
+
+    def stop_etcd(self) -> None:
+        """Kill etcd; the API server goes on and can't read or write."""
+        self._end("etcd")
+
+    def await_ready(self) -> None:
+        """Wait until the API answers, and says that etcd does."""
+        self._await()
 
     def stop(self) -> None:
         """End every process of this cluster."""
@@ -122,7 +147,7 @@ class ControlPlane:
                 context = ssl.create_default_context(cafile=self.root / "certs/apiserver.crt")
                 head = {"Authorization": f"Bearer {self.tokens['owner']}"}
                 answer = httpx2.get(
-                    f"https://127.0.0.1:{self.port}/readyz", headers=head, verify=context, trust_env=False
+                    f"https://{self.address}:{self.port}/readyz", headers=head, verify=context, trust_env=False
                 )
                 if answer.status_code == httpx2.codes.OK:
                     return
@@ -131,7 +156,7 @@ class ControlPlane:
 
     def _write_kubeconfig(self, user: str) -> None:
         cluster = {
-            "server": f"https://127.0.0.1:{self.port}",
+            "server": f"https://{self.address}:{self.port}",
             "certificate-authority": f"{self.root}/certs/apiserver.crt",
         }
         document = {
@@ -162,9 +187,9 @@ _BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRol
 
 
 @contextlib.contextmanager
-def control_plane(name: str, root: Path) -> Iterator[ControlPlane]:
+def control_plane(name: str, root: Path, address: str = "127.0.0.1") -> Iterator[ControlPlane]:
     """Run a cluster, with local-lb's rights and the namespace `n` in it."""
-    plane = ControlPlane(name, root)
+    plane = ControlPlane(name, root, address)
     try:
         plane.start()
         with plane.client() as client:
@@ -253,15 +278,20 @@ class Objects:
 
     def clear(self) -> None:
         """Remove every object that tests made, finalizers or not."""
+        self.clear_services()
+        for node in self.client.list(NODE):
+            self.client.delete(NODE, node["metadata"]["name"])
+
+    def clear_services(self) -> None:
+        """Remove Services, EndpointSlices and events, finalizers or not."""
         for one in self.client.list(SERVICE, namespace="n"):
             self.change(one["metadata"]["name"], {"metadata": {"finalizers": None}})
             self.delete(one["metadata"]["name"])
         for resource in self.client.list(SLICE, namespace="n"):
-            self.client.delete(SLICE, resource["metadata"]["name"], namespace="n")
+            with contextlib.suppress(ApiError):  # its controller may be quicker
+                self.client.delete(SLICE, resource["metadata"]["name"], namespace="n")
         for event in self.client.list(EVENT, namespace="n"):
             self.client.delete(EVENT, event["metadata"]["name"], namespace="n")
-        for node in self.client.list(NODE):
-            self.client.delete(NODE, node["metadata"]["name"])
 
 
 def _free_ports(count: int) -> list[int]:

@@ -238,8 +238,8 @@ def backends() -> Iterator[Callable[..., Backend]]:
 def _bound_pair(address: str, port: int) -> tuple[socket.socket, socket.socket]:
     """Bind a TCP and a UDP socket to the same port."""
     for _ in range(50):
-        tcp = socket.create_server((address, port), backlog=256)
-        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        tcp = socket.create_server((address, port), family=_family(address), backlog=256)
+        udp = socket.socket(_family(address), socket.SOCK_DGRAM)
         try:
             udp.bind((address, tcp.getsockname()[1]))
         except OSError:
@@ -253,13 +253,17 @@ def _bound_pair(address: str, port: int) -> tuple[socket.socket, socket.socket]:
 def ask(address: str, port: int, protocol: str = "TCP", words: str = "hello", source: str = "") -> str:
     """Send one line or datagram and give the answer without its end."""
     kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
-    with socket.socket(socket.AF_INET, kind) as client:
+    with socket.socket(_family(address), kind) as client:
         client.settimeout(SECONDS)
         if source:
             client.bind((source, 0))
         client.connect((address, port))
         client.sendall(f"{words}\n".encode() if protocol == "TCP" else words.encode())
         return client.recv(9_100).decode().strip()
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def refused(address: str, port: int) -> bool:

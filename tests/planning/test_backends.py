@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from ipaddress import ip_network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.planning.backends import PortBackends, Surroundings, upstreams
+from locallb.planning.model import Family, Snapshot
 from locallb.planning.nodes import eligible
-from locallb.planning.reasons import Reason
-from locallb.planning.serving import ConnectCheck
-from tests.planning.objects import JsonObject, endpoint, endpoints, node, parsed, service
+from locallb.planning.reasons import Problem, Reason
+from locallb.planning.serving import ConnectCheck, HttpCheck
+from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
+from tests.planning.strategies import HOME
 
 DUAL: JsonObject = {"ipFamilies": ["IPv4", "IPv6"]}
 LOCAL: JsonObject = {"externalTrafficPolicy": "Local"}
@@ -122,6 +125,83 @@ def test_without_a_node_port_the_endpoints_themselves_serve() -> None:
     assert backends(named, endpoints(endpoint(), ports=[{}])) == [["10.0.0.7:8080"]]
 
 
+def draining(address: str, node_name: str) -> JsonObject:
+    """Make an endpoint that is terminating and still serves."""
+    return {
+        "addresses": [address],
+        "conditions": {"ready": False, "serving": True, "terminating": True},
+        "nodeName": node_name,
+    }
+
+
+def test_terminating_endpoints_serve_as_long_as_none_is_ready() -> None:
+    """As kube-proxy does it: the last pod drains, and no client is refused before it is gone."""
+    old, new = draining("10.0.0.7", "a"), endpoint("10.0.0.8", "b")
+    assert backends(service(**LOCAL), A, B, endpoints(old)) == [["10.0.0.1:30080"]]
+    assert backends(service(**LOCAL), A, B, endpoints(old, new)) == [["10.0.0.2:30080"]]
+    assert backends(service(), A, B, endpoints(old)) == [["10.0.0.1:30080", "10.0.0.2:30080"]]
+
+
+BOTH = frozenset(Family)
+
+
+def checked(families: frozenset[Family], *objects: JsonObject) -> tuple[PortBackends, ...]:
+    """Find the backends where kube-proxy's health port answers in `families`."""
+    result = parsed(*objects)
+    (one,) = result.services
+    snapshot = Snapshot(HOME, slices=result.slices, health_ports={DEMO: families})
+    return upstreams(one, Surroundings.within(snapshot, eligible(result.nodes)[0]))
+
+
+def test_where_kube_proxy_answers_its_health_port_is_asked() -> None:
+    """For TCP and UDP alike: whether the Node forwards, not whether the application takes a connection."""
+    ports = [{"name": "d", "port": 53, "protocol": "UDP", "nodePort": 30053}, {"name": "w", "port": 80, "nodePort": 1}]
+    entries = checked(BOTH, service(ports=ports, **DUAL), A)
+    assert {one.health for one in entries} == {HttpCheck(10256)}
+    assert {backend.checked_at for one in entries for backend in one.backends} == {None}
+
+
+def test_a_health_port_of_one_family_answers_for_the_other() -> None:
+    """The Node is asked by an address on which it answers; a Node that has none by the one that it has."""
+    nodes = [A, node("c", "fd00::3")]
+    four, six = checked(frozenset({Family.IPV4}), service(**DUAL), *nodes)
+    assert [one.checked_at for one in four.backends] == [None]
+    assert [str(one.checked_at) for one in six.backends] == ["10.0.0.1", "None"]
+
+
+def test_under_policy_local_the_health_check_node_port_is_asked_and_the_other_nodes_stand_by() -> None:
+    """So that traffic follows a pod that moves before anybody has planned again."""
+    web = service(**LOCAL, healthCheckNodePort=32000)
+    (entry,) = checked(BOTH, web, A, B, endpoints(endpoint(node_name="b")))
+    assert ([str(one) for one in entry.backends], entry.health) == (["10.0.0.2:30080"], HttpCheck(32000))
+    assert [str(one) for one in entry.standby] == ["10.0.0.1:30080"]
+    (unknown,) = checked(BOTH, web, A, B)
+    assert (len(unknown.backends), unknown.health, unknown.standby) == (2, HttpCheck(32000), ())
+
+
+def test_where_kube_proxy_is_replaced_a_connection_must_do() -> None:
+    """Nothing tells of endpoints on other Nodes, so none stands by."""
+    web = service(**LOCAL, healthCheckNodePort=32000)
+    (entry,) = checked(frozenset(), web, A, B, endpoints(endpoint(node_name="b")))
+    assert (entry.health, entry.standby) == (ConnectCheck(), ())
+    (direct,) = checked(BOTH, service(**NO_NODE_PORT), A, endpoints(endpoint()))
+    assert direct.health == ConnectCheck()
+
+
+def test_endpoints_without_a_route_are_no_backends() -> None:
+    """Without a nodePort only those near count; where there is none, the port says so."""
+    result = parsed(service(**NO_NODE_PORT), endpoints(endpoint("10.244.1.7"), endpoint("172.18.0.3")))
+    bridge = Surroundings({}, {result.services[0].key: result.slices}, routed=(ip_network("172.18.0.0/16"),))
+    (entry,) = upstreams(result.services[0], bridge)
+    assert [str(one) for one in entry.backends] == ["172.18.0.3:9376"]
+    (none,) = upstreams(result.services[0], Surroundings({}, bridge.slices, routed=()))
+    assert none.problem == Problem(
+        Reason.UNREACHABLE,
+        "demo/shop/web port 8080/TCP: it has no nodePort, and this host has no route to its 2 IPv4 endpoints, such as "
+        "10.244.1.7:9376; set allocateLoadBalancerNodePorts, or add a route to the pods",
+    )
+
+
 NO_NODE = "the cluster has no Node that may be a backend; add one, or look at deletions, taints and labels of Nodes"
 
 
@@ -146,6 +226,8 @@ NO_NODE = "the cluster has no Node that may be a backend; add one, or look at de
         ([service(**LOCAL), A, endpoints(endpoint(node_name="b"), endpoint("10.0.0.8", None))],
          ("externalTrafficPolicy is Local and none of its 2 ready endpoints is on a Node that may be a backend; "
          "use Cluster, or let its pods run on such a Node")),
+        ([service(), A, endpoints({"addresses": ["10.0.0.7"], "conditions": {"ready": False, "terminating": True}})],
+         "none of its 1 IPv4 endpoint is ready; look at its pods and selector"),
     ],
 )  # fmt: skip
 def test_a_port_without_backends_says_why(objects: list[JsonObject], why: str) -> None:

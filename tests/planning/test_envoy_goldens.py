@@ -17,6 +17,7 @@ from tests.envoy.support import Envoy, quiet, validate
 TCP, UDP = Protocol.TCP, Protocol.UDP
 NODES = tuple(Backend.at(ip_address(f"127.0.0.{n}"), 30080) for n in (1, 2, 3))
 NODES6 = (Backend.at(ip_address("fd00::1"), 30080), Backend.at(ip_address("fd00::2"), 30080))
+ELSEWHERE = Backend.at(ip_address("fd00::1"), 30080, ip_address("127.0.0.1"))
 V4, V6 = ip_address("127.99.4.1"), ip_address("fd00:99::e1")
 RANGES = (ip_network("10.0.0.0/8"), ip_network("127.0.0.0/8"), ip_network("fd00:ff::/64"), ip_network("10.1.2.3/32"))
 
@@ -45,6 +46,18 @@ CASES = {
     ),
     "http-check-local": _proxy(
         (Listener(V4, 8080, TCP, "tcp-8080-ipv4"), Upstream("tcp-8080-ipv4", TCP, NODES, health=HttpCheck(31000)))
+    ),
+    "standby": _proxy(
+        (
+            Listener(V4, 8080, TCP, "tcp-8080-ipv4"),
+            Upstream("tcp-8080-ipv4", TCP, NODES[:1], health=HttpCheck(31000), standby=NODES[1:]),
+        )
+    ),
+    "checked-by-the-other-family": _proxy(
+        (
+            Listener(V6, 8080, TCP, "tcp-8080-ipv6"),
+            Upstream("tcp-8080-ipv6", TCP, (ELSEWHERE, *NODES6[1:]), health=HttpCheck(10256)),
+        )
     ),
     "dual-stack-ranges": _proxy(*_dual()),
     "dual-stack-affinity-static": _proxy(*_dual(affinity=True), discovery=Discovery.STATIC),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from locallb.planning.envoy.document import Message, socket_address
 from locallb.planning.serving import Backend, HttpCheck, Upstream
 
+STANDBY = 1
+"""The priority of standby backends: they get what those of priority 0 can't take."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -23,13 +26,25 @@ def file_name(upstream: Upstream) -> str:
 
 
 def assignment(upstream: Upstream) -> Message:
-    """Make the ClusterLoadAssignment: each backend once, in the order of family, address and port."""
-    endpoints = [_endpoint(backend, upstream) for backend in sorted(set(upstream.backends))]
-    return {"cluster_name": upstream.name, "endpoints": [{"lb_endpoints": endpoints}]}
+    """Make the ClusterLoadAssignment: each backend once, in the order of family, address and port; standby behind."""
+    localities: list[Message] = [{"lb_endpoints": _endpoints(upstream.backends, upstream)}]
+    if upstream.standby:
+        localities.append({"lb_endpoints": _endpoints(upstream.standby, upstream), "priority": STANDBY})
+    return {"cluster_name": upstream.name, "endpoints": localities}
+
+
+def _endpoints(backends: Iterable[Backend], upstream: Upstream) -> list[Message]:
+    return [_endpoint(backend, upstream) for backend in sorted(set(backends))]
 
 
 def _endpoint(backend: Backend, upstream: Upstream) -> Message:
     endpoint: Message = {"address": socket_address(str(backend.address), backend.port)}
     if isinstance(upstream.health, HttpCheck):
-        return {"endpoint": {**endpoint, "health_check_config": {"port_value": upstream.health.port}}}
+        return {"endpoint": {**endpoint, "health_check_config": _checked(backend, upstream.health)}}
     return {"endpoint": endpoint}
+
+
+def _checked(backend: Backend, check: HttpCheck) -> Message:
+    if backend.checked_at is None:
+        return {"port_value": check.port}
+    return {"address": socket_address(str(backend.checked_at), check.port)}

@@ -91,6 +91,11 @@ def connected(routes: Iterable[Route]) -> tuple[IPv6Network, ...]:
     )
 
 
+def is_way(route: Route) -> bool:
+    """Tell whether a route leads to its destination for certain: the default route may lead nowhere near it."""
+    return route.destination.prefixlen > 0 and route.kind in {"unicast", "local"}
+
+
 def on_link(where: IPv6Network, pool: str, prefix: IPNetwork) -> Problem:
     """Say that an IPv6 pool lies in a connected network."""
     return Problem(

@@ -176,9 +176,16 @@ def _backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     found = {}
     for assignment in assignments:
         if "cluster_name" in assignment:
-            endpoints = (_object(one["socket_address"]) for one in _walk(assignment) if "socket_address" in one)
-            found[_text(assignment["cluster_name"])] = tuple(_endpoint(one) for one in endpoints)
+            first = [one for one in _objects(assignment.get("endpoints")) if not one.get("priority")]
+            # Not every address: that of a health check is none where traffic goes.
+            addresses = [_object(_object(one["endpoint"]).get("address")) for one in _walk(first) if "endpoint" in one]
+            sockets = [_object(one["socket_address"]) for one in addresses if "socket_address" in one]
+            found[_text(assignment["cluster_name"])] = tuple(_endpoint(one) for one in sockets)
     return found
+
+
+def _objects(value: object) -> list[Mapping[str, object]]:
+    return [_object(one) for one in value] if isinstance(value, list) else []
 
 
 def _endpoint(socket: Mapping[str, object]) -> str:
