@@ -119,8 +119,10 @@ def _on_nodes(service: Service, here: NodePorts, nodes: Sequence[Node], ready: S
     others: Sequence[Node] = ()
     if service.traffic_policy is TrafficPolicy.LOCAL and ready is not None:
         hosts = {one.endpoint.node for one in ready}
-        # Only a check of kube-proxy itself tells whether an endpoint has come to one of the others meanwhile.
-        others = [node for node in nodes if node.name not in hosts] if here.check else ()
+        # Only a check of kube-proxy itself tells whether an endpoint has come to one of the others meanwhile. What
+        # drains is unhealthy for it: then those that stand by, no healthier, would get a share of the traffic.
+        follows = here.check and any(one.endpoint.ready for one in ready)
+        others = [node for node in nodes if node.name not in hosts] if follows else ()
         nodes = [node for node in nodes if node.name in hosts]
         if not nodes:
             why = (

@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from locallb.cli import main
+from locallb.clients.envoy_admin import EnvoyAdmin
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SECONDS = 5.0
@@ -113,6 +114,17 @@ class Stage:
             if r["type"] == "locallb:index:EnvoyProcess"
         }
 
+    def healthy_backends(self) -> list[str]:
+        """Give the places that the proxies' own health checks find healthy."""
+        found = []
+        for directory in (self.state_home / "proxies").iterdir():
+            for cluster in json.loads(EnvoyAdmin(directory)._ask("GET", "/clusters?format=json"))["cluster_statuses"]:
+                for host in cluster.get("host_statuses", ()):
+                    address = host["address"]["socket_address"]
+                    if host["health_status"] == {"eds_health_status": "HEALTHY"}:
+                        found.append(f"{address['address']}:{address['port_value']}")
+        return found
+
     def files(self) -> dict[str, bytes]:
         """Give every file below the project but Python's caches: to see that nothing was written."""
         return {
@@ -188,14 +200,16 @@ class Backend:
         self._tcp, self._udp = _bound_pair(address, port)
         self.port: int = self._tcp.getsockname()[1]
         self.connections = 0
+        self.peers: set[str] = set()
         for loop in (self._accept, self._datagrams):
             threading.Thread(target=loop, daemon=True).start()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                client, _ = self._tcp.accept()
+                client, peer = self._tcp.accept()
                 self.connections += 1
+                self.peers.add(str(peer[0]))
                 threading.Thread(target=self._lines, args=(client,), daemon=True).start()
 
     def _lines(self, client: socket.socket) -> None:
@@ -250,11 +264,18 @@ def _bound_pair(address: str, port: int) -> tuple[socket.socket, socket.socket]:
     raise AssertionError("no port is free for TCP and UDP at once")
 
 
-def ask(address: str, port: int, protocol: str = "TCP", words: str = "hello", source: str = "") -> str:
+def ask(  # noqa: PLR0913, PLR0917 - what a client may choose, each with a default
+    address: str,
+    port: int,
+    protocol: str = "TCP",
+    words: str = "hello",
+    source: str = "",
+    seconds: float = SECONDS,
+) -> str:
     """Send one line or datagram and give the answer without its end."""
     kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
     with socket.socket(_family(address), kind) as client:
-        client.settimeout(SECONDS)
+        client.settimeout(seconds)
         if source:
             client.bind((source, 0))
         client.connect((address, port))

@@ -175,6 +175,8 @@ def test_under_policy_local_the_health_check_node_port_is_asked_and_the_other_no
     (entry,) = checked(BOTH, web, A, B, endpoints(endpoint(node_name="b")))
     assert ([str(one) for one in entry.backends], entry.health) == (["10.0.0.2:30080"], HttpCheck(32000))
     assert [str(one) for one in entry.standby] == ["10.0.0.1:30080"]
+    (last,) = checked(BOTH, web, A, B, endpoints(draining("10.0.0.7", "b")))
+    assert (len(last.backends), last.health, last.standby) == (1, HttpCheck(32000), ())
     (unknown,) = checked(BOTH, web, A, B)
     assert (len(unknown.backends), unknown.health, unknown.standby) == (2, HttpCheck(32000), ())
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 
 import yaml
@@ -19,20 +19,25 @@ from lightkube import ApiError
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.clients.kube import NODE
+from locallb.clients.health_ports import answering
+from locallb.clients.kube import NODE, SLICE
 from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
-from tests.cluster.spaces import inside
-from tests.e2e.support import Backend
+from tests.e2e.support import Backend, ask
+from tests.envoy.traffic import eventually
 from tests.host.support import Namespace
+from tests.traffic.spaces import inside
 
 GATEWAY = "172.18.0.1"
 POOLS = ("172.18.255.224/27", "fd00:ff::e0/123")
 """As Gardener's local setup has them; the host answers for every address in them."""
+NEIGHBOURS = {4: ("198.51.100.7", "198.51.100.8"), 6: ("2001:db8::7", "2001:db8::8")}
+"""Further addresses of the host, by which its clients can be told apart."""
 SERVED = 8080
 """The port that every pod serves on, TCP and UDP."""
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 POD = create_namespaced_resource("", "v1", "Pod", "pods")
+PODS = ("10.244.0.0/16", "fd00:10:244::/48")
 _NET4, _NET6 = "172.18.0", "fc00:f853:ccd:e793:"
 _PREPARE = "mount -t tmpfs none /run\nip link set lo up\n"
 _BRIDGE = f"""
@@ -42,14 +47,15 @@ ip addr add {_NET6}:1/64 dev br0 nodad
 ip link set br0 up
 ip route add local {POOLS[0]} dev lo
 ip route add local {POOLS[1]} dev lo
-"""
+""" + "".join(f"ip addr add {one} dev lo nodad\n" for several in NEIGHBOURS.values() for one in several)
 
 
 class Host:
     """The machine on which the Nodes are: a bridge with this machine as its gateway."""
 
     def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir()
+        self.root = root
         self.space = Namespace(root, _PREPARE)
         self.space.shell(_BRIDGE)
         self._last = 1
@@ -74,11 +80,14 @@ class Node:
     plane: ControlPlane
     space: Namespace
     proxy: subprocess.Popen[bytes] | None = None
+    host_number: int = 0
+    """The last byte of its addresses, where it isn't `number` any more."""
 
     @property
     def addresses(self) -> tuple[str, str]:
         """The InternalIPs."""
-        return f"{_NET4}.{self.number}", f"{_NET6}:{self.number:x}"
+        number = self.host_number or self.number
+        return f"{_NET4}.{number}", f"{_NET6}:{number:x}"
 
     @property
     def pod_cidrs(self) -> tuple[str, str]:
@@ -95,7 +104,12 @@ class Node:
         self.space.shell(
             f"echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding\n"
             f"ip addr add {four}/16 dev eth0; ip addr add {six}/64 dev eth0 nodad; ip link set eth0 up\n"
-            f"ip route add default via {GATEWAY}; ip -6 route add default via {_NET6}:1"
+            f"ip route add default via {GATEWAY}; ip -6 route add default via {_NET6}:1\n"
+            # As kind's network does it: the world outside sees the Node, because it has no way back to pods.
+            + "".join(
+                f"{tables} -t nat -A POSTROUTING -s {pods} ! -d {pods} -o eth0 -j MASQUERADE\n"
+                for tables, pods in zip(("iptables", "ip6tables"), PODS, strict=True)
+            )
         )
 
     def route_to(self, other: Node) -> None:
@@ -104,12 +118,9 @@ class Node:
             self.space.shell(f"ip route replace {cidr} via {via}")
 
     def readdress(self, number: int) -> None:
-        """Give it other addresses, as a container runtime may do after a restart; its pods keep theirs."""
-        old, networks = self.addresses, (16, 64)
-        pods = self.pod_cidrs
-        self.number = number
-        assert self.pod_cidrs != pods
-        for address, fresh, length in zip(old, self.addresses, networks, strict=True):
+        """Give it other addresses on the bridge, as Docker may do after a restart; its pods keep theirs."""
+        old, self.host_number = self.addresses, number
+        for address, fresh, length in zip(old, self.addresses, (16, 64), strict=True):
             self.space.shell(f"ip addr del {address}/{length} dev eth0; ip addr add {fresh}/{length} dev eth0 nodad")
         self.space.shell(f"ip route replace default via {GATEWAY}; ip -6 route replace default via {_NET6}:1")
 
@@ -131,7 +142,7 @@ class Node:
             "clientConnection": {"kubeconfig": str(self.plane.root / "system:kube-proxy.kubeconfig")},
             "hostnameOverride": self.name,
             "mode": "iptables",
-            "clusterCIDR": "10.244.0.0/16,fd00:10:244::/48",
+            "clusterCIDR": ",".join(PODS),
             "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
             "iptables": {"minSyncPeriod": "0s"},
             "oomScoreAdj": 0,
@@ -143,6 +154,10 @@ class Node:
             self.proxy.kill()
             self.proxy.wait()
         self.proxy = None
+
+    def answers(self) -> bool:
+        """Tell whether kube-proxy says that it works."""
+        return answering([ip_address(one) for one in self.addresses], 10256) != frozenset()
 
     def close(self) -> None:
         """Remove it from the machine."""
@@ -163,6 +178,11 @@ class Pod:
     def connections(self) -> int:
         """How many TCP connections it got."""
         return sum(one.connections for one in self.backends)
+
+    @property
+    def peers(self) -> set[str]:
+        """Whom those were from, as the pod sees it."""
+        return {peer for one in self.backends for peer in one.peers}
 
 
 class World(Objects):
@@ -185,10 +205,7 @@ class World(Objects):
         node = Node(f"{self.plane.name}-{role}", number, self.host, self.plane, Namespace(root, _PREPARE))
         self.nodes[node.name] = node
         node.connect()
-        for other in self.nodes.values():
-            if other is not node:
-                other.route_to(node)
-                node.route_to(other)
+        self.routes()
         self.register(node)
         node.start_proxy()
         return node
@@ -216,6 +233,18 @@ class World(Objects):
         """Set labels of a Node, or remove them (None); `exclude` stands for the exclusion label."""
         named = {EXCLUDED if key == "exclude" else key: value for key, value in labels.items()}
         self.client.patch(NODE, node.name, {"metadata": {"labels": named}}, patch_type=PatchType.MERGE)
+
+    def taint(self, node: Node, *keys: str) -> None:
+        """Give a Node exactly these taints."""
+        taints = [{"key": key, "effect": "NoSchedule"} for key in keys] or None
+        self.client.patch(NODE, node.name, {"spec": {"taints": taints}}, patch_type=PatchType.MERGE)
+
+    def on_every_node_port(self, service: str) -> bool:
+        """Tell whether the first port of a Service answers on every Node."""
+        number = self.ports(service)[0]["nodePort"]
+        with contextlib.suppress(OSError):
+            return all(ask(node.addresses[0], number, seconds=0.5) for node in self.nodes.values())
+        return False
 
     def pod(self, name: str, node: Node, app: str = "web") -> Pod:
         """Run a pod of `app` on a Node: it serves, and then its object says so."""
@@ -248,6 +277,28 @@ class World(Objects):
         """Ask a pod to end: it is terminating and still serves."""
         self.client.delete(POD, pod.name, namespace="n")
 
+    def ready_addresses(self, service: str, family: str = "IPv4") -> int:
+        """Count the ready endpoints that the EndpointSlices of a Service have."""
+        slices = self.client.list(SLICE, namespace="n", labels={"kubernetes.io/service-name": service})
+        return sum(
+            bool(endpoint["conditions"].get("ready"))
+            for one in slices
+            if one["addressType"] == family
+            for endpoint in one.get("endpoints") or ()
+        )
+
+    def wait_for_nodes(self) -> None:
+        """Wait until kube-proxy says on every Node that it works."""
+        for node in self.nodes.values():
+            eventually(node.answers, f"{node.name} answers on 10256")
+
+    def routes(self) -> None:
+        """Tell every Node anew where the others are."""
+        for node in self.nodes.values():
+            for other in self.nodes.values():
+                if other is not node:
+                    node.route_to(other)
+
     def remove(self, pod: Pod) -> None:
         """End a pod for good."""
         for one in pod.backends:
@@ -258,11 +309,13 @@ class World(Objects):
         with contextlib.suppress(ApiError):
             self.client.delete(POD, pod.name, namespace="n", grace_period=0)
 
-    def clear(self) -> None:
-        """Remove what a test made; the Nodes stay."""
+    def reset(self) -> None:
+        """Remove what a test made; the Nodes stay, and are as they were."""
         for pod in list(self.pods.values()):
             self.remove(pod)
         self.clear_services()
+        for node in self.nodes.values():
+            self.label(node, exclude="" if node.name.endswith("control-plane") else None)
 
     def close(self) -> None:
         """Remove the Nodes."""
@@ -272,14 +325,3 @@ class World(Objects):
         for node in self.nodes.values():
             node.close()
         self.client.__exit__(None, None, None)
-
-
-@contextlib.contextmanager
-def on_host(root: Path) -> Iterator[Host]:
-    """Make the machine, and stay on it until the block ends."""
-    host = Host(root)
-    try:
-        with inside(host.space):
-            yield host
-    finally:
-        host.close()

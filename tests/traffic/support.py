@@ -1,0 +1,95 @@
+"""What the tests through real traffic share: Services with pods behind them, clients, and what the status says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.cluster.controlplane import Document
+from tests.e2e.support import SECONDS, Stage, ask, port, service
+from tests.envoy.traffic import eventually
+from tests.traffic.nodes import SERVED, World
+
+DUAL = {"ipFamilyPolicy": "RequireDualStack"}
+LOCAL = {"externalTrafficPolicy": "Local"}
+
+
+def served(number: int, protocol: str = "TCP") -> Document:
+    """Make a Service port whose NodePort the API chooses, for what every pod serves."""
+    return {**port(number, 0, protocol), "targetPort": SERVED}
+
+
+def make(
+    world: World,
+    name: str = "web",
+    *ports: Document,
+    app: str = "web",
+    **spec: Any,  # noqa: ANN401 - fields of the API
+) -> Document:
+    """Create a Service for the pods of `app`, by default with port 80."""
+    return world.service(service(name, *(ports or (served(80),)), selector={"app": app}, **spec))
+
+
+def ingress(world: World, name: str = "web") -> list[Document]:
+    """Give what the Service's status says of addresses."""
+    found = world.read(name)
+    assert found is not None
+    entries: list[Document] = found["status"].get("loadBalancer", {}).get("ingress", [])
+    return entries
+
+
+def addresses(world: World, name: str = "web") -> list[str]:
+    """Give the addresses in the Service's status."""
+    return [str(entry["ip"]) for entry in ingress(world, name)]
+
+
+def condition(world: World, name: str = "web") -> tuple[str, str]:
+    """Give status and reason of our condition."""
+    found = world.read(name)
+    assert found is not None
+    (one,) = (one for one in found["status"].get("conditions", ()) if one["type"] == "local-lb.dev/Serving")
+    return one["status"], one["reason"]
+
+
+def finalizers(world: World, name: str = "web") -> list[str]:
+    """Give the finalizers of a Service."""
+    found = world.read(name)
+    assert found is not None
+    return list(found["metadata"].get("finalizers", ()))
+
+
+def answer(address: str, number: int = 80, protocol: str = "TCP", source: str = "", seconds: float = SECONDS) -> str:
+    """Give the name of the pod that answers, or that of the error."""
+    try:
+        return ask(address, number, protocol, source=source, seconds=seconds).partition(":")[0]
+    except OSError as error:
+        return type(error).__name__
+
+
+def silent(address: str, number: int = 80, source: str = "") -> bool:
+    """Tell whether a datagram gets no answer, from nobody."""
+    return answer(address, number, "UDP", source, 0.5) in {"TimeoutError", "ConnectionRefusedError"}
+
+
+def answers(address: str, number: int = 80, protocol: str = "TCP", times: int = 30) -> set[str]:
+    """Ask many times, and give the names of all that answered."""
+    return {answer(address, number, protocol) for _ in range(times)}
+
+
+def follows(what: Callable[[], object], expected: object) -> None:
+    """Wait until what is seen is what is expected: kube-proxy takes a moment to follow its cluster."""
+    eventually(lambda: what() == expected, f"{what()} becomes {expected}")
+
+
+def sees_endpoints(world: World, name: str, ready: int) -> None:
+    """Wait until the EndpointSlices of a Service have so many ready addresses of IPv4."""
+    eventually(lambda: world.ready_addresses(name) == ready, f"{name} has {ready} ready addresses")
+
+
+def up_and_serving(world: World, play: Stage, name: str = "web", number: int = 80) -> str:
+    """Run `up` once the Service has an endpoint, and give the address, which serves."""
+    eventually(lambda: world.ready_addresses(name) > 0, f"{name} has a ready endpoint")
+    play.up()
+    address = addresses(world, name)[0]
+    eventually(lambda: answer(address, number) in world.pods, f"{name} answers at {address}:{number}")
+    return address

@@ -1,0 +1,270 @@
+"""Nodes and pods behind a Service: which ones get its traffic, and how quickly it follows what happens to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from locallb.clients.kube import NODE
+from locallb.planning.nodes import AUTOSCALER_TAINT
+from tests.e2e.support import Stage
+from tests.envoy.traffic import Load, eventually
+from tests.traffic.nodes import EXCLUDED, Node, World
+from tests.traffic.support import (
+    LOCAL,
+    addresses,
+    answer,
+    answers,
+    condition,
+    follows,
+    ingress,
+    make,
+    sees_endpoints,
+    up_and_serving,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
+
+RATE = 50
+"""Requests a second, each on a connection of its own."""
+
+
+@pytest.fixture
+def worker(world: World) -> Node:
+    """Give the Node of the first pod."""
+    return world.nodes["kind-worker"]
+
+
+@pytest.fixture
+def worker2(world: World) -> Node:
+    """Give another Node."""
+    return world.nodes["kind-worker2"]
+
+
+def load(at: str) -> Load:
+    """Ask all the time; an answer is the pod's one-letter name."""
+    return Load(lambda: answer(at), RATE)
+
+
+def test_under_policy_local_only_nodes_with_endpoints_are_reached(
+    world: World, play: Stage, worker: Node, worker2: Node
+) -> None:
+    """The pods see the client's way in, not another Node; both serve, and nobody waits for a Node that drops."""
+    make(world, **LOCAL)
+    pods = [world.pod("a", worker), world.pod("b", worker)]
+    sees_endpoints(world, "web", 2)
+    at = up_and_serving(world, play)
+    with load(at) as asked:
+        time.sleep(0.6)
+    assert asked.failures("ab") == []
+    assert {each.answer for each in asked.outcomes} == {"a", "b"}
+    assert max(each.seconds for each in asked.outcomes) < 0.25  # what a connect to a Node that drops would cost
+    assert all(pod.connections for pod in pods)
+    assert worker2.addresses[0] not in {peer for pod in pods for peer in pod.peers}
+
+
+@pytest.mark.parametrize("runs", ["nothing", "up"])
+def test_a_pod_that_moves_gracefully_costs_no_request(
+    runs: str, world: World, play: Stage, worker: Node, worker2: Node
+) -> None:
+    """Under policy Local traffic follows the pod by health checks alone, and by `up`: no request fails."""
+    make(world, **LOCAL)
+    old = world.pod("a", worker)
+    at = up_and_serving(world, play)
+    with load(at) as asked:
+        time.sleep(0.2)
+        world.pod("b", worker2)
+        sees_endpoints(world, "web", 2)
+        world.terminate(old)
+        sees_endpoints(world, "web", 1)
+        if runs == "up":
+            play.up()
+        eventually(lambda: {each.answer for each in asked.outcomes[-RATE // 2 :]} == {"b"}, "all traffic reaches b")
+        world.remove(old)
+        time.sleep(0.2)
+    assert asked.failures("ab") == []
+    assert addresses(world) == [at]
+
+
+def test_the_last_pod_drains(world: World, play: Stage, worker: Node) -> None:
+    """A terminating pod that still serves is used as long as there is no other, as kube-proxy does it."""
+    make(world, **LOCAL)
+    old = world.pod("a", worker)
+    at = up_and_serving(world, play)
+    world.terminate(old)
+    sees_endpoints(world, "web", 0)
+    play.up()
+    assert answers(at) == {"a"}
+
+
+def test_a_hanging_kube_proxy_takes_its_node_out(world: World, play: Stage, worker: Node, worker2: Node) -> None:
+    """It doesn't answer on the healthCheckNodePort; no request fails, and those after the check go elsewhere."""
+    make(world, **LOCAL)
+    for name, node in (("a", worker), ("b", worker2)):
+        world.pod(name, node)
+    sees_endpoints(world, "web", 2)
+    at = up_and_serving(world, play)
+    assert worker.proxy is not None
+    with load(at) as asked:
+        eventually(lambda: {each.answer for each in asked.outcomes} == {"a", "b"}, "both serve")
+        os.kill(worker.proxy.pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: {each.answer for each in asked.outcomes[-RATE // 2 :]} == {"b"}, "b alone serves")
+        finally:
+            os.kill(worker.proxy.pid, signal.SIGCONT)
+        eventually(lambda: {each.answer for each in asked.outcomes[-RATE // 2 :]} == {"a", "b"}, "both serve again")
+    assert asked.failures("ab") == []
+
+
+def test_a_node_without_kube_proxy_is_passed_over_under_policy_cluster(
+    world: World, play: Stage, worker: Node, worker2: Node
+) -> None:
+    """Its health port answers no more: TCP and UDP go through the others."""
+    make(world, "web")
+    world.pod("a", worker)
+    at = up_and_serving(world, play)
+    assert worker2.proxy is not None
+    os.kill(worker2.proxy.pid, signal.SIGSTOP)
+    try:
+        with load(at) as asked:
+            eventually(lambda: not uses(world, play, worker2), "the Node gets no traffic")
+    finally:
+        os.kill(worker2.proxy.pid, signal.SIGCONT)
+    assert asked.failures("a") == []
+    eventually(lambda: uses(world, play, worker2), "the Node gets traffic again")
+
+
+def uses(world: World, play: Stage, node: Node) -> bool:
+    """Tell whether the proxy of the one Service finds a Node healthy."""
+    del world
+    return any(f"{node.addresses[0]}:" in place for place in play.healthy_backends())
+
+
+EXCLUSIONS: dict[str, Callable[[World, Node], None]] = {
+    "label": lambda world, node: world.label(node, exclude=""),
+    "label true": lambda world, node: world.label(node, exclude="true"),
+    "taint": lambda world, node: world.taint(node, AUTOSCALER_TAINT),
+}
+
+
+@pytest.mark.parametrize("how", EXCLUSIONS)
+def test_an_excluded_node_gets_no_traffic_and_no_request_fails(
+    how: str, world: World, play: Stage, worker: Node, worker2: Node
+) -> None:
+    """Excluded it is left out, included it is back; what it serves is reached through the others meanwhile."""
+    make(world)
+    world.pod("a", worker2)
+    at = up_and_serving(world, play)
+    with load(at) as asked:
+        EXCLUSIONS[how](world, worker2)
+        play.up()
+        eventually(lambda: not uses(world, play, worker2), "it is left out")
+        assert uses(world, play, worker)
+        world.label(worker2, exclude=None)
+        world.taint(worker2)
+        play.up()
+        eventually(lambda: uses(world, play, worker2), "it is back")
+    assert asked.failures("a") == []
+    assert addresses(world) == [at]
+
+
+def test_where_every_node_is_excluded_all_are_used_and_it_is_told(world: World, play: Stage, worker: Node) -> None:
+    """As in a cluster of a single Node, which kubeadm labels so."""
+    make(world)
+    world.pod("a", worker)
+    for node in world.nodes.values():
+        world.label(node, exclude="")
+    sees_endpoints(world, "web", 1)
+    done = play.up()
+    assert EXCLUDED in done.out + done.err
+    (at,) = addresses(world)
+    assert answers(at) == {"a"}
+
+
+def test_a_deleted_node_is_left_out_and_a_new_one_used(world: World, play: Stage, worker: Node, worker2: Node) -> None:
+    """Its object goes and comes: no request fails, the address stays."""
+    make(world)
+    world.pod("a", worker)
+    at = up_and_serving(world, play)
+    with load(at) as asked:
+        world.client.delete(NODE, worker2.name)
+        try:
+            play.up()
+            eventually(lambda: not uses(world, play, worker2), "it is left out")
+        finally:
+            world.register(worker2)
+            worker2.stop_proxy()
+            worker2.start_proxy()
+        eventually(worker2.answers, "kube-proxy is back")
+        play.up()
+        eventually(lambda: uses(world, play, worker2), "it is back")
+    assert asked.failures("a") == []
+    assert addresses(world) == [at]
+
+
+def test_a_node_with_other_addresses_is_followed(world: World, play: Stage, worker: Node) -> None:
+    """As after a restart of Docker: the one Node that may serve has another InternalIP, the Service its address."""
+    make(world, **LOCAL)
+    world.pod("a", worker)
+    at = up_and_serving(world, play)
+    before = worker.addresses
+    try:
+        move(world, worker, world.host.number())
+        play.up()
+        eventually(lambda: answer(at) == "a", "it is served at its new address")
+        assert addresses(world) == [at]
+        assert not any(before[0] in place for place in play.healthy_backends())
+    finally:
+        move(world, worker, worker.number)
+
+
+def move(world: World, node: Node, number: int) -> None:
+    """Give a Node another address and restart its kube-proxy, which ends when that happens."""
+    node.readdress(number)
+    world.routes()
+    world.tell_addresses(node)
+    node.stop_proxy()
+    node.start_proxy()
+    eventually(node.answers, "kube-proxy is back")
+
+
+def test_without_node_ports_endpoints_serve_where_there_is_a_route(world: World, play: Stage, worker: Node) -> None:
+    """allocateLoadBalancerNodePorts: false. Without a route to pods the port says so in the status."""
+    made = make(world, allocateLoadBalancerNodePorts=False)
+    assert "nodePort" not in made["spec"]["ports"][0]
+    world.pod("a", worker)
+    sees_endpoints(world, "web", 1)
+    play.up()
+    assert ingress(world)[0]["ports"] == [{"port": 80, "protocol": "TCP", "error": "local-lb.dev/Unreachable"}]
+    assert condition(world) == ("False", "Unreachable")
+    world.host.space.shell(f"ip route add {worker.pod_cidrs[0]} via {worker.addresses[0]}")
+    try:
+        play.up()
+        follows(lambda: answer(addresses(world)[0]), "a")
+        assert condition(world) == ("True", "Serves")
+    finally:
+        world.host.space.shell(f"ip route del {worker.pod_cidrs[0]}")
+
+
+def test_a_cluster_that_has_replaced_kube_proxy_is_checked_by_connections(
+    world: World, play: Stage, worker: Node
+) -> None:
+    """Nothing answers on 10256, but NodePorts do: everything serves, under both policies."""
+    make(world)
+    make(world, "local", **LOCAL)
+    world.pod("a", worker)
+    sees_endpoints(world, "local", 1)
+    eventually(lambda: world.on_every_node_port("web"), "kube-proxy has the NodePort everywhere")
+    for node in world.nodes.values():
+        node.stop_proxy()
+    try:
+        found = [up_and_serving(world, play, name) for name in ("web", "local")]
+        assert [answers(at) for at in found] == [{"a"}, {"a"}]
+    finally:
+        for node in world.nodes.values():
+            node.start_proxy()
+        world.wait_for_nodes()
