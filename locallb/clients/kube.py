@@ -6,26 +6,20 @@ and what is written is decided elsewhere. Credentials stay where the kubeconfig 
 
 from __future__ import annotations
 
-import os
 import ssl
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
-from ipaddress import ip_address
-from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 
 import httpx2
-import yaml
-from lightkube import ApiError, Client, ConfigError, KubeConfig
-from lightkube.config.kubeconfig import SingleConfig
+from lightkube import ApiError, Client, ConfigError
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.clients import ClientError
+from locallb.clients.kube_errors import Fault, KubeError
+from locallb.clients.kubeconfig import connection, stamp
 from locallb.clients.tally import Tally
 from locallb.planning.model import Access
 
@@ -33,9 +27,12 @@ Object: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds for an answer, and for a connection."""
-_ATTEMPTS = 5
+_PAUSES = (0.1, 0.3, 1.0)
+"""Seconds between attempts."""
+_LONGEST = 5.0
 _PAGE = 500
-_TOO_MANY = 429
+_TRANSIENT = frozenset({408, 410, 429, 500, 502, 503, 504})
+"""Answers that another attempt may change; 410 is a list that took too long to turn its pages."""
 _MANAGER = "local-lb"
 
 SERVICE = create_namespaced_resource("", "v1", "Service", "services")
@@ -48,59 +45,22 @@ WRITES = Tally()
 """Requests of this process that write, whatever became of them: `status` and `event`."""
 
 
-class Fault(StrEnum):
-    """What sort of thing went wrong."""
-
-    KUBECONFIG = "kubeconfig"
-    """It can't be read or used."""
-    NO_CONTEXT = "no context"
-    """It has no such context: whoever made the cluster took it away."""
-    UNREACHABLE = "unreachable"
-    """The API didn't answer, or not now; what it has is unknown."""
-    REFUSED = "refused"
-    """The API said no."""
-    CONFLICT = "conflict"
-    """Somebody wrote since it was read."""
-
-
-class KubeError(ClientError):
-    """An API can't be used as asked: one sentence."""
-
-    def __init__(self, fault: Fault, sentence: str) -> None:
-        super().__init__(sentence)
-        self.fault = fault
-
-
-def resolve(kubeconfig: str, context: str, root: Path) -> Access:
-    """Tell which context of which file is meant; empty words stand for kubectl's defaults.
-
-    Raises KubeError (KUBECONFIG, NO_CONTEXT).
-    """
-    path = kubeconfig_path(kubeconfig, root)
-    loaded = _load(path)
-    name = context or loaded.current_context
-    if not name:
-        raise KubeError(Fault.NO_CONTEXT, f"{path} has no current context; name one in `context`")
-    if name not in loaded.contexts:
-        raise KubeError(Fault.NO_CONTEXT, f"{path} has no context {name}")
-    return Access(str(path), name)
-
-
-def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
-    """Find the file; the first of `$KUBECONFIG` where none is named."""
-    given = kubeconfig or os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0] or "~/.kube/config"
-    return Path(os.path.normpath(root / Path(given).expanduser()))
-
-
 class Cluster:
     """One cluster's API. Safe to use from several threads."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        config = single_config(access)
-        self._server = config.cluster.server
+        found = connection(access)
+        self._server = found.server
+        self._by_plugin = bool(found.config.user and found.config.user.exec)
         try:
-            self._client = Client(config, timeout=TIMEOUT, field_manager=_MANAGER, trust_env=not is_local(self._server))
+            self._client = Client(
+                found.config,
+                timeout=TIMEOUT,
+                field_manager=_MANAGER,
+                trust_env=found.trust_env,
+                proxy=found.proxy,
+            )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
             raise KubeError(Fault.KUBECONFIG, told) from None
@@ -148,35 +108,66 @@ class Cluster:
         return [{**one, "apiVersion": version, "kind": kind} for one in listed or ()]
 
     def _call(self, what: str, call: Callable[[], T], *, absent: bool = False) -> T | None:
-        """Call, with patience for an API that is busy. `absent` makes 404 an answer."""
-        for attempt in range(_ATTEMPTS):
+        """Call, with patience for an API that can't answer just now. `absent` makes 404 an answer.
+
+        Whoever writes over a resourceVersion may be answered twice: the second answer is then a conflict.
+        """
+        for pause in (*_PAUSES, None):
             try:
                 return call()
-            except ApiError as error:
-                status = error.status
-                if status.code == _TOO_MANY and attempt + 1 < _ATTEMPTS:
-                    time.sleep(min(float((status.details and status.details.retryAfterSeconds) or 1), 5.0))
-                elif status.code == httpx2.codes.NOT_FOUND and absent:
-                    return None
-                else:
-                    raise self._refused(what, status.code or 0, status.message or "") from None
             except httpx2.HTTPStatusError as error:
-                raise self._refused(what, error.response.status_code, error.response.text[:200]) from None
-            except (httpx2.HTTPError, ssl.SSLError, OSError) as error:
-                raise KubeError(Fault.UNREACHABLE, f"{self._server} doesn't answer ({error!s:.200})") from None
-            except (ConfigError, httpx2.InvalidURL) as error:
+                code, message = _said(error)
+                if code == httpx2.codes.NOT_FOUND and absent:
+                    return None
+                if pause is None or code not in _TRANSIENT:
+                    raise self._refused(what, code, message) from None
+                time.sleep(_wish(error) or pause)
+            except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:  # it was reached, and cut us off
+                if pause is None:
+                    raise self._unreachable(error) from None
+                time.sleep(pause)
+            except httpx2.HTTPError as error:
+                raise self._unreachable(error) from None
+            except (ConfigError, httpx2.InvalidURL, OSError) as error:  # credentials by a file or a plugin
                 raise KubeError(Fault.KUBECONFIG, f"the context {self.access.context} can't be used: {error}") from None
+            except (ValueError, KeyError, TypeError) as error:
+                raise self._nonsense(error) from None
         raise AssertionError(what)
+
+    def _nonsense(self, error: Exception) -> KubeError:
+        if self._by_plugin:
+            told = f"the context {self.access.context} can't be used: its plugin gives no credential ({error!r:.200})"
+            return KubeError(Fault.KUBECONFIG, told)
+        told = f"{self._server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
+        return KubeError(Fault.UNREACHABLE, told)
+
+    def _unreachable(self, error: httpx2.HTTPError) -> KubeError:
+        return KubeError(
+            Fault.UNREACHABLE, f"{self._server} doesn't answer ({str(error) or type(error).__name__:.200})"
+        )
 
     def _refused(self, what: str, code: int, message: str) -> KubeError:
         if code == httpx2.codes.CONFLICT:
             return KubeError(Fault.CONFLICT, f"{what} was changed by somebody else: {message}")
-        if code >= httpx2.codes.INTERNAL_SERVER_ERROR or code == _TOO_MANY:
+        if code >= httpx2.codes.INTERNAL_SERVER_ERROR or code in _TRANSIENT:
             return KubeError(Fault.UNREACHABLE, f"{self._server} can't serve {what} now ({code}: {message})")
         remedy = ""
         if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             remedy = f"; give the user of context {self.access.context} the rights of deploy/rbac.yaml"
         return KubeError(Fault.REFUSED, f"{self._server} refuses {what} ({code}: {message}){remedy}")
+
+
+def _said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
+    """Read an answer that is a refusal, the API's own or that of something between."""
+    if isinstance(error, ApiError):
+        return error.status.code or error.response.status_code, error.status.message or ""
+    return error.response.status_code, error.response.text[:200]
+
+
+def _wish(error: httpx2.HTTPStatusError) -> float:
+    """Read how many seconds the API wants us to wait; 0 if it doesn't say, and never long."""
+    text = error.response.headers.get("Retry-After", "")
+    return min(float(text), _LONGEST) if text.isdecimal() else 0.0
 
 
 class Clusters:
@@ -189,56 +180,8 @@ class Clusters:
     def at(self, access: Access) -> Cluster:
         """Give the cluster of a context. Raises KubeError."""
         with self._lock:
-            stamp = _stamp(Path(access.kubeconfig))
+            seen = stamp(access)
             known = self._known.get(access)
-            if known is None or known[0] != stamp:
-                known = self._known[access] = (stamp, Cluster(access))
+            if known is None or known[0] != seen:
+                known = self._known[access] = (seen, Cluster(access))
             return known[1]
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        seen = path.stat()
-    except OSError as error:
-        raise KubeError(Fault.KUBECONFIG, f"the kubeconfig {path} can't be read: {error.strerror}") from None
-    return seen.st_mtime_ns, seen.st_ino
-
-
-def _load(path: Path) -> KubeConfig:
-    try:
-        content = yaml.safe_load(path.read_bytes()) or {}
-        return KubeConfig.from_dict({"clusters": [], "contexts": [], "users": [], **_lists(content)}, path)
-    except OSError as error:
-        raise KubeError(Fault.KUBECONFIG, f"the kubeconfig {path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError):
-        raise KubeError(Fault.KUBECONFIG, f"{path} isn't a kubeconfig") from None
-
-
-def _lists(content: Mapping[str, object]) -> Mapping[str, object]:
-    """Leave out lists that are null, as `kind delete cluster` leaves them."""
-    return {key: value for key, value in content.items() if value is not None}
-
-
-def single_config(access: Access) -> SingleConfig:
-    """Read what a context says. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
-    config = _load(Path(access.kubeconfig))
-    context = config.contexts.get(access.context)
-    where = f"{access.kubeconfig} has"
-    if context is None:
-        raise KubeError(Fault.NO_CONTEXT, f"{where} no context {access.context}")
-    for kind, name, known in (("cluster", context.cluster, config.clusters), ("user", context.user, config.users)):
-        if name not in known:
-            raise KubeError(Fault.KUBECONFIG, f"{where} no {kind} {name}, which its context {access.context} names")
-    single: SingleConfig | None = config.get(access.context)
-    if single is None:
-        raise AssertionError(access)
-    return single
-
-
-def is_local(server: str) -> bool:
-    """Tell whether the API is on this host: then no proxy of the environment is asked, as kubectl does it."""
-    host = urlsplit(server).hostname or ""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

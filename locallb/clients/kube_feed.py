@@ -17,7 +17,9 @@ import httpx2
 from lightkube import ConfigError
 from lightkube.config import client_adapter
 
-from locallb.clients.kube import Fault, KubeError, Object, is_local, single_config
+from locallb.clients.kube import Object
+from locallb.clients.kube_errors import Fault, KubeError
+from locallb.clients.kubeconfig import connection
 from locallb.planning.model import Access
 
 PATHS: Mapping[str, tuple[str, str]] = {
@@ -55,11 +57,11 @@ class Feed:
     def __init__(self, access: Access, kind: str) -> None:
         self.kind = kind
         self._api, self._path = PATHS[kind]
-        config = single_config(access)
-        self._server = config.cluster.server
+        found = connection(access)
+        self._server = found.server
         try:
-            parameters = client_adapter.ConnectionParams(timeout=_TIMEOUT, trust_env=not is_local(self._server))
-            self._client = client_adapter.Client(config, parameters)
+            parameters = client_adapter.ConnectionParams(_TIMEOUT, trust_env=found.trust_env, proxy=found.proxy)
+            self._client = client_adapter.Client(found.config, parameters)
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
             raise KubeError(Fault.KUBECONFIG, told) from None

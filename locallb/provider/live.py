@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
 
-from locallb.clients.kube import Clusters, Fault, KubeError
+from locallb.clients.kube_errors import Fault, KubeError
 from locallb.planning.events import Event, event_body
 from locallb.planning.model import Access
 from locallb.planning.publishing import Live, is_it
@@ -15,16 +17,29 @@ from locallb.provider import properties
 from locallb.provider.errors import ProviderError
 from locallb.provider.kind import identity
 
+if TYPE_CHECKING:
+    from locallb.clients.kube import Cluster, Clusters
+
 _ATTEMPTS = 10
 """Writers that may be quicker than we are, one after the other."""
-CLUSTERS = Clusters()
-"""Connections of this process."""
 Decide = Callable[[Live], Mapping[str, object] | None]
+
+
+@cache
+def _clusters() -> Clusters:
+    """Give the connections of this process."""
+    from locallb.clients.kube import Clusters  # noqa: PLC0415 - its client takes 0.1 s to import, manifests need none
+
+    return Clusters()
+
+
+def _at(access: properties.Access) -> Cluster:
+    return _clusters().at(Access(access.kubeconfig, access.context))
 
 
 def find(access: properties.Access, owner: properties.Owner) -> Live | None:
     """Give the very Service; None if it is gone. Raises KubeError."""
-    live = CLUSTERS.at(Access(access.kubeconfig, access.context)).service(owner.namespace, owner.name)
+    live = _at(access).service(owner.namespace, owner.name)
     return live if live is not None and is_it(live, identity(owner).uid) else None
 
 
@@ -34,7 +49,7 @@ def write(access: properties.Access, owner: properties.Owner, decide: Decide) ->
     `decide` gets the Service as it was just read and gives a patch with its resourceVersion, or None if all is well.
     Raises KubeError, and ProviderError if others never stop writing.
     """
-    cluster = CLUSTERS.at(Access(access.kubeconfig, access.context))
+    cluster = _at(access)
     for _ in range(_ATTEMPTS):
         live = find(access, owner)
         patch = None if live is None else decide(live)
@@ -53,7 +68,7 @@ def tell(access: properties.Access, owner: properties.Owner, event: Event) -> No
     now = time.time_ns()
     stamp = datetime.fromtimestamp(now / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     with suppress(KubeError):
-        cluster = CLUSTERS.at(Access(access.kubeconfig, access.context))
+        cluster = _at(access)
         cluster.create_event(owner.namespace, event_body(event, identity(owner), now, stamp))
 
 

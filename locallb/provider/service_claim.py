@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from locallb.clients.kube import KubeError
+from locallb.clients.kube_errors import KubeError
 from locallb.planning.events import DELETED, NORMAL, Event
 from locallb.planning.publishing import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
 from locallb.provider import live

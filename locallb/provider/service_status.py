@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from locallb.clients.kube import KubeError
+from locallb.clients.kube_errors import KubeError
 from locallb.planning.publishing import NOTHING, Live, Published, published, publishing
 from locallb.provider import live
 from locallb.provider.errors import ProviderError

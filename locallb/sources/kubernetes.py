@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from locallb.clients.health_ports import answering
-from locallb.clients.kube import Cluster, KubeError, kubeconfig_path, resolve
+from locallb.clients.kube import Cluster
+from locallb.clients.kube_errors import KubeError
+from locallb.clients.kubeconfig import kubeconfig_path, resolve
 from locallb.planning.health import KUBE_PROXY_PORT
 from locallb.planning.model import Access, Family
 from locallb.planning.parsing import Parsed, parse_objects, relevant

@@ -35,7 +35,6 @@ from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime
 from locallb.sources import SourceError
 from locallb.sources.containers import read_contained, read_subnets, require_suitable
 from locallb.sources.held import HeldByState, read_held
-from locallb.sources.kubernetes import read_kubernetes
 from locallb.sources.manifests import SourceReading, read_manifests
 
 _Part = TypeVar("_Part")
@@ -128,6 +127,8 @@ def read_source(home: Home, source: Source, known: Collection[ServiceKey], *, ke
         case ManifestsSource():
             return SourceRead(read_manifests(source, root, readings, held_services=known, keep=keep))
         case KubernetesSource():
+            from locallb.sources.kubernetes import read_kubernetes  # noqa: PLC0415 - 0.1 s that manifests don't need
+
             found = read_kubernetes(source, root, readings, keep=keep)
             ports = {source.cluster: found.health_ports}
             return SourceRead(found.reading, {source.cluster: found.access}, ports)

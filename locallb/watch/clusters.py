@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from locallb.clients.kube import KubeError, Object
+from locallb.clients.kube import Object
+from locallb.clients.kube_errors import KubeError
 from locallb.clients.kube_feed import PATHS, Event, ExpiredError, Feed
 from locallb.planning.model import Access, ClusterName
 from locallb.planning.parsing import Document, Identity, Parsed, parse_objects

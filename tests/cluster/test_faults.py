@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients.kube import Cluster, KubeError
+from locallb.clients.kube import Cluster
+from locallb.clients.kube_errors import KubeError
 from locallb.planning.model import Access
 from tests.cluster.controlplane import ControlPlane, Objects, control_plane
 from tests.cluster.test_life import address, finalizers, ingress, made

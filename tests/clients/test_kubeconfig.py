@@ -1,0 +1,155 @@
+"""Kubeconfigs: which context is meant, what of it can't be had, and the sentence for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from locallb.clients.kube import Cluster, Clusters
+from locallb.clients.kube_errors import Fault, KubeError
+from locallb.clients.kubeconfig import connection, kubeconfig_path, resolve
+from locallb.planning.model import Access
+
+SERVER = "https://127.0.0.1:6443"
+
+
+def written(path: Path, *, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> Access:
+    """Write a kubeconfig with one context, `here`."""
+    document = {
+        "current-context": "here",
+        "clusters": [{"name": "c", "cluster": {"server": SERVER, **(cluster or {})}}],
+        "users": [{"name": "u", "user": {"token": "t"} if user is None else user}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return Access(str(path), "here")
+
+
+def test_the_current_context_is_meant_where_none_is_named(tmp_path: Path) -> None:
+    """Relative to the project; the context by its name, so that another current one later changes nothing."""
+    access = written(tmp_path / "config")
+    assert resolve("config", "", tmp_path) == access
+    assert resolve(str(tmp_path / "config"), "here", Path("/elsewhere")) == access
+
+
+def test_the_first_file_of_the_environment_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the documentation says; without it the one in the home."""
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+    assert kubeconfig_path("", Path("/p")) == tmp_path / "a"
+    monkeypatch.delenv("KUBECONFIG")
+    assert kubeconfig_path("", Path("/p")) == Path("~/.kube/config").expanduser()
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "fault", "told"),
+    [
+        (None, "", Fault.KUBECONFIG, "can't be read: No such file or directory"),
+        ("{", "", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        ("[1]", "", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        ("contexts: [{context: {}}]", "x", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        ("contexts: 5", "x", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        ("", "", Fault.NO_CONTEXT, "has no current context; name one in `context`"),
+        ("contexts: null", "gone", Fault.NO_CONTEXT, "has no context gone"),
+    ],
+)
+def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str | None, context: str, fault: Fault, told: str) -> None:
+    """One sentence that names the file."""
+    if text is not None:
+        (tmp_path / "config").write_text(text)
+    with pytest.raises(KubeError, match=told) as caught:
+        resolve("config", context, tmp_path)
+    assert caught.value.fault is fault
+    assert str(tmp_path / "config") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "told"),
+    [
+        ({"server": ""}, None, "its server is missing; write a URL"),
+        ({"server": "localhost"}, None, "its server is localhost; write a URL"),
+        ({"tls-server-name": "x"}, None, "it has `tls-server-name`; give a server by a name"),
+        ({"proxy-url": "carrier://pigeon"}, None, "its proxy-url is carrier://pigeon; write a URL"),
+        (
+            {},
+            {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "login"}},
+            "its user comes from login with client.authentication.k8s.io/v1; let it give",
+        ),
+        ({}, {"auth-provider": {"name": "gcp"}}, "its user has an auth-provider"),
+        ({}, {"token": "t", "as": "admin"}, "its user impersonates another one"),
+        ({}, {"client-certificate": "/nowhere/crt", "client-key": "/nowhere/key"}, "No such file"),
+        ({"certificate-authority": "nowhere.crt"}, None, "No such file"),
+    ],
+)
+def test_what_can_not_be_had_is_refused(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any] | None, told: str
+) -> None:
+    """Before anything is sent, with the file, the context and the remedy."""
+    access = written(tmp_path / "config", cluster=cluster, user=user)
+    with pytest.raises(KubeError, match=told) as caught:
+        Cluster(access)
+    assert caught.value.fault is Fault.KUBECONFIG
+    assert f"the context here of {tmp_path}/config can't be used" in str(caught.value)
+
+
+def test_a_part_that_a_context_names_must_be_there(tmp_path: Path) -> None:
+    """The cluster and the user."""
+    access = written(tmp_path / "config")
+    text = (tmp_path / "config").read_text()
+    (tmp_path / "config").write_text(text.replace("name: u", "name: other"))
+    with pytest.raises(KubeError, match="has no user u, which its context here names"):
+        connection(access)
+
+
+def test_a_proxy_of_the_kubeconfig_counts_and_one_of_the_environment_not_for_this_host(tmp_path: Path) -> None:
+    """As with kubectl."""
+    local = connection(written(tmp_path / "local"))
+    assert (local.proxy, local.trust_env) == (None, False)
+    elsewhere = connection(written(tmp_path / "elsewhere", cluster={"server": "https://10.0.0.1:6443"}))
+    assert (elsewhere.proxy, elsewhere.trust_env) == (None, True)
+    proxied = connection(written(tmp_path / "proxied", cluster={"proxy-url": "http://127.0.0.1:3128"}))
+    assert (proxied.proxy, proxied.trust_env) == ("http://127.0.0.1:3128", False)
+
+
+@pytest.mark.parametrize("script", ["exit 3", "echo nothing", "echo '{}'"])
+def test_a_plugin_that_gives_no_credential_is_told(tmp_path: Path, script: str) -> None:
+    """It fails, or says what isn't a credential: a sentence about the context, no traceback."""
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "sh", "args": ["-c", script]}
+    cluster = Cluster(written(tmp_path / "config", cluster={"server": "http://127.0.0.1:1"}, user={"exec": plugin}))
+    with pytest.raises(KubeError, match="context here can't be used") as caught:
+        cluster.objects()
+    assert caught.value.fault is Fault.KUBECONFIG
+
+
+def test_a_plugin_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """By its name."""
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "no-such-plugin"}
+    cluster = Cluster(written(tmp_path / "config", cluster={"server": "http://127.0.0.1:1"}, user={"exec": plugin}))
+    with pytest.raises(KubeError, match="no-such-plugin"):
+        cluster.objects()
+
+
+def test_connections_are_kept_until_the_kubeconfig_changes(tmp_path: Path) -> None:
+    """Another file under the name is another connection; a missing one an error."""
+    access, clusters = written(tmp_path / "config"), Clusters()
+    first = clusters.at(access)
+    assert clusters.at(access) is first
+    (tmp_path / "config").unlink()
+    with pytest.raises(KubeError, match="can't be read"):
+        clusters.at(access)
+    written(tmp_path / "config", user={"token": "other"})
+    assert clusters.at(access) is not first
+
+
+def test_stacks_of_manifests_load_no_client() -> None:
+    """It takes a tenth of a second to import, which `up` of a directory needn't wait for."""
+    code = (
+        "import sys, locallb.cli, locallb.provider, locallb.sources.snapshot, components.stack\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('lightkube', 'httpx2')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,155 @@
+"""A proxy on 127.0.0.1 between local-lb and the API server that fails on purpose: each fault for so many requests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import yaml
+
+from tests.cluster.controlplane import ControlPlane
+
+HOP = {"connection", "transfer-encoding", "content-length", "content-encoding", "host", "accept-encoding"}
+
+
+@dataclass
+class Fault:
+    """What happens to requests whose line (`GET /api/v1/services`) matches, and how often."""
+
+    line: str
+    times: int
+    status: int = 0
+    """Answer with it and pass nothing on."""
+    retry_after: int | None = None
+    body: str = ""
+    cut: bool = False
+    """Close without an answer."""
+    late: bool = False
+    """Pass it on first: it takes effect, but the answer is lost."""
+    hang: float = 0.0
+    """Seconds of silence before it is cut."""
+    first: Callable[[], None] | None = None
+    """Done before."""
+
+
+@dataclass
+class FaultyApi:
+    """The API as local-lb sees it."""
+
+    plane: ControlPlane
+    kubeconfig: Path
+    faults: list[Fault] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    """Every request that came."""
+
+    def inject(self, line: str, times: int = 1, **what: Any) -> Fault:  # noqa: ANN401 - fields of Fault
+        """Add a fault."""
+        self.faults.append(Fault(line, times, **what))
+        return self.faults[-1]
+
+    def take(self, line: str) -> Fault | None:
+        """Find the fault of a request, once."""
+        self.lines.append(line)
+        for fault in self.faults:
+            if fault.times > 0 and re.search(fault.line, line):
+                fault.times -= 1
+                return fault
+        return None
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The cluster, reached through here, as a source."""
+        return {"kubernetes": {"name": self.plane.name, "kubeconfig": str(self.kubeconfig)}}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    api: FaultyApi
+    client: httpx2.Client
+
+    def _any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.api.take(f"{self.command} {self.path}")
+        if fault is None:
+            self._answer(*self._passed_on(body))
+            return
+        if fault.first:
+            fault.first()
+        if fault.late:
+            self._passed_on(body)
+        if fault.hang:
+            time.sleep(fault.hang)
+        if fault.cut or fault.hang:
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            return
+        reason = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": fault.status,
+            "message": "on purpose",
+        }
+        heads = {"Content-Type": "text/plain" if fault.body else "application/json"}
+        if fault.retry_after is not None:
+            heads["Retry-After"] = str(fault.retry_after)
+        self._answer(fault.status, heads, (fault.body or json.dumps(reason)).encode())
+
+    do_GET = do_PATCH = do_POST = do_PUT = do_DELETE = _any  # noqa: N815 - names of the base class
+
+    def _passed_on(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        heads = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
+        done = self.client.request(self.command, self.path, content=body, headers=heads)
+        kept = {name: value for name, value in done.headers.items() if name.lower() not in HOP}
+        return done.status_code, kept, done.content
+
+    def _answer(self, status: int, heads: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in heads.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of clients that went away."""
+
+
+@contextlib.contextmanager
+def faulty_api(plane: ControlPlane, directory: Path) -> Iterator[FaultyApi]:
+    """Run the proxy; its kubeconfig has the user local-lb."""
+    directory.mkdir(parents=True, exist_ok=True)
+    api = FaultyApi(plane, directory / "faulty.kubeconfig")
+    base = f"https://127.0.0.1:{plane.port}"
+    trust = ssl.create_default_context(cafile=plane.root / "certs/apiserver.crt")
+    with httpx2.Client(base_url=base, verify=trust, trust_env=False, timeout=30) as client:
+        handler = type("Handler", (_Handler,), {"api": api, "client": client})
+        with _Server(("127.0.0.1", 0), handler) as server:
+            document = yaml.safe_load(plane.kubeconfig.read_text())
+            document["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{server.server_port}"}
+            api.kubeconfig.write_text(yaml.safe_dump(document))
+            thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+            thread.start()
+            yield api
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,239 @@
+"""Faults in every kind of API call, between us and a real API server: what is tried again, what is told, what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from locallb.clients import kube
+from locallb.clients.kube import Cluster
+from locallb.clients.kube_errors import Fault, KubeError
+from locallb.planning.model import Access, ClusterName, Home, Owner, ServiceKey, Uid
+from locallb.planning.naming import owner_fields
+from locallb.planning.publishing import FINALIZER
+from locallb.provider.errors import ProviderError
+from tests.cluster.controlplane import ControlPlane, Document, Objects
+from tests.cluster.faulty import FaultyApi, faulty_api
+from tests.e2e.support import Stage, port, service
+from tests.provider.support import Driver
+
+pytestmark = pytest.mark.cluster
+
+LISTS = (r"GET /api/v1/services\?", r"GET /api/v1/nodes\?", r"GET /apis/discovery.k8s.io/v1/endpointslices\?")
+READ, WRITE, TELL = r"GET .*/services/web$", r"PATCH .*/services/web/status", r"POST .*/events"
+PASSING: dict[str, dict[str, Any]] = {
+    "429": {"status": 429, "retry_after": 1},
+    "429 without a wish": {"status": 429},
+    "500": {"status": 500},
+    "502 of something between": {"status": 502, "body": "<html>bad gateway</html>"},
+    "503": {"status": 503},
+    "504": {"status": 504},
+    "reset": {"cut": True},
+}
+"""Faults that pass: another attempt succeeds."""
+LASTING: dict[str, tuple[dict[str, Any], Fault]] = {
+    "401": ({"status": 401}, Fault.REFUSED),
+    "403": ({"status": 403}, Fault.REFUSED),
+    "422": ({"status": 422}, Fault.REFUSED),
+    "503 and again": ({"status": 503}, Fault.UNREACHABLE),
+    "reset and again": ({"cut": True}, Fault.UNREACHABLE),
+    "nonsense": ({"status": 200, "body": "<html>hello</html>"}, Fault.UNREACHABLE),
+    "silence": ({"hang": 2.0}, Fault.UNREACHABLE),
+}
+"""Faults that stay, and what each counts as."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Wait for nothing; where the API is silent, not for long."""
+    monkeypatch.setattr(kube, "_PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(kube, "_LONGEST", 0.0)
+    if "silence" in request.node.name:
+        monkeypatch.setattr(kube, "TIMEOUT", httpx2.Timeout(1.0))
+
+
+@pytest.fixture
+def api(plane: ControlPlane, cluster: Objects, tmp_path: Path) -> Iterator[FaultyApi]:
+    """Reach the cluster through a proxy that can fail."""
+    del cluster
+    with faulty_api(plane, tmp_path) as made:
+        yield made
+
+
+class Hand:
+    """Our resources of one Service, as the engine asks for them."""
+
+    def __init__(self, api: FaultyApi, live: Document, root: Path) -> None:
+        key = ServiceKey(ClusterName("real"), "n", live["metadata"]["name"])
+        owner = Owner(Home("shop", "dev", str(root)), key, Uid(live["metadata"]["uid"]))
+        self.base: dict[str, Any] = {
+            "access": {"kubeconfig": str(api.kubeconfig), "context": "real"},
+            "owner": dict(owner_fields(owner)),
+        }
+        ports = [{"port": 8080, "protocol": "TCP", "error": ""}]
+        condition = {"type": "local-lb.dev/Serving", "status": "True", "reason": "Serves", "message": ""}
+        self.status = {**self.base, "ingress": [{"ip": "127.77.0.9", "mode": "Proxy", "ports": ports}]}
+        self.status["conditions"] = [condition]
+        event = {"type": "Normal", "reason": "EnsuredLoadBalancer", "note": "serves"}
+        self.events = {**self.base, "events": [event]}
+        self.driver = Driver(root)
+
+
+@pytest.fixture
+def hand(api: FaultyApi, cluster: Objects, tmp_path: Path) -> Hand:
+    """Make a Service and our resources of it."""
+    return Hand(api, cluster.service(service("web", port(8080, 0))), tmp_path)
+
+
+def test_a_list_is_read_again(api: FaultyApi, hand: Hand) -> None:
+    """Whatever passes, whichever kind is listed: the objects arrive whole."""
+    del hand
+    cluster = Cluster(Access(str(api.kubeconfig), "real"))
+    for given in (*PASSING.values(), {"status": 410}):
+        injected = [api.inject(line, times=3, **given) for line in LISTS]
+        assert {one["kind"] for one in cluster.objects()} == {"Service", "Node"}
+        assert [one.times for one in injected] == [0, 0, 0], given
+
+
+@pytest.mark.parametrize("fault", LASTING)
+def test_a_list_that_stays_away_is_told(api: FaultyApi, fault: str) -> None:
+    """As what it is, in a sentence that names the server."""
+    given, meaning = LASTING[fault]
+    cluster = Cluster(Access(str(api.kubeconfig), "real"))
+    for line in LISTS if fault != "silence" else LISTS[:1]:
+        injected = api.inject(line, times=99, **given)
+        with pytest.raises(KubeError, match=r"http://127\.0\.0\.1") as caught:
+            cluster.objects()
+        assert (caught.value.fault, "\n" in str(caught.value)) == (meaning, False), line
+        injected.times = 0
+
+
+@pytest.mark.parametrize("fault", [*PASSING, "lost answer", "409"])
+def test_finalizer_and_status_arrive_and_go(cluster: Objects, api: FaultyApi, hand: Hand, fault: str) -> None:
+    """Each of our writes meets the fault, when it reads and when it writes; nothing is lost or written twice."""
+    given = PASSING.get(fault, {"cut": True, "late": True} if fault == "lost answer" else {"status": 409})
+    lines = [WRITE] if fault == "409" else [READ, WRITE]  # nobody answers so to who only reads
+
+    def meet(do: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the driver gives
+        injected = [api.inject(line, times=2, **given) for line in lines]
+        done = do()
+        assert not any(one.times for one in injected)
+        return done
+
+    claim = meet(lambda: hand.driver.create("ServiceClaim", hand.base))
+    status = meet(lambda: hand.driver.create("ServiceStatus", hand.status))
+    found = cluster.read("web")
+    assert found is not None
+    assert found["metadata"]["finalizers"] == [FINALIZER]
+    assert [entry["ip"] for entry in found["status"]["loadBalancer"]["ingress"]] == ["127.77.0.9"]
+    assert len(found["status"]["conditions"]) == 1
+    meet(lambda: hand.driver.delete("ServiceStatus", status))
+    meet(lambda: hand.driver.delete("ServiceClaim", claim))
+    found = cluster.read("web")
+    assert found is not None
+    assert "finalizers" not in found["metadata"]
+    assert found["status"] == {"loadBalancer": {}}
+
+
+@pytest.mark.parametrize("line", [READ, WRITE])
+@pytest.mark.parametrize("fault", LASTING)
+def test_what_can_not_be_written_is_an_error_and_can_be_had_later(
+    cluster: Objects, api: FaultyApi, hand: Hand, line: str, fault: str
+) -> None:
+    """One sentence; the same call succeeds when the fault is gone."""
+    injected = api.inject(line, times=99, **LASTING[fault][0])
+    with pytest.raises((KubeError, ProviderError)) as caught:
+        hand.driver.create("ServiceClaim", hand.base)
+    assert "\n" not in str(caught.value)
+    injected.times = 0
+    claim = hand.driver.create("ServiceClaim", hand.base)
+    injected.times = 99
+    with pytest.raises((KubeError, ProviderError)):
+        hand.driver.delete("ServiceClaim", claim)
+    injected.times = 0
+    hand.driver.delete("ServiceClaim", claim)
+    assert "finalizers" not in (cluster.read("web") or {})["metadata"]
+
+
+def test_a_conflict_that_never_ends_is_told(api: FaultyApi, hand: Hand) -> None:
+    """Who else writes is not known; what helps is."""
+    api.inject(WRITE, times=99, status=409)
+    with pytest.raises(ProviderError, match="is changed by somebody again and again; run up once more"):
+        hand.driver.create("ServiceClaim", hand.base)
+
+
+@pytest.mark.parametrize("line", [READ, WRITE])
+def test_a_service_that_vanishes_in_between(cluster: Objects, api: FaultyApi, hand: Hand, line: str) -> None:
+    """Deleted between our reading and our writing: creating says so, deleting is content."""
+    claim = hand.driver.create("ServiceClaim", hand.base)
+
+    def vanish() -> None:
+        cluster.change("web", {"metadata": {"finalizers": None}})
+        cluster.delete("web")
+
+    api.inject(line, status=404, first=vanish)
+    with pytest.raises(ProviderError, match="was deleted meanwhile; run again"):
+        hand.driver.create("ServiceStatus", hand.status)
+    assert hand.driver.read("ServiceClaim", claim) is None
+    hand.driver.delete("ServiceClaim", claim)
+
+
+def test_an_event_that_is_lost_stops_nobody(api: FaultyApi, hand: Hand) -> None:
+    """Neither a fault that passes nor one that stays is an error."""
+    for given in (*PASSING.values(), *(given for given, _ in LASTING.values() if "hang" not in given)):
+        injected = api.inject(TELL, times=99, **given)
+        assert hand.driver.create("ServiceEvents", hand.events)["events"] == hand.events["events"]
+        injected.times = 0
+
+
+def test_a_refresh_takes_nothing_for_gone(api: FaultyApi, hand: Hand) -> None:
+    """An API that can't answer says nothing about what is there."""
+    claim = hand.driver.create("ServiceClaim", hand.base)
+    status = hand.driver.create("ServiceStatus", hand.status)
+    api.inject("GET", times=99, status=503)
+    assert hand.driver.read("ServiceClaim", claim) == claim
+    assert hand.driver.read("ServiceStatus", status) == status
+
+
+def test_long_lists_come_in_pages(cluster: Objects, api: FaultyApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No object is lost between pages, and a list that breaks on the way is read from the start."""
+    for number in range(7):
+        cluster.service(service(f"s{number}", port(8080, 0)))
+    monkeypatch.setattr(kube, "_PAGE", 3)
+    api.inject("continue=", status=410)
+    found = Cluster(Access(str(api.kubeconfig), "real")).objects()
+    names = [one["metadata"]["name"] for one in found if one["metadata"].get("namespace") == "n"]
+    assert sorted(names) == [f"s{number}" for number in range(7)]
+    assert any("limit=3" in line and "continue=" in line for line in api.lines)
+
+
+@pytest.mark.envoy
+def test_a_whole_run_survives_a_bad_day(cluster: Objects, api: FaultyApi, play: Stage) -> None:
+    """Every fifth request fails in some way; the run ends well, the next has nothing to do."""
+    for name in ("one", "two", "three"):
+        cluster.service(service(name, port(8080, 0)))
+    play.configure(sources=[api.source])
+    asked = [0]
+
+    def pass_on(line: str) -> Any:  # noqa: ANN401 - a fault or none
+        api.lines.append(line)
+        asked[0] += 1
+        kinds: list[dict[str, Any]] = [
+            {"status": 429},
+            {"status": 500},
+            {"cut": True},
+            {"cut": True, "late": True},
+            {"status": 503},
+        ]
+        return api.inject(line, 0, **kinds[asked[0] // 5 % 5]) if asked[0] % 5 == 0 else None
+
+    api.take = pass_on  # type: ignore[method-assign]
+    done = play.run("up", "--yes")
+    assert done.code == 0, done.out + done.err
+    assert asked[0] > 15
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+    play.configure(sources=[cluster.plane.source])
