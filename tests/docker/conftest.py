@@ -9,6 +9,7 @@ import pytest
 
 from locallb.clients.containers import Containers, ContainersError
 from locallb.clients.envoy_image import make_image
+from tests.docker.support import own_pool
 from tests.e2e.support import Backend, Stage, node, port, service, stage
 
 REQUIRED = "LOCALLB_TEST_DOCKER"
@@ -46,7 +47,7 @@ def backend() -> Iterator[Callable[..., Backend]]:
 def shop(image: str, backend: Callable[..., Backend]) -> Iterator[Stage]:
     """Give a stack of two Services in containers, not deployed yet."""
     with stage() as play:
-        play.configure(runtime="docker", image=image)
+        play.configure(runtime="docker", image=image, pools=own_pool())
         web, dns = backend("web"), backend("dns")
         play.write("nodes.yaml", node())
         play.write("web.yaml", service("web", port(80, web.port)))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.support import containers, content, docker, identities
+from tests.docker.support import configure, containers, content, docker, identities
 from tests.e2e.support import Backend, Stage, ask, port, refused, service
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
@@ -134,7 +134,7 @@ def test_a_container_of_somebody_else_under_our_name_is_left_alone(shop: Stage, 
 
 def test_an_image_that_is_missing_is_told_with_the_remedy(shop: Stage) -> None:
     """Docker's own words, and how to make one; no container is left."""
-    shop.configure(runtime="docker", image="127.0.0.1:1/nowhere/envoy:1")
+    configure(shop, image="127.0.0.1:1/nowhere/envoy:1")
     done = shop.run("up", "--yes")
     assert done.code == 1
     assert "127.0.0.1:1/nowhere/envoy:1" in done.err
@@ -159,7 +159,7 @@ def test_without_docker_every_command_says_so_and_nothing_is_lost(shop: Stage, m
 def test_the_runtime_of_a_deployed_stack_is_not_changed_in_place(shop: Stage) -> None:
     """Two Envoys would want the same addresses: destroy comes first."""
     shop.up()
-    shop.configure(runtime="process")
+    configure(shop, runtime="process", image=None)
     done = shop.run("up", "--yes")
     assert done.code == 1
     assert "destroy the stack first" in done.err

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.support import containers, content, docker, identities
+from tests.docker.support import configure, containers, content, docker, identities, own_pool
 from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
@@ -41,7 +41,7 @@ def network(image: str) -> Iterator[Network]:
 def shop(image: str, network: Network, backend: Callable[..., Backend]) -> Iterator[Stage]:
     """Give a stack of two Services, not deployed yet."""
     with stage() as play:
-        play.configure(runtime="docker", network={"publish": network.name}, image=image)
+        play.configure(runtime="docker", network={"publish": network.name}, image=image, pools=own_pool())
         web, dns = backend("web", network.gateway), backend("dns", network.gateway)
         play.write("nodes.yaml", node(address=network.gateway))
         play.write("web.yaml", service("web", port(80, web.port)))
@@ -173,9 +173,9 @@ def test_a_running_proxy_has_no_right_but_to_bind_low_ports(shop: Stage) -> None
     assert namespace != Path("/proc/self/ns/net").readlink()
 
 
-def test_a_network_that_is_missing_is_told_with_the_remedy(shop: Stage, image: str) -> None:
+def test_a_network_that_is_missing_is_told_with_the_remedy(shop: Stage) -> None:
     """By name, before anything begins."""
-    shop.configure(runtime="docker", network={"publish": "llb-nowhere"}, image=image)
+    configure(shop, network={"publish": "llb-nowhere"})
     done = shop.run("up", "--yes")
     assert done.code == 1
     assert "Docker has no network llb-nowhere" in done.err
@@ -198,11 +198,11 @@ def test_a_port_of_somebody_else_is_told_and_the_others_are_served(shop: Stage) 
     assert shop.addresses() == at
 
 
-def test_other_networks_of_a_deployed_stack_take_another_container(shop: Stage, image: str) -> None:
+def test_other_networks_of_a_deployed_stack_take_another_container(shop: Stage) -> None:
     """From published ports to the host's network and back: the same addresses."""
     shop.up()
     at = shop.addresses()
-    shop.configure(runtime="docker", image=image)
+    configure(shop, network=None)
     shop.up()
     assert ask(at["n/web"], 80) == "web: hello"
     assert {one["HostConfig"]["NetworkMode"] for one in containers(shop).values()} == {"host"}

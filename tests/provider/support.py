@@ -183,9 +183,11 @@ def echo() -> Iterator[int]:
     with _EchoServer(("127.0.0.1", 0), _Echo) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def exchanges(client: socket.socket, text: bytes) -> bool:
