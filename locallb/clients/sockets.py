@@ -47,9 +47,11 @@ def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
     return next(iter(held(inodes, ()).holders.values()), "") if inodes else ""
 
 
-def connections(places: Collection[tuple[IPAddress, int]]) -> int:
-    """Count the established TCP connections to any of `places`."""
-    return sum(1 for row in rows(Protocol.TCP, _ESTABLISHED) if (row.address, row.port) in places)
+def connections(places: Collection[tuple[IPAddress, int]], process: int = 0) -> int:
+    """Count the established TCP connections to any of `places`, in the network of a process (0: in our own)."""
+    everywhere = {port for address, port in places if address.is_unspecified}
+    found = rows(Protocol.TCP, _ESTABLISHED, process)
+    return sum(1 for row in found if (row.address, row.port) in places or row.port in everywhere)
 
 
 def connect(address: IPAddress, port: int, seconds: float) -> None:
@@ -63,11 +65,16 @@ def connect(address: IPAddress, port: int, seconds: float) -> None:
         ) from error
 
 
-def rows(protocol: Protocol, state: str = "") -> Iterator[Row]:
-    """Give the sockets of this network namespace, all or those in one state; IPv4 in IPv6 clothes as IPv4."""
+def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]:
+    """Give the sockets of a network namespace, all or those in one state; IPv4 in IPv6 clothes as IPv4.
+
+    It is the one of `process`, which may be gone then; 0 stands for our own.
+    """
     for table in _TABLES.get(protocol, ()):
         with suppress(OSError):  # no IPv6, no table
-            for line in Path("/proc/net", table).read_text(encoding="ascii").splitlines()[1:]:
+            for line in (
+                Path("/proc", str(process or "self"), "net", table).read_text(encoding="ascii").splitlines()[1:]
+            ):
                 fields = line.split()
                 if not state or fields[3] == state:
                     place, port = fields[1].split(":")

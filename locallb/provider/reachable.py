@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from locallb.clients import files, places
+from locallb.clients.containers import Containers, ContainersError
 from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError, Subscriptions
 from locallb.clients.proxies import Proxies
 from locallb.clients.sockets import SocketError, connect, holder, split_place
@@ -22,6 +24,7 @@ from locallb.provider.codec import is_unknown
 from locallb.provider.errors import ProviderError
 from locallb.provider.kind import Difference, Kind, changed, grown, proxy_faults
 from locallb.provider.properties import ListenerState, ReachableInputs, ReachableState
+from locallb.provider.stopping import STOPPING, drain_container, was_drained
 
 PATIENCE = 5.0
 """Seconds until everything must be active; it takes a few milliseconds."""
@@ -88,13 +91,19 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
         return self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
 
     def delete(self, state: ReachableState) -> None:
-        """Forget the proof: nothing in the world belongs to it."""
+        """Forget the proof. The Envoy of a container listens no longer from here on, before whoever runs us ends it."""
+        identity = state.process.removeprefix(IDENTITY_PREFIX)
+        if identity != state.process:
+            with suppress(ContainersError):  # who removes the container says that Docker can't be asked
+                if seen := Containers().inspect(identity):
+                    drain_container(seen)
 
     def _prove(self, new: ReachableInputs, probes: tuple[str, ...], arriving: tuple[str, ...]) -> ReachableState:
         """Prove it; connect to `probes`, or to `arriving` where the ports are published."""
         contained = new.process.startswith(IDENTITY_PREFIX)
         try:
             if contained:
+                _refuse_drained(new.process.removeprefix(IDENTITY_PREFIX), _directory(new))
                 _await_answer(_directory(new))
             _await(_directory(new), new)
             if new.published:
@@ -107,6 +116,15 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
             _probe(place)
         ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
         return grown(self.state, new, ports=ports)
+
+
+def _refuse_drained(identity: str, directory: Path) -> None:
+    """Refuse a container that an interrupted run told to stop: it answers, but listens no longer."""
+    if (directory / STOPPING).exists() and (seen := Containers().inspect(identity)) and was_drained(seen):
+        raise ProviderError(
+            f"the container {identity[:12]} was told to stop by a run that was interrupted:"
+            f" `docker restart {identity[:12]}`, then run up again"
+        )
 
 
 def _await_answer(directory: Path) -> None:

@@ -9,11 +9,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from locallb.clients import ClientError, files, processes
+from locallb.clients import ClientError, files, places, processes
+from locallb.clients.containers import Document as Container
 from locallb.clients.envoy_admin import EnvoyAdmin
 from locallb.clients.processes import Process
-from locallb.clients.proxies import PROXY_MARK
-from locallb.clients.sockets import connections, split_place
+from locallb.clients.proxies import PROXY_MARK, Proxies, is_id
+from locallb.clients.sockets import connections
+from locallb.planning.containers import PROXY_LABEL
+from locallb.planning.model import Protocol
 
 LINGER = 2.0
 """Seconds that open connections get when their proxy is stopped."""
@@ -52,16 +55,46 @@ def stop_all(directory: Path) -> None:
 
 def stop_process(directory: Path, process: Process) -> None:
     """Stop one: it listens no longer, open connections get LINGER seconds, then it ends. Raises ProcessError."""
+    _drain(directory, _stop_note(process), process.pid)
+    processes.stop(process, STOP_PATIENCE)
+
+
+def drain_container(seen: Container) -> None:
+    """Have the Envoy of a running container listen no longer, and give open connections LINGER seconds.
+
+    `seen` is what Docker tells of it. Once is enough, whoever deletes the proof or the container; an Envoy that
+    doesn't answer has no connections worth waiting for.
+    """
+    directory, process = _container_directory(seen), int(seen["State"]["Pid"] or 0)
+    if directory is not None and process and not was_drained(seen):
+        _drain(directory, _container_note(seen), process)
+
+
+def was_drained(seen: Container) -> bool:
+    """Tell whether this very run of a container was told to stop: it lives, but listens no longer."""
+    directory = _container_directory(seen)
+    return directory is not None and _read_or_nothing(directory / STOPPING) == _container_note(seen)
+
+
+def _drain(directory: Path, note: str, process: int) -> None:
     with suppress(files.FilesError):  # no directory: nobody will take the process for one that serves
-        files.write(directory / STOPPING, _stop_note(process))
+        files.write(directory / STOPPING, note)
     with suppress(ClientError):  # one that doesn't answer has no connections worth waiting for
         admin = EnvoyAdmin(directory)
-        listening = {split_place(name.rpartition("/")[0]) for name in admin.listeners() if name.endswith("/TCP")}
+        listening = {(address, port) for address, port, protocol in admin.places() if protocol is Protocol.TCP}
         admin.drain()
         deadline = time.monotonic() + LINGER
-        while connections(listening) and time.monotonic() < deadline:
+        while connections(listening, process) and time.monotonic() < deadline:
             time.sleep(_PAUSE)
-    processes.stop(process, STOP_PATIENCE)
+
+
+def _container_directory(seen: Container) -> Path | None:
+    proxy = (seen["Config"].get("Labels") or {}).get(PROXY_LABEL, "")
+    return Proxies(places.proxies_root()).path(proxy) if is_id(proxy) else None
+
+
+def _container_note(seen: Container) -> str:
+    return f"{seen['Id']} {seen['State']['StartedAt']}\n"
 
 
 def _stop_note(process: Process) -> str:

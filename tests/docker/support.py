@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 import subprocess
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import yaml
 
 from locallb.planning.containers import LABEL_PREFIX
-from tests.e2e.support import Stage
+from tests.e2e.support import Done, Stage
 
 
 def docker(*words: str) -> str:
@@ -47,3 +51,38 @@ def configure(stage: Stage, **changes: object) -> None:
 def own_pool() -> list[dict[str, object]]:
     """Make a pool that nobody else on this machine uses at the same time."""
     return [{"name": "own", "addresses": [f"127.{100 + secrets.randbelow(150)}.{secrets.randbelow(250)}.0/27"]}]
+
+
+def let_go(address: str, port: int) -> bool:
+    """Tell whether a client is refused, or let go at once as Docker's own proxy does."""
+    try:
+        with socket.create_connection((address, port), timeout=5) as client:
+            client.settimeout(0.05)
+            return client.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def await_true(what: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def stream_outlives(address: str, port: int, ending: Callable[[], Done]) -> Done:
+    """Open a stream, have `ending` take its container away, and see that the stream goes on until it has ended."""
+    ended: list[Done] = []
+    with socket.create_connection((address, port)) as stream, stream.makefile("rb") as answers:
+        stream.sendall(b"one\n")
+        assert answers.readline().endswith(b": one\n")
+        thread = threading.Thread(target=lambda: ended.append(ending()))
+        thread.start()
+        await_true(lambda: let_go(address, port))
+        stream.sendall(b"two\n")
+        assert answers.readline().endswith(b": two\n")
+    thread.join()
+    return ended[0]

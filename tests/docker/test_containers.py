@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.support import configure, containers, content, docker, identities
+from locallb.provider.stopping import drain_container
+from tests.docker.support import configure, containers, content, docker, identities, stream_outlives
 from tests.e2e.support import Backend, Stage, ask, port, refused, service
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
@@ -164,3 +165,23 @@ def test_the_runtime_of_a_deployed_stack_is_not_changed_in_place(shop: Stage) ->
     assert done.code == 1
     assert "destroy the stack first" in done.err
     assert set(identities(shop)) == {"web", "dns"}
+
+
+def test_a_stream_goes_on_until_it_ends_while_its_container_is_taken_away(shop: Stage) -> None:
+    """`destroy` first has Envoy listen no longer, then waits for open connections, then ends it."""
+    shop.up()
+    done = stream_outlives(shop.addresses()["n/web"], 80, lambda: shop.spawn("destroy", "--yes"))
+    assert done.code == 0, done.out + done.err
+    assert containers(shop) == {}
+
+
+def test_a_container_that_an_interrupted_run_told_to_stop_is_mended(shop: Stage) -> None:
+    """It runs and answers, but listens no longer: the same container is started again."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    drain_container(containers(shop)["web"])
+    assert refused(at["n/web"], 80)
+    shop.up()
+    assert ask(at["n/web"], 80) == "web: hello"
+    assert (shop.addresses(), identities(shop)) == (at, before)
+    content(shop)

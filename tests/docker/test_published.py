@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.support import configure, containers, content, docker, identities, own_pool
+from tests.docker.support import configure, containers, content, docker, identities, own_pool, stream_outlives
 from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
@@ -88,6 +88,18 @@ def test_ports_come_and_go_with_another_container_at_the_same_address(
     assert shop.addresses() == at
     assert identities(shop)["dns"] == before["dns"]
     content(shop)
+
+
+def test_a_stream_goes_on_until_it_ends_while_its_container_is_replaced(
+    shop: Stage, network: Network, backend: Callable[..., Backend]
+) -> None:
+    """Another port takes another container; the old one first listens no longer, then waits for open connections."""
+    shop.up()
+    web = backend("web", network.gateway)
+    shop.write("web.yaml", service("web", port(80, web.port), port(81, web.port)))
+    done = stream_outlives(shop.addresses()["n/web"], 80, lambda: shop.spawn("up", "--yes"))
+    assert done.code == 0, done.out + done.err
+    assert ask(shop.addresses()["n/web"], 81) == "web: hello"
 
 
 def test_backends_change_and_vanish_without_another_container(

@@ -16,6 +16,10 @@ from locallb.provider.docker import inputs, rendering, spec
 from locallb.provider.docker.differences import compare
 from locallb.provider.docker.values import Values
 from locallb.provider.errors import ProviderError
+from locallb.provider.stopping import STOP_PATIENCE, drain_container, was_drained
+
+_GRACE = STOP_PATIENCE
+"""Seconds from SIGTERM to SIGKILL where nothing is left to wait for."""
 
 
 class Lifecycle:
@@ -49,6 +53,8 @@ class Lifecycle:
         seen = self._containers.inspect(identity)
         if seen is None or seen["State"].get("Status") in {"removing", "dead"}:
             return None
+        if was_drained(seen):  # it lives and serves nothing: the next update starts it again
+            seen = {**seen, "State": {**seen["State"], "Paused": True}}
         whole = before if rendering.is_complete(before) else rendering.made(inputs.checked(declared), seen)
         return rendering.refreshed(whole, seen)
 
@@ -62,8 +68,10 @@ class Lifecycle:
 
     def delete(self, identity: str, old: Values) -> None:
         """Stop and remove it, unless it is a copied project's original; gone is fine."""
-        if self._is_a_copys(identity):
+        seen = self._containers.inspect(identity)
+        if seen is None or self._is_a_copys(seen):
             return
+        drain_container(seen)
         grace = old.get("destroyGraceSeconds")
         if grace:
             self._containers.stop(identity, int(grace))
@@ -90,8 +98,12 @@ class Lifecycle:
         return found["Id"], self.update(found["Id"], rendering.made(new, found), new, difference.changed)
 
     def _have_run(self, identity: str) -> None:
-        state = self._inspected(identity)["State"]
-        if state.get("Paused"):
+        seen = self._inspected(identity)
+        state = seen["State"]
+        if was_drained(seen):
+            self._containers.stop(identity, int(_GRACE))
+            self._containers.start(identity)
+        elif state.get("Paused"):
             self._containers.unpause(identity)
         elif not state["Running"]:
             self._containers.start(identity)
@@ -121,9 +133,8 @@ class Lifecycle:
             raise ProviderError(f"the container {identity[:12]} is gone already: run up again")
         return seen
 
-    def _is_a_copys(self, identity: str) -> bool:
-        seen = self._containers.inspect(identity)
-        owner = labelled_owner((seen or {}).get("Config", {}).get("Labels") or {})
+    def _is_a_copys(self, seen: Values) -> bool:
+        owner = labelled_owner(seen["Config"].get("Labels") or {})
         if owner is None or self._root is None:
             return False
         return places.is_another_directory(owner.home.root, str(self._root))
