@@ -102,9 +102,22 @@ class ControlPlane:
             "--service-node-port-range=20000-31999",
             "--endpoint-reconciler-type=none",
             "--disable-admission-plugins=ServiceAccount",
+            f"--audit-policy-file={self._audit_policy()}",
+            f"--audit-log-path={self.audit_log}",
             "--shutdown-delay-duration=0s",
         )
         self._await()
+
+    @property
+    def audit_log(self) -> Path:
+        """Where the API server writes what local-lb's own user asked for, a JSON document a line."""
+        return self.root / "audit.log"
+
+    def _audit_policy(self) -> Path:
+        path = self.root / "audit.yaml"
+        rules = [{"level": "Metadata", "users": ["local-lb"], "omitStages": ["RequestReceived"]}, {"level": "None"}]
+        path.write_text(yaml.safe_dump({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
+        return path
 
     def start_controllers(self) -> None:
         """Start the controllers that make EndpointSlices from Services and pods, and no others."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from lightkube.types import PatchType
 
-from locallb.clients.kube import Cluster
+from locallb.clients.kube import NODE, Cluster
 from locallb.clients.kube_errors import KubeError
+from locallb.clients.kube_feed import PATHS, Feed
 from locallb.planning.model import Access
+from locallb.planning.rights import RULES
 from tests.cluster.controlplane import ControlPlane, Objects, control_plane
 from tests.cluster.test_life import address, finalizers, ingress, made
 from tests.e2e.support import Backend, Stage, ask, envoys
@@ -102,6 +106,32 @@ def test_the_rights_are_no_more_than_needed(plane: ControlPlane, cluster: Object
     own = Objects(plane, plane.client("local-lb"))
     with own.client, pytest.raises(Exception, match="cannot patch resource"):
         own.change("web", {"metadata": {"labels": {"a": "b"}}})
+
+
+def test_every_right_is_used_and_no_other(
+    plane: ControlPlane, cluster: Objects, play: Stage, backend: Backends
+) -> None:
+    """A Service served by `up`, read again by a refresh and followed by a watch: the audit log has just our rules."""
+    made(cluster, backend, "web")
+    plane.audit_log.write_text("")
+    play.up()
+    for kind in PATHS:
+        feed = Feed(Access(str(plane.kubeconfig), plane.name), kind)
+        _, version = feed.list()
+        label = {"metadata": {"labels": {"a": kind.lower()}}}
+        cluster.client.patch(NODE, "node-a", label, patch_type=PatchType.MERGE)
+        cluster.change("web", label)
+        cluster.endpoints("web", ready=True)
+        assert next(feed.watch(version)).type in {"ADDED", "MODIFIED", "DELETED"}
+        feed.close()
+    used = set()
+    for line in plane.audit_log.read_text().splitlines():
+        one = json.loads(line)
+        assert one["responseStatus"]["code"] < 300, line
+        asked = one["objectRef"]
+        resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+        used.add((asked.get("apiGroup", ""), resource, one["verb"]))
+    assert used == {(rule.group, rule.resource, verb) for rule in RULES for verb in rule.verbs}
 
 
 def test_a_missing_right_is_told_with_the_remedy(plane: ControlPlane, tmp_path: Path) -> None:

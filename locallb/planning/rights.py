@@ -1,0 +1,38 @@
+"""The least rights in a cluster: what each call of ours needs, and nothing else.
+
+deploy/rbac.yaml and the component `components.access` say the same; tests hold both to this, and the API server's audit
+log tells that none is unused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NAME = "local-lb"
+"""Of the ServiceAccount, the ClusterRole and the binding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A PolicyRule of rbac.authorization.k8s.io/v1 for one resource."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+
+    @property
+    def fields(self) -> dict[str, list[str]]:
+        """The rule as the API has it."""
+        return {"apiGroups": [self.group], "resources": [self.resource], "verbs": list(self.verbs)}
+
+
+RULES = (
+    Rule("", "services", ("get", "list", "watch")),
+    Rule("", "services/status", ("patch",)),
+    Rule("", "nodes", ("list", "watch")),
+    Rule("discovery.k8s.io", "endpointslices", ("list", "watch")),
+    Rule("events.k8s.io", "events", ("create",)),
+)
+"""What serving needs, in every namespace. `watch` is for `locallb watch`."""
+ELECTION_RULES = (Rule("coordination.k8s.io", "leases", ("get", "create", "update")),)
+"""What leader election needs, in the namespace of its Lease."""
