@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from locallb.planning.loopback_place import loopback_place
+
 EPILOG = """exit codes:
   0  done
   1  something failed; the message says what, and what to do
@@ -63,6 +65,10 @@ class Arguments:
     """A directory or a revision that `preview` compares with; None for the stack's state."""
     from_pulumi: Path | None = None
     """What `pulumi preview --json` printed, for `preview` to tell."""
+    plain: bool = False
+    """`watch` prints lines even on a terminal."""
+    metrics: str = ""
+    """Where `watch` serves metrics and health: a loopback address and a port; empty as the configuration says."""
 
     @property
     def offline(self) -> bool:
@@ -91,6 +97,8 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         format=getattr(given, "format", "tree"),
         against=getattr(given, "against", None),
         from_pulumi=getattr(given, "from_pulumi", None),
+        plain=getattr(given, "plain", False),
+        metrics=getattr(given, "metrics", None) or "",
     )
 
 
@@ -128,6 +136,8 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "preview":
             _add_report(command)
+        if name == "watch":
+            _add_watch(command)
         if name == "host":
             _add_actions(command, common)
         if name == "state":
@@ -149,6 +159,24 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     sides.add_argument(
         "--from-pulumi", metavar="FILE", type=Path, help="tell what `pulumi preview --json` printed into FILE"
     )
+
+
+def _add_watch(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--plain", action="store_true", help="print lines, also on a terminal (--json: JSON lines)")
+    command.add_argument(
+        "--metrics",
+        metavar="ADDR:PORT",
+        type=_loopback,
+        help="serve Prometheus metrics and health there, on the loopback: 127.0.0.1:9477",
+    )
+
+
+def _loopback(text: str) -> str:
+    try:
+        loopback_place(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _add_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

@@ -21,11 +21,12 @@ def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
     if not wanted:
         return {}
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        answers = workers.map(_ask, wanted)
+        answers = workers.map(ask, wanted)
     return {proxy.name: answer for proxy, answer in zip(wanted, answers, strict=True) if answer}
 
 
-def _ask(proxy: Proxy) -> Observation | None:
+def ask(proxy: Proxy) -> Observation | None:
+    """Give what `proxy` answers; None if it doesn't."""
     admin = EnvoyAdmin(Proxies(places.proxies_root()).path(proxy.id))
     try:
         listening = admin.listeners()

@@ -2,59 +2,127 @@
 
 from __future__ import annotations
 
-import signal
+import os
+import sys
 import threading
-from types import FrameType
+import time
+from collections.abc import Callable
+from functools import partial
 
+from locallb import __version__
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
+from locallb.cli.observe import ask
 from locallb.cli.session import Session
+from locallb.cli.watching.health import Health
+from locallb.cli.watching.lines import as_json, plain
+from locallb.cli.watching.metrics import Metrics
+from locallb.cli.watching.records import started
+from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.screen import Screen
+from locallb.cli.watching.signals import Signals
+from locallb.cli.watching.supervision import Supervised, pages
+from locallb.cli.watching.telling import Face, Lines, OnScreen, Teller
+from locallb.clients import supervisor
+from locallb.clients.answering import Answering
 from locallb.clients.single import only_one
 from locallb.engine import load_config
+from locallb.planning.loopback_place import loopback_place
 from locallb.planning.settings import Settings
 from locallb.sources.configuration import stack_settings
 from locallb.sources.snapshot import readings_directory
-from locallb.watch.happenings import Failed, Happening, Planned, Updated
+from locallb.watch.happenings import Happening
 from locallb.watch.loop import Loop
+
+OK, FAILED = 0, 1
+LAST_WORDS = 1.0
+"""Seconds that the teller has for what it still has to tell."""
 
 
 def watch(session: Session, args: Arguments, out: Out) -> int:
     """Watch until a signal says stop; SIGHUP reads everything anew."""
-    del args
-
-    def load() -> Settings:
-        return stack_settings(load_config(session.project, session.stack))
-
-    configuration = session.project.stack_file(session.stack)
-    loop = Loop(session.home, session.engine(lambda _event: None), load, configuration, lambda one: _tell(out, one))
+    place = args.metrics or session.settings.metrics
     with only_one(readings_directory(session.home).with_suffix(".watch"), f"watch of stack {session.stack}"):
-        thread = threading.Thread(target=loop.run, name="loop")
-
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            loop.stop()
-
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
-        signal.signal(signal.SIGHUP, lambda _number, _frame: loop.reload())
-        thread.start()
-        while thread.is_alive():  # a signal that another thread got is handled when this one wakes
-            thread.join(0.2)
-    return 0
+        return _Watch(session, args, out).run(place)
 
 
-def _tell(out: Out, one: Happening) -> None:
-    """Print what happened, a line each."""
-    match one:
-        case Planned() if one.differing or one.complaints:
-            out.line(f"planned in {one.seconds * 1000:.0f} ms: {one.differing} to do")
-            for complaint in one.complaints:
-                out.error(complaint)
-        case Updated():
-            names = ", ".join(map(str, one.services[:3])) + (" ..." if len(one.services) > 3 else "")  # noqa: PLR2004
-            out.line(f"updated {names} in {one.seconds * 1000:.0f} ms ({one.latency * 1000:.0f} ms after the change)")
-            for key, why in one.failed.items():
-                out.error(f"{key}: {why}")
-        case Failed():
-            out.error(one.sentence)
-        case _:
-            pass
+class _Watch:
+    """The loop, and all that observes it: each in a thread of its own, the main one waits for signals."""
+
+    def __init__(self, session: Session, args: Arguments, out: Out) -> None:
+        def load() -> Settings:
+            return stack_settings(load_config(session.project, session.stack))
+
+        self._out = out
+        self._stack = session.stack
+        self._relay = Relay()
+        self._health = Health(ask, self._relay.poke)
+        self._metrics = Metrics(self._health.seen)
+        self._supervised = Supervised()
+        configuration = session.project.stack_file(session.stack)
+        self._loop = Loop(session.home, session.engine(lambda _event: None), load, configuration, self._listen)
+        self._face = _face(out, session.stack, args)
+        self._teller = Teller(self._relay, self._face, self._health.seen, self._nobody_listens)
+        self._fault = ""
+
+    def run(self, place: str) -> int:
+        """Run until stopped; give the exit code."""
+        server = Answering(*loopback_place(place), pages(self._metrics, lambda: self._loop.pulse)) if place else None
+        signals = Signals(self._stop, self._reload, on_terminal=isinstance(self._face, OnScreen))
+        thread = threading.Thread(target=self._follow, args=(signals.wake,), name="loop", daemon=True)
+        with signals.caught(resized=self._relay.poke):
+            if server:
+                server.start()
+            self._health.start()
+            metrics = f"http://{server.place}/metrics" if server else ""
+            self._teller.start(started(time.time(), self._stack, __version__, os.getpid(), metrics))
+            thread.start()
+            self._wait(thread, signals)
+        if not self._teller.join(LAST_WORDS):  # whoever should read what we say holds up our end
+            signals.leave(FAILED)
+        self._teller.close()
+        if self._fault:
+            self._out.error(self._fault)
+        return FAILED if self._fault else OK
+
+    def _listen(self, happening: Happening) -> None:
+        self._health.listen(happening)
+        self._metrics.listen(happening)
+        self._supervised.listen(happening)
+        self._relay.listen(happening)
+
+    def _follow(self, ended: Callable[[], None]) -> None:
+        """Run the loop; a mistake of ours ends it with a sentence, not silently."""
+        try:
+            self._loop.run()
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._fault = f"the loop ended by a mistake in local-lb ({type(error).__name__}: {error}); please report it"
+        finally:
+            ended()
+
+    def _wait(self, thread: threading.Thread, signals: Signals) -> None:
+        """Wait for the loop to end; tell the supervisor that it goes on."""
+        interval = supervisor.watchdog_seconds()
+        while thread.is_alive():
+            signals.wait(interval / 2 if interval else None)
+            if interval:
+                self._supervised.alive(self._loop.pulse)
+
+    def _stop(self) -> None:
+        self._supervised.stopping()
+        self._loop.stop()
+
+    def _reload(self) -> None:
+        self._supervised.reload()
+        self._loop.reload()
+
+    def _nobody_listens(self, error: OSError) -> None:
+        self._fault = f"nobody reads standard output any more ({error.strerror}); what serves goes on serving"
+        self._loop.stop()
+
+
+def _face(out: Out, stack: str, args: Arguments) -> Face:
+    """Choose how to tell: the live view on a terminal, unless lines are asked for."""
+    if out.live and not out.console.is_dumb_terminal and not args.plain and not args.json:
+        return OnScreen(out.console, Screen(stack))
+    return Lines(sys.stdout, partial(as_json, stack=stack) if args.json else plain)

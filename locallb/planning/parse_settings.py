@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from locallb.planning.config_values import NAMESPACE, Mistakes, usable_address
 from locallb.planning.fields import LABEL
+from locallb.planning.loopback_place import parse_metrics
 from locallb.planning.model import ClusterName, Family, IPAddress
 from locallb.planning.parse_containers import parse_containers
 from locallb.planning.parse_policies import parse_policies
@@ -31,7 +32,7 @@ from locallb.planning.words import clipped, shown
 
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
-    *("proxies", "image", "limits", "compat", "policies"),
+    *("proxies", "image", "limits", "compat", "policies", "metrics"),
 )
 _SOURCE_KINDS = ("manifests", "kubernetes", "kind")
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
@@ -57,6 +58,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         runtime=_runtime(mistakes, config.get("runtime", Runtime.PROCESS)),
         container=parse_containers(mistakes, config),
         policies=parse_policies(mistakes, config.get("policies", {})),
+        metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
     )
     if not mistakes.sentences:
         _complain_of_unreachable_pins(mistakes, settings)

@@ -172,3 +172,5 @@ class Settings:
     runtime: Runtime = Runtime.PROCESS
     policies: Policies = field(default_factory=Policies)
     container: ContainerSettings = field(default_factory=ContainerSettings)
+    metrics: str = ""
+    """Where `locallb watch` serves metrics and health, such as 127.0.0.1:9477; empty for nowhere."""

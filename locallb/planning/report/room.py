@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from locallb.planning.model import Family, IPAddress, Snapshot
@@ -27,8 +28,12 @@ class Room:
 
 def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
     """Count the addresses of every pool once all is as on `side`; `snapshot` knows what others hold."""
-    used = {address for balancer in side.balancers.values() for address in balancer.addresses}
-    taken = used | set(_not_free(snapshot, settings))
+    return rooms_for({a for balancer in side.balancers.values() for a in balancer.addresses}, snapshot, settings)
+
+
+def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
+    """Count the addresses of every pool where our Services have those that are `used`."""
+    taken = {*used, *_not_free(snapshot, settings)}
     useless = useless_ranges(snapshot.host)
     return tuple(
         _room(pool.name, those, candidates(pool, family, useless), used, taken)

@@ -1,0 +1,149 @@
+"""What is known of every Service while the loop runs: planned, seen, failed, changed when; for a view and for metrics.
+
+Made from happenings and observations, never more than the plan has Services. Not here: how it is shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from locallb.cli.watching.relay import Batch
+from locallb.planning.model import ServiceKey
+from locallb.planning.status import Observation, Row, State, rows
+from locallb.watch.happenings import Converged, Failed, Planned, Stopped, Updated
+
+NOT_DEPLOYED = "NotDeployed"
+UPDATING, FAILED, NO_ANSWER = "Updating", "UpdateFailed", "NoAnswer"
+"""Reasons that only a watch knows, beside those of the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The last update of a Service."""
+
+    at: float
+    """When it ended, in seconds since the epoch."""
+    seconds: float
+    """From the first mark on."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A Service, as it is now."""
+
+    row: Row
+    change: Change | None = None
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether somebody may want to look at it."""
+        return self.row.state is not State.SERVING
+
+
+@dataclass(slots=True)
+class Board:
+    """For one thread."""
+
+    planned: Planned | None = None
+    seen: Mapping[str, Observation | None] = field(default_factory=dict)
+    """What proxies answered, by name: None where one doesn't, absent where nobody asked yet."""
+    converged: float = 0.0
+    """When everything was as planned last, in seconds since the epoch; 0 if never."""
+    waiting: int = 0
+    """Load balancers that failed and are tried again."""
+    failure: str = ""
+    """Why reading, planning or an update as a whole failed last; empty once it succeeds."""
+    stopped: bool = False
+    stale: dict[str, float] = field(default_factory=dict)
+    """Sources that count as last read, and since when."""
+    _open: set[ServiceKey] = field(default_factory=set)
+    _changes: dict[ServiceKey, Change] = field(default_factory=dict)
+    _failures: dict[ServiceKey, str] = field(default_factory=dict)
+
+    def take(self, batch: Batch) -> None:
+        """Note what happened."""
+        self.planned = batch.latest or self.planned
+        for entry in batch.entries:
+            match entry.happening:
+                case Planned() as planned:
+                    self._plan(entry.at, planned)
+                case Updated() as updated:
+                    self._update(entry.at, updated)
+                case Failed() as failed:
+                    self.failure = failed.sentence
+                case Converged() as converged:
+                    self.converged, self.waiting = entry.at, converged.waiting
+                case Stopped():
+                    self.stopped = True
+
+    @property
+    def open(self) -> int:
+        """How many load balancers aren't as planned."""
+        return len(self._open)
+
+    def views(self) -> list[View]:
+        """Tell the state of every Service, in the plan's order."""
+        if self.planned is None:
+            return []
+        plan = self.planned.plan
+        answered = {name: one for name, one in self.seen.items() if one}
+        unasked = self._open | {one.key for one in plan.placements if one.proxy not in self.seen}
+        return [View(self._explained(row, unasked), self._changes.get(row.key)) for row in rows(plan, answered)]
+
+    def _plan(self, at: float, planned: Planned) -> None:
+        self.failure = ""
+        self._forget()
+        self._open = set(planned.open)
+        self.stale = {name: self.stale.get(name, at) for name in planned.stale}
+
+    def _update(self, at: float, updated: Updated) -> None:
+        for key in updated.services:
+            if key in updated.failed:
+                self._failures[key] = updated.failed[key]
+            else:
+                self._failures.pop(key, None)
+                self._open.discard(key)
+                self._changes[key] = Change(at, updated.latency)
+
+    def _forget(self) -> None:
+        """Keep nothing of Services that are gone."""
+        if self.planned is None:
+            return
+        plan = self.planned.plan
+        known = {one.key for one in plan.placements} | {one.key for one in plan.rejections}
+        for kept in (self._changes, self._failures):
+            for key in kept.keys() - known:
+                del kept[key]
+
+    def _explained(self, row: Row, unasked: AbstractSet[ServiceKey]) -> Row:
+        """Say why a Service isn't deployed: the loop knows more than a look at the proxies."""
+        if failure := self._failures.get(row.key):
+            state = State.DEGRADED if row.state is State.SERVING else row.state
+            return replace(row, state=state, reason=FAILED, message=f"{row.key}: {failure}")
+        if row.reason != NOT_DEPLOYED:
+            return row
+        if row.key in unasked:
+            return replace(row, reason=UPDATING, message="")
+        return replace(row, reason=NO_ANSWER, message=f"{row.key}: its proxy doesn't answer, or not for every port")
+
+
+_URGENCY = {State.DEGRADED: 0, State.PENDING: 1, State.REJECTED: 2, State.SERVING: 4}
+_MERELY_UPDATING = 3
+
+
+def by_urgency(views: list[View]) -> list[View]:
+    """Put those in front that somebody may want to see: troubled ones, then those that changed last."""
+
+    def urgency(one: View) -> tuple[int, float, ServiceKey]:
+        rank = _MERELY_UPDATING if one.row.reason == UPDATING else _URGENCY[one.row.state]
+        return rank, -one.change.at if one.change else 0.0, one.row.key
+
+    return sorted(views, key=urgency)
+
+
+def count_states(views: list[View]) -> Mapping[State, int]:
+    """Count Services by state."""
+    return Counter(one.row.state for one in views)

@@ -1,0 +1,141 @@
+"""Looks after what proxies serve, beside the loop: those that were just changed at once, the others one after another.
+
+Costs next to nothing while nothing happens: one proxy a second at most is asked, on its admin socket.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from threading import Condition, Thread
+
+from locallb.planning.serving import Proxy
+from locallb.planning.status import Observation
+from locallb.watch.happenings import Cause, Happening, Planned, Updated
+
+PACE = 1.0
+"""Seconds between two proxies in turn."""
+ROUND = 30.0
+"""Seconds that a round takes at least."""
+AGAIN, AGAIN_EACH = 3.0, 0.1
+"""Seconds after which one that doesn't serve as it should is asked again, in its turn or not; more where many don't."""
+
+Ask = Callable[[Proxy], Observation | None]
+
+
+class Health:
+    """Calls `changed` from its own thread when an answer is another one. `listen` may be called from any thread."""
+
+    def __init__(self, ask: Ask, changed: Callable[[], None]) -> None:
+        self._ask = ask
+        self._changed = changed
+        self._lock = Condition()
+        self._planned: Planned | None = None
+        self._proxies: dict[str, Proxy] = {}
+        self._due: dict[str, float] = {}
+        """When to ask next, by the proxy's name and the monotonic clock."""
+        self._seen: dict[str, Observation | None] = {}
+        self._turn: list[str] = []
+        self._turn_at = 0.0
+        self._stopped = False
+        self._thread = Thread(target=self._run, name="health", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; an answer that is awaited is awaited no more."""
+        with self._lock:
+            self._stopped = True
+            self._lock.notify()
+
+    def seen(self) -> Mapping[str, Observation | None]:
+        """Give the last answer of each proxy that was asked; None where it didn't answer."""
+        with self._lock:
+            return dict(self._seen)
+
+    def listen(self, happening: Happening) -> None:
+        """Note which proxies there are, and which were changed."""
+        match happening:
+            case Planned():
+                named = {mark.subject for mark in happening.marks if mark.cause is Cause.PROXY}
+                with self._lock:
+                    self._follow(happening)
+                    self._ask_soon([name for name, one in self._proxies.items() if {name, one.id} & named])
+            case Updated():
+                changed = set(happening.services)
+                with self._lock:
+                    placements = self._planned.plan.placements if self._planned else ()
+                    self._ask_anew({one.proxy for one in placements if one.key in changed})
+            case _:
+                pass
+
+    def _follow(self, planned: Planned) -> None:
+        """Take the plan's proxies; forget all others."""
+        self._planned = planned
+        self._proxies = {one.proxy.name: one.proxy for one in planned.plan.proxies}
+        for kept in (self._seen, self._due):
+            for name in kept.keys() - self._proxies.keys():
+                del kept[name]
+        self._lock.notify()
+
+    def _ask_anew(self, names: Collection[str]) -> None:
+        """Ask soon; forget answers from before the update that were none, or none yet."""
+        for name in names:
+            if (proxy := self._proxies.get(name)) and not _serves(self._seen.get(name), proxy):
+                self._seen.pop(name, None)
+        self._ask_soon(names)
+
+    def _ask_soon(self, names: Collection[str]) -> None:
+        now = time.monotonic()
+        self._due.update((name, now) for name in names if name in self._proxies)
+        self._lock.notify()
+
+    def _run(self) -> None:
+        news = False
+        while True:
+            with self._lock:
+                if self._stopped:
+                    return
+                proxy = self._next(time.monotonic())
+                if proxy is None and not news:
+                    self._lock.wait(self._pause(time.monotonic()))
+                    continue
+            if proxy:
+                news = self._look(proxy) or news
+            else:  # nobody else is to be asked now: tell all news at once
+                news = False
+                self._changed()
+
+    def _next(self, now: float) -> Proxy | None:
+        """Give whom to ask now: somebody who is due, otherwise the next in turn."""
+        name = next((name for name, at in self._due.items() if at <= now), "")
+        if not name and now >= self._turn_at and self._proxies:
+            self._turn = self._turn or sorted(self._proxies, reverse=True)
+            self._turn_at = now + max(PACE, ROUND / len(self._proxies))
+            name = self._turn.pop()
+        self._due.pop(name, None)
+        return self._proxies.get(name)
+
+    def _pause(self, now: float) -> float | None:
+        """Tell for how long nobody is to be asked; None where there is nobody."""
+        moments = [*self._due.values(), *([self._turn_at] if self._proxies else [])]
+        return max(0.0, min(moments) - now) if moments else None
+
+    def _look(self, proxy: Proxy) -> bool:
+        """Ask one; tell whether the answer is another one."""
+        answer = self._ask(proxy)
+        with self._lock:
+            if self._proxies.get(proxy.name) != proxy:  # changed or gone meanwhile
+                return False
+            if not _serves(answer, proxy):
+                self._due[proxy.name] = time.monotonic() + AGAIN + len(self._due) * AGAIN_EACH
+            new = proxy.name not in self._seen or self._seen[proxy.name] != answer
+            self._seen[proxy.name] = answer
+            return new
+
+
+def _serves(answer: Observation | None, proxy: Proxy) -> bool:
+    """Tell whether all listeners are there as planned."""
+    return bool(answer and not answer.failed and answer.listening.issuperset(one.name for one in proxy.listeners))

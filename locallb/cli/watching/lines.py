@@ -1,0 +1,30 @@
+"""The forms of a log line: plain for people, JSON for programs. Nothing from a cluster can break a line."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from locallb.cli.report.safe import visible
+from locallb.cli.watching.records import Level, Record
+
+LONGEST = 2000
+"""Characters of a plain line."""
+
+
+def plain(record: Record) -> str:
+    """Write a record for people: the local time, and one sentence."""
+    level = "" if record.level is Level.INFO else f"{record.level}: "
+    return f"{clock(record.at)} {level}{visible(record.sentence.replace(chr(10), ' | '), LONGEST)}"
+
+
+def as_json(record: Record, stack: str) -> str:
+    """Write a record for programs: one JSON object in ASCII. The time is RFC 3339 in UTC."""
+    time = datetime.fromtimestamp(record.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    head = {"time": time, "level": str(record.level), "event": record.event, "stack": stack}
+    return json.dumps({**head, **record.fields}, ensure_ascii=True)
+
+
+def clock(at: float) -> str:
+    """Write a time of day, local, with milliseconds."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3]

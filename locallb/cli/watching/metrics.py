@@ -1,0 +1,197 @@
+"""Metrics of the watch loop for Prometheus. Labels never have names of Services: their number is bounded.
+
+What happens is counted as it happens, in microseconds; what there is now is counted when somebody asks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Tallied
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from locallb.cli.watching.board import Board, View
+from locallb.cli.watching.relay import Batch, Entry
+from locallb.clients.kube import WRITES
+from locallb.planning.report.room import rooms_for
+from locallb.planning.status import Observation, State
+from locallb.watch.happenings import Converged, Failed, Happening, Planned, Updated
+
+PREFIX = "locallb"
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Seconds."""
+
+
+class Metrics:
+    """Methods may be called from any thread; `seen` gives what proxies answered last."""
+
+    def __init__(self, seen: Callable[[], Mapping[str, Observation | None]]) -> None:
+        self._lock = Lock()
+        self._board = Board()
+        self._seen = seen
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._ready = _Ready()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+        def seconds(name: str, text: str) -> Histogram:
+            return Histogram(f"{PREFIX}_{name}_seconds", text, buckets=BUCKETS, registry=self.registry)
+
+        self._marks = counter("marks", "Why the loop looked, by cause; those of one look count once each.", "cause")
+        self._plan = seconds("plan", "Reading what was marked, and planning.")
+        self._planned = seconds("planned_latency", "From the first mark to the plan.")
+        self._update = seconds("update", "One update of at most 50 load balancers.")
+        self._applied = seconds("applied_latency", "From the first mark to the end of an update.")
+        self._updates = counter("updates", "Updates, by outcome: ok, or failed for some load balancer.", "outcome")
+        self._operations = counter("resource_operations", "Operations on resources, by kind.", "operation")
+        self._failures = counter("failures", "Looks that failed as a whole, by what was to blame.", "kind")
+        self._service_failures = counter("load_balancer_failures", "Load balancers that an update failed for.")
+        self.registry.register(_Now(self._look, self._ready))
+
+    def listen(self, happening: Happening) -> None:
+        """Count what happened."""
+        self._ready.listen(happening)
+        latest = happening if isinstance(happening, Planned) else None
+        with self._lock:
+            self._board.take(Batch((Entry(time.time(), happening),), latest))
+        match happening:
+            case Planned():
+                for cause, count in Tallied(mark.cause for mark in happening.marks).items():
+                    self._marks.labels(cause.value).inc(count)
+                self._plan.observe(happening.seconds)
+                self._planned.observe(happening.latency)
+            case Updated():
+                self._updates.labels("failed" if happening.failed else "ok").inc()
+                self._update.observe(happening.seconds)
+                self._applied.observe(happening.latency)
+                self._service_failures.inc(len(happening.failed))
+                for operation, count in happening.changes.items():
+                    self._operations.labels(operation).inc(count)
+            case Failed():
+                self._failures.labels(happening.kind).inc()
+            case _:
+                pass
+
+    def unready(self) -> str:
+        """Say why what was planned may not be served yet; empty once everything was converged."""
+        return self._ready.why()
+
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """Give all metrics in a form that the client accepts, and which form that is."""
+        encode, kind = choose_encoder(accept)
+        return encode(self.registry), kind
+
+    def _look(self) -> tuple[Board, list[View]]:
+        seen = self._seen()
+        with self._lock:
+            self._board.seen = seen
+            return self._board, self._board.views()
+
+
+class _Ready:
+    """Whether the loop once had everything as planned, and can read and plan now."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._converged = False
+        self._failure = ""
+
+    def listen(self, happening: Happening) -> None:
+        with self._lock:
+            match happening:
+                case Converged():
+                    self._converged = True
+                case Failed():
+                    self._failure = happening.sentence
+                case Planned():
+                    self._failure = ""
+                case _:
+                    pass
+
+    def why(self) -> str:
+        with self._lock:
+            return self._failure or ("" if self._converged else "the first convergence isn't done")
+
+
+class _Now(Collector):
+    """What there is at the moment of a scrape."""
+
+    def __init__(self, look: Callable[[], tuple[Board, list[View]]], ready: _Ready) -> None:
+        self._look = look
+        self._ready = ready
+
+    def describe(self) -> Iterator[Metric]:
+        """Name nothing before it is asked for."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        board, views = self._look()
+        yield _gauge("ready", "1 after the first convergence, while sources can be read.", not self._ready.why())
+        yield _gauge("open_load_balancers", "Load balancers that aren't as planned.", board.open)
+        yield _gauge("waiting_retries", "Load balancers that failed and are tried again.", board.waiting)
+        yield _gauge("last_converged_timestamp_seconds", "When all was as planned last; 0 if never.", board.converged)
+        yield _by_state(views)
+        yield _by_reason(views)
+        yield from _proxies(board)
+        yield _stale(board)
+        yield from _pools(board)
+        writes = CounterMetricFamily(f"{PREFIX}_api_writes", "Requests to Kubernetes APIs that write.", labels=["kind"])
+        for kind, count in sorted(WRITES.counts().items()):
+            writes.add_metric([kind], count)
+        yield writes
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=value)
+
+
+def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family
+
+
+def _by_state(views: list[View]) -> Metric:
+    counts = Tallied(one.row.state for one in views)
+    return _labelled("services", "Services, by state.", "state", {str(state): counts[state] for state in State})
+
+
+def _by_reason(views: list[View]) -> Metric:
+    counts = Tallied(str(one.row.reason) for one in views if one.row.reason)
+    return _labelled("service_problems", "Services that aren't wholly served, by reason code.", "reason", counts)
+
+
+def _proxies(board: Board) -> Iterator[Metric]:
+    planned = len(board.planned.plan.proxies) if board.planned else 0
+    yield _gauge("proxies", "Proxies that are planned.", planned)
+    answering = sum(answer is not None for answer in board.seen.values())
+    yield _gauge("proxies_answering", "Proxies that answered when they were asked last.", answering)
+
+
+def _stale(board: Board) -> Metric:
+    sources = board.planned.settings.sources if board.planned and board.planned.settings else ()
+    values = {str(one.cluster): float(one.cluster in board.stale) for one in sources}
+    return _labelled("source_stale", "1 where a source can't be read and counts as last read.", "source", values)
+
+
+def _pools(board: Board) -> Iterator[Metric]:
+    labels = ["pool", "family"]
+    size = GaugeMetricFamily(f"{PREFIX}_pool_addresses", "Addresses of a pool.", labels=labels)
+    used = GaugeMetricFamily(f"{PREFIX}_pool_addresses_used", "Addresses that our Services have.", labels=labels)
+    free = GaugeMetricFamily(f"{PREFIX}_pool_addresses_free", "Addresses that nobody has.", labels=labels)
+    planned = board.planned
+    if planned and planned.snapshot and planned.settings:
+        given = {address for one in planned.plan.placements for address in one.addresses}
+        for room in rooms_for(given, planned.snapshot, planned.settings):
+            for family, value in ((size, room.size), (used, room.used), (free, room.free)):
+                family.add_metric([room.pool, str(room.family)], value)
+    yield from (size, used, free)

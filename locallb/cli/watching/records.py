@@ -1,0 +1,182 @@
+"""From happenings to records: what a log, in whichever form, says of them. One record is one line.
+
+What is told again and again (a plan without work, the same complaint at each plan) is told once, and when it ends.
+Not here: the forms (`lines`), and what is shown at one moment (`board`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from locallb.cli.watching.board import UPDATING, Board, View, count_states
+from locallb.cli.watching.relay import Batch
+from locallb.planning.model import ServiceKey
+from locallb.planning.status import State
+from locallb.planning.words import counted
+from locallb.watch.happenings import Cause, Converged, Failed, Happening, Planned, Stopped, Updated
+
+_NAMED = 3
+"""Services that a sentence names."""
+_ALWAYS_TOLD = {Cause.START, Cause.CONFIGURATION}
+
+
+class Level(StrEnum):
+    """How much a record matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One thing to tell; `fields` are JSON's, with stable names (docs/watch.md)."""
+
+    at: float
+    """Seconds since the epoch."""
+    level: Level
+    event: str
+    sentence: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Narrator:
+    """Remembers what was told; for one thread."""
+
+    _complaints: tuple[str, ...] = ()
+    _notices: tuple[str, ...] = ()
+    _told: dict[ServiceKey, tuple[State, str]] = field(default_factory=dict)
+    """Services that were told to be in trouble: which."""
+    _calm: bool = True
+    """Whether nothing happened since everything was as planned."""
+
+    def tell(self, batch: Batch, board: Board, views: Sequence[View]) -> Iterator[Record]:
+        """Tell a batch; `board` has it already, `views` are the Services as they are now."""
+        if batch.lost:
+            at = batch.entries[0].at if batch.entries else 0.0
+            sentence = f"{counted(batch.lost, 'happening')} went untold: the output didn't take them in time"
+            yield Record(at, Level.WARNING, "lost", sentence, {"count": batch.lost})
+        for entry in batch.entries:
+            yield from self._happening(entry.at, entry.happening, board, views)
+
+    def services(self, at: float, views: Sequence[View]) -> Iterator[Record]:
+        """Tell which Services are in another state than was told."""
+        troubles = {one.row.key: one for one in views if one.is_troubled and one.row.reason != UPDATING}
+        for key, one in troubles.items():
+            now = one.row.state, one.row.reason
+            if self._told.get(key) != now:
+                self._told[key] = now
+                yield _service(at, one)
+        serving = {one.row.key: one for one in views if not one.is_troubled}
+        for key in [key for key in self._told if key not in troubles]:
+            if key in serving:
+                yield _service(at, serving[key])
+        present = {one.row.key for one in views}
+        self._told = {key: told for key, told in self._told.items() if key in present and key not in serving}
+
+    def _happening(self, at: float, one: Happening, board: Board, views: Sequence[View]) -> Iterator[Record]:
+        match one:
+            case Planned():
+                yield from self._planned(at, one)
+            case Updated():
+                self._calm = False
+                yield _updated(at, one)
+            case Failed():
+                self._calm = False
+                yield Record(at, Level.ERROR, "failed", one.sentence, {"kind": one.kind, "message": one.sentence})
+            case Converged():
+                yield from self._converged(at, one, board, views)
+            case Stopped():
+                yield Record(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
+
+    def _planned(self, at: float, one: Planned) -> Iterator[Record]:
+        if one.differing or any(mark.cause in _ALWAYS_TOLD for mark in one.marks):
+            marks = [str(mark) for mark in one.marks]
+            because = f" because of {', '.join(marks[:_NAMED])}{_more(marks)}" if marks else ""
+            sentence = f"planned in {_ms(one.seconds)}{because}: {one.differing} to do"
+            fields = {
+                "marks": marks,
+                "seconds": _seconds(one.seconds),
+                "latency": _seconds(one.latency),
+                "open": one.differing,
+            }
+            yield Record(at, Level.INFO, "planned", sentence, fields)
+        for text in one.complaints:
+            if text not in self._complaints:
+                yield Record(at, Level.ERROR, "complaint", text, {"message": text})
+        for text in self._complaints:
+            if text not in one.complaints:
+                yield Record(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
+        for text in one.notices:
+            if text not in self._notices:
+                yield Record(at, Level.WARNING, "notice", text, {"message": text})
+        self._complaints, self._notices = one.complaints, one.notices
+
+    def _converged(self, at: float, one: Converged, board: Board, views: Sequence[View]) -> Iterator[Record]:
+        if self._calm and board.converged:
+            return
+        self._calm = True
+        states = {str(state): count for state, count in sorted(count_states(list(views)).items())}
+        sentence = f"converged: {counted(len(views), 'Service')}"
+        if one.waiting:
+            sentence = f"{sentence}; {one.waiting} failed and will be tried again"
+        yield Record(at, Level.INFO, "converged", sentence, {"services": states, "waiting": one.waiting})
+
+
+def started(at: float, stack: str, version: str, pid: int, metrics: str) -> Record:
+    """Say that the loop begins."""
+    sentence = f"watching stack {stack} (local-lb {version}, pid {pid})"
+    fields: dict[str, object] = {"version": version, "pid": pid}
+    if metrics:
+        sentence, fields["metrics"] = f"{sentence}; metrics at {metrics}", metrics
+    return Record(at, Level.INFO, "started", sentence, fields)
+
+
+def _service(at: float, view: View) -> Record:
+    row = view.row
+    level = Level.INFO if row.state is State.SERVING else Level.WARNING
+    addresses = [str(address) for address in row.addresses]
+    subject = row.message if str(row.key) in row.message else f"{row.key}: {row.message}"
+    sentence = f"{row.state} {row.reason}: {subject}" if row.reason else f"serving: {row.key} at {' '.join(addresses)}"
+    fields = {
+        "service": str(row.key),
+        "state": str(row.state),
+        "addresses": addresses,
+        "reason": row.reason,
+        "message": row.message,
+    }
+    return Record(at, level, "service", sentence, fields)
+
+
+def _updated(at: float, one: Updated) -> Record:
+    names = [str(key) for key in one.services]
+    sentence = (
+        f"updated {', '.join(names[:_NAMED])}{_more(names)} in {_ms(one.seconds)} ({_ms(one.latency)} after the change)"
+    )
+    failed = [{"service": str(key), "message": why} for key, why in one.failed.items()]
+    if failed:
+        told = "; ".join(f"{each['service']}: {each['message']}" for each in failed[:_NAMED])
+        sentence = f"{sentence}; {len(failed)} failed: {told}{_more(failed)}"
+    fields = {
+        "services": names,
+        "seconds": _seconds(one.seconds),
+        "latency": _seconds(one.latency),
+        "changes": dict(one.changes),
+        "failed": failed,
+    }
+    return Record(at, Level.ERROR if failed else Level.INFO, "updated", sentence, fields)
+
+
+def _more(some: Sequence[object]) -> str:
+    return f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
+
+
+def _seconds(seconds: float) -> float:
+    return round(seconds, 6)

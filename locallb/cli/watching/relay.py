@@ -1,0 +1,79 @@
+"""Hands happenings from the loop's thread to whoever tells them, without ever holding up the loop.
+
+Bounded: where the teller can't keep up (a paused terminal, a full pipe), the oldest go untold and are counted. Plans
+are large, so only the latest is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from threading import Condition
+
+from locallb.planning.plan import Plan
+from locallb.watch.happenings import Happening, Planned
+
+MOST = 1000
+"""Happenings that may wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A happening without its plan, and when it was told (seconds since the epoch)."""
+
+    at: float
+    happening: Happening
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What there is to tell."""
+
+    entries: tuple[Entry, ...] = ()
+    latest: Planned | None = None
+    """The latest plan and what it was made from."""
+    lost: int = 0
+    """Happenings that went untold."""
+
+
+class Relay:
+    """One teller; `listen` and `poke` may be called from any thread."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._changed = Condition()
+        self._waiting: deque[Entry] = deque()
+        self._most = most
+        self._latest: Planned | None = None
+        self._lost = 0
+        self._poked = False
+
+    def listen(self, happening: Happening) -> None:
+        """Take a happening."""
+        entry = Entry(time.time(), happening)
+        if isinstance(happening, Planned):
+            slim = replace(happening, plan=Plan(), snapshot=None, settings=None)
+            entry = Entry(entry.at, slim)
+        with self._changed:
+            if isinstance(happening, Planned):
+                self._latest = happening
+            if len(self._waiting) >= self._most:
+                self._waiting.popleft()
+                self._lost += 1
+            self._waiting.append(entry)
+            self._changed.notify_all()
+
+    def poke(self) -> None:
+        """Wake the teller although nothing happened: what it shows beside happenings is different."""
+        with self._changed:
+            self._poked = True
+            self._changed.notify_all()
+
+    def take(self, seconds: float | None = None) -> Batch:
+        """Wait for something to tell, at most `seconds`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._poked, seconds)
+            batch = Batch(tuple(self._waiting), self._latest, self._lost)
+            self._waiting.clear()
+            self._lost, self._poked = 0, False
+        return batch

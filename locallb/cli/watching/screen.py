@@ -1,0 +1,167 @@
+"""The live view: a head, the Services that somebody may want to see, and what happened last, as large as the terminal.
+
+Drawn only when something happened, at most a few times a second. Times are shown, not ages: an idle screen stays true.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from locallb.cli.report.safe import LONGEST_NAME, visible
+from locallb.cli.services import STYLES
+from locallb.cli.watching.board import Board, View, by_urgency, count_states
+from locallb.cli.watching.lines import clock
+from locallb.cli.watching.records import Level, Record
+from locallb.planning.report.room import rooms_for
+from locallb.planning.status import PortRow, State
+from locallb.planning.words import counted
+
+KEPT = 200
+"""Records that are remembered for the screen."""
+MOST_PARTS = 6
+"""Sources and pools that the head names."""
+_LEVELS = {Level.INFO: "", Level.WARNING: "yellow", Level.ERROR: "red"}
+_NARROW = 50
+"""Columns below which names are cut rather than states."""
+_LEAST_EVENTS, _HEAD_AND_GAPS = 3, 7
+
+
+@dataclass
+class Screen:
+    """What is on the screen; printing it draws it for the terminal's size of that moment."""
+
+    stack: str
+    board: Board = field(default_factory=Board)
+    views: Sequence[View] = ()
+    records: deque[Record] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw."""
+        width, height = options.max_width, options.height or console.height
+        events = max(_LEAST_EVENTS, min(height // 3, len(self.records))) if height > 2 * _HEAD_AND_GAPS else 0
+        room = max(1, height - _HEAD_AND_GAPS - events)
+        for line in self._head():
+            line.truncate(width, overflow="ellipsis")
+            yield line
+        yield Text("")
+        shown = by_urgency(list(self.views))[: max(1, room - 1)]
+        yield from _table(shown, width)
+        yield self._rest(shown)
+        for record in list(self.records)[-events:] if events else ():
+            line = Text(f"{clock(record.at)} {visible(record.sentence)}", _LEVELS[record.level], no_wrap=True)
+            line.truncate(width, overflow="ellipsis")
+            yield line
+
+    def _head(self) -> Iterator[Text]:
+        states = count_states(list(self.views))
+        counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
+        title = Text.assemble(
+            ("local-lb watch", "bold"), f"  stack {visible(self.stack)}  {counted(len(self.views), 'Service')}"
+        )
+        yield title.append(f": {counts}" if counts else "")
+        yield self._sources()
+        yield self._pools()
+        yield self._progress()
+
+    def _sources(self) -> Text:
+        settings = self.board.planned.settings if self.board.planned else None
+        text = Text("sources  ")
+        sources = settings.sources if settings else ()
+        for one in sources[:MOST_PARTS]:
+            since = self.board.stale.get(one.cluster)
+            text.append(str(one.cluster)).append(
+                f" stale since {clock(since)[:-4]}" if since else " ok", "yellow" if since else "green"
+            )
+            text.append("  ")
+        return text.append(f"and {len(sources) - MOST_PARTS} more" if len(sources) > MOST_PARTS else "")
+
+    def _pools(self) -> Text:
+        planned = self.board.planned
+        text = Text("pools    ")
+        if planned and planned.snapshot and planned.settings:
+            given = {address for one in planned.plan.placements for address in one.addresses}
+            for room in rooms_for(given, planned.snapshot, planned.settings)[:MOST_PARTS]:
+                text.append(f"{visible(room.pool, LONGEST_NAME)} {room.family} ")
+                text.append(f"{room.used}/{room.size} used, {room.free} free  ", "" if room.free > 0 else "yellow")
+        proxies = len(planned.plan.proxies) if planned else 0
+        answering = sum(answer is not None for answer in self.board.seen.values())
+        return text.append(f"proxies {proxies}, {answering} answer", "" if answering >= proxies else "yellow")
+
+    def _progress(self) -> Text:
+        board = self.board
+        if board.failure:
+            return Text(f"failing  {visible(board.failure)}", "red")
+        when = f"converged {clock(board.converged)[:-4]}" if board.converged else "converging"
+        text = Text(f"loop     {when}")
+        if board.planned:
+            text.append(f"  planned in {board.planned.seconds * 1000:.0f} ms")
+        text.append(f"  {board.open} to do" if board.open else "")
+        return text.append(f"  {board.waiting} tried again later" if board.waiting else "", "yellow")
+
+    def _rest(self, shown: Sequence[View]) -> Text:
+        left = len(self.views) - len(shown)
+        if not left:
+            return Text("" if self.views else "No Services of type LoadBalancer: nothing to serve.")
+        troubled = sum(one.is_troubled for one in self.views) - sum(one.is_troubled for one in shown)
+        return Text(f"and {left} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column: from which width of the terminal on, and how wide at most."""
+
+    head: str
+    cell: Callable[[View], tuple[str, str]]
+    from_width: int
+    most: int
+
+
+_COLUMNS = (
+    _Column("SERVICE", lambda view: (visible(str(view.row.key), LONGEST_NAME), ""), 0, 48),
+    _Column("STATE", lambda view: (str(view.row.state), STYLES[view.row.state]), 0, 10),
+    _Column("ADDRESS", lambda view: (" ".join(map(str, view.row.addresses)) or "-", ""), 70, 40),
+    _Column("PORTS", lambda view: (" ".join(map(_port, view.row.ports)) or "-", ""), 90, 30),
+    _Column("CHANGED", lambda view: (clock(view.change.at)[:-4] if view.change else "-", ""), 110, 8),
+    _Column("TOOK", lambda view: (_took(view.change.seconds) if view.change else "-", ""), 110, 8),
+    _Column("WHY", lambda view: (_why(view), ""), 50, 600),
+)
+_GAP = 2
+
+
+def _table(views: Sequence[View], width: int) -> Iterator[Text]:
+    """Give the table's lines; narrow terminals get fewer columns, and the last one gets what is left."""
+    columns = [column for column in _COLUMNS if column.from_width <= width]
+    cells = [[Text(*column.cell(view)) for column in columns] for view in views]
+    heads = [Text(column.head, "bold") for column in columns]
+    widths = [
+        min(column.most, max(cell.cell_len for cell in those))
+        for column, those in zip(columns, zip(heads, *cells, strict=True), strict=True)
+    ]
+    if width < _NARROW:  # the name gives way, so that the state is seen
+        widths[0] = max(1, min(widths[0], width - sum(widths[1:2]) - _GAP))
+    for row in (heads, *cells):
+        line = Text(no_wrap=True)
+        for cell, room in zip(row, widths, strict=True):
+            cell.truncate(room, overflow="ellipsis")
+            line.append_text(cell).append(" " * (room - cell.cell_len + _GAP))
+        line.rstrip()
+        line.truncate(width, overflow="ellipsis")
+        yield line
+
+
+def _why(view: View) -> str:
+    row = view.row
+    return visible(f"{row.reason}: {row.message.removeprefix(f'{row.key}: ')}") if row.message else row.reason
+
+
+def _port(row: PortRow) -> str:
+    return str(row.port) if row.state is State.SERVING else f"{row.port}!"
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - readable

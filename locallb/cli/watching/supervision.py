@@ -1,0 +1,87 @@
+"""Whether the loop is alive, and who is told: a supervisor such as systemd, and whoever asks /healthz or /readyz."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from locallb.cli.watching.metrics import Metrics
+from locallb.clients import supervisor
+from locallb.clients.answering import Page
+from locallb.watch.happenings import Cause, Converged, Failed, Happening, Planned, Pulse
+
+IDLE_LIMIT, BUSY_LIMIT = 30.0, 300.0
+"""Seconds without a sign of life after which the loop counts as stuck: while it waits, and while it updates."""
+
+
+def stuck(pulse: Pulse, now: float) -> str:
+    """Say that the loop is stuck; empty if it isn't. `now` is of the monotonic clock."""
+    silent = now - pulse.at
+    if silent <= (BUSY_LIMIT if pulse.busy else IDLE_LIMIT):
+        return ""
+    return f"the loop shows no sign of life for {silent:.0f} s, {'in an update' if pulse.busy else 'idle'}"
+
+
+def pages(metrics: Metrics, pulse: Callable[[], Pulse]) -> Mapping[str, Callable[[str], Page]]:
+    """Make the pages of the health and metrics server."""
+
+    def health(_accept: str) -> Page:
+        return _verdict(stuck(pulse(), time.monotonic()))
+
+    def ready(_accept: str) -> Page:
+        return _verdict(stuck(pulse(), time.monotonic()) or metrics.unready())
+
+    def numbers(accept: str) -> Page:
+        return Page(*metrics.text(accept))
+
+    return {"/metrics": numbers, "/healthz": health, "/readyz": ready}
+
+
+def _verdict(fault: str) -> Page:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if fault else HTTPStatus.OK
+    return Page(f"{fault or 'ok'}\n".encode(errors="replace"), status=status)
+
+
+class Supervised:
+    """Tells a supervisor how we are; `listen` in the loop's thread, the rest in the main one."""
+
+    def __init__(self) -> None:
+        self._reloading = True  # until the first look, we are starting
+
+    def reload(self) -> None:
+        """Say that everything is read anew."""
+        self._reloading = True
+        supervisor.reloading()
+
+    def listen(self, happening: Happening) -> None:
+        """Say READY after the first look and after each reload, and how things stand."""
+        match happening:
+            case Planned() if self._reloading and _is_whole(happening):
+                self._ready()
+            case Failed():
+                supervisor.notify(f"STATUS=failing: {happening.sentence.splitlines()[0][:200]}")
+                if self._reloading:
+                    self._ready()
+            case Converged():
+                waiting = f", {happening.waiting} tried again later" if happening.waiting else ""
+                supervisor.notify(f"STATUS=converged{waiting}")
+            case _:
+                pass
+
+    def stopping(self) -> None:
+        """Say that we end."""
+        supervisor.notify("STOPPING=1")
+
+    def alive(self, pulse: Pulse) -> None:
+        """Say that we live, if the loop does."""
+        if not stuck(pulse, time.monotonic()):
+            supervisor.notify("WATCHDOG=1")
+
+    def _ready(self) -> None:
+        self._reloading = False
+        supervisor.notify("READY=1")
+
+
+def _is_whole(planned: Planned) -> bool:
+    return any(mark.cause in {Cause.START, Cause.CONFIGURATION} for mark in planned.marks)

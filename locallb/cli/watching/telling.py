@@ -1,0 +1,145 @@
+"""Tells what happens, in a thread of its own: as log lines, or on the live view."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Mapping, Sequence
+from threading import Thread
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.live import Live
+
+from locallb.cli.watching.board import Board, View
+from locallb.cli.watching.records import Level, Narrator, Record
+from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.screen import Screen
+from locallb.planning.status import Observation
+from locallb.planning.words import counted
+
+_GONE = {errno.EPIPE, errno.EIO, errno.EBADF}
+"""Nobody will ever read what is written there: a closed pipe, a terminal that hung up."""
+
+
+class Face(Protocol):
+    """A form in which things are told."""
+
+    pace: float
+    """Seconds between two times at least."""
+
+    def open(self) -> None:
+        """Begin."""
+
+    def show(self, records: Sequence[Record], board: Board, views: Sequence[View]) -> None:
+        """Tell what is new. Raises OSError where it can't."""
+
+    def close(self) -> None:
+        """End."""
+
+
+class Lines:
+    """One line a record, on a stream."""
+
+    pace = 0.05
+
+    def __init__(self, stream: TextIO, form: Callable[[Record], str]) -> None:
+        self._stream = stream
+        self._form = form
+        self._lost = 0
+
+    def open(self) -> None:
+        """Begin: nothing to do."""
+
+    def show(self, records: Sequence[Record], board: Board, views: Sequence[View]) -> None:
+        """Write the records. Where there is no room, lines are left out and counted; raises OSError if nobody reads."""
+        del board, views
+        if records and self._lost:
+            sentence = f"{counted(self._lost, 'line')} could not be written"
+            records = (Record(records[0].at, Level.WARNING, "lost", sentence, {"count": self._lost}), *records)
+        try:
+            for record in records:
+                self._stream.write(f"{self._form(record)}\n")
+            self._stream.flush()
+        except OSError as error:
+            if error.errno in _GONE:
+                raise
+            self._lost += len(records)
+        else:
+            self._lost = 0
+
+    def close(self) -> None:
+        """End: nothing to do."""
+
+
+class OnScreen:
+    """The live view, on a terminal."""
+
+    pace = 0.25
+
+    def __init__(self, console: Console, screen: Screen) -> None:
+        self._screen = screen
+        self._live = Live(
+            screen, console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
+
+    def open(self) -> None:
+        """Take the terminal."""
+        self._live.start(refresh=True)
+
+    def show(self, records: Sequence[Record], board: Board, views: Sequence[View]) -> None:
+        """Draw anew."""
+        self._screen.board, self._screen.views = board, views
+        self._screen.records.extend(records)
+        self._live.refresh()
+
+    def close(self) -> None:
+        """Give the terminal back as it was."""
+        self._live.stop()
+
+
+class Teller:
+    """Tells from `start` until the loop has stopped; `gone` is called if nobody is there to be told."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        face: Face,
+        seen: Callable[[], Mapping[str, Observation | None]],
+        gone: Callable[[OSError], None],
+    ) -> None:
+        self._relay = relay
+        self._face = face
+        self._seen = seen
+        self._gone = gone
+        self._thread = Thread(target=self._run, name="teller", daemon=True)
+
+    def start(self, *first: Record) -> None:
+        """Begin, with these records."""
+        self._face.open()
+        self._face.show(first, Board(), ())
+        self._thread.start()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the last words; tell whether they were told."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Leave the terminal or stream as it was found."""
+        self._face.close()
+
+    def _run(self) -> None:
+        board, narrator = Board(), Narrator()
+        try:
+            while not board.stopped:
+                batch = self._relay.take()
+                board.seen = self._seen()
+                board.take(batch)
+                views = board.views()
+                told = [*narrator.tell(batch, board, views), *narrator.services(time.time(), views)]
+                self._face.show(told, board, views)
+                if not board.stopped:
+                    time.sleep(self._face.pace)
+        except OSError as error:
+            self._gone(error)
