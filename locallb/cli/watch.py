@@ -64,6 +64,7 @@ class _Watch:
         self._face = _face(out, session.stack, args)
         self._teller = Teller(self._relay, self._face, self._health.seen, self._nobody_listens)
         self._fault = ""
+        self._over = False
 
     def run(self, place: str) -> int:
         """Run until stopped; give the exit code."""
@@ -77,7 +78,7 @@ class _Watch:
             metrics = f"http://{server.place}/metrics" if server else ""
             self._teller.start(started(time.time(), self._stack, __version__, os.getpid(), metrics))
             thread.start()
-            self._wait(thread, signals)
+            self._wait(signals)
         if not self._teller.join(LAST_WORDS):  # whoever should read what we say holds up our end
             signals.leave(FAILED)
         self._teller.close()
@@ -98,12 +99,13 @@ class _Watch:
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._fault = f"the loop ended by a mistake in local-lb ({type(error).__name__}: {error}); please report it"
         finally:
+            self._over = True
             ended()
 
-    def _wait(self, thread: threading.Thread, signals: Signals) -> None:
+    def _wait(self, signals: Signals) -> None:
         """Wait for the loop to end; tell the supervisor that it goes on."""
         interval = supervisor.watchdog_seconds()
-        while thread.is_alive():
+        while not self._over:
             signals.wait(interval / 2 if interval else None)
             if interval:
                 self._supervised.alive(self._loop.pulse)

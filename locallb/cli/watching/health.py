@@ -1,6 +1,6 @@
 """Looks after what proxies serve, beside the loop: those that were just changed at once, the others one after another.
 
-Costs next to nothing while nothing happens: one proxy a second at most is asked, on its admin socket.
+Costs next to nothing while nothing happens: one proxy in two seconds is asked, on its admin socket.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from locallb.planning.serving import Proxy
 from locallb.planning.status import Observation
 from locallb.watch.happenings import Cause, Happening, Planned, Updated
 
-PACE = 1.0
+PACE = 2.0
 """Seconds between two proxies in turn."""
 ROUND = 30.0
 """Seconds that a round takes at least."""
