@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from locallb.cli.watching.board import UPDATING, Board, View, count_states
+from locallb.cli.watching.board import UPDATING, View, count_states
 from locallb.cli.watching.relay import Batch
 from locallb.planning.model import ServiceKey
 from locallb.planning.status import State
@@ -50,17 +50,17 @@ class Narrator:
     _notices: tuple[str, ...] = ()
     _told: dict[ServiceKey, tuple[State, str]] = field(default_factory=dict)
     """Services that were told to be in trouble: which."""
-    _calm: bool = True
-    """Whether nothing happened since everything was as planned."""
+    _calm: bool = False
+    """Whether nothing happened since it was told that everything is as planned."""
 
-    def tell(self, batch: Batch, board: Board, views: Sequence[View]) -> Iterator[Record]:
-        """Tell a batch; `board` has it already, `views` are the Services as they are now."""
+    def tell(self, batch: Batch, views: Sequence[View]) -> Iterator[Record]:
+        """Tell a batch; `views` are the Services as they are after it."""
         if batch.lost:
             at = batch.entries[0].at if batch.entries else 0.0
             sentence = f"{counted(batch.lost, 'happening')} went untold: the output didn't take them in time"
             yield Record(at, Level.WARNING, "lost", sentence, {"count": batch.lost})
         for entry in batch.entries:
-            yield from self._happening(entry.at, entry.happening, board, views)
+            yield from self._happening(entry.at, entry.happening, views)
 
     def services(self, at: float, views: Sequence[View]) -> Iterator[Record]:
         """Tell which Services are in another state than was told."""
@@ -77,7 +77,7 @@ class Narrator:
         present = {one.row.key for one in views}
         self._told = {key: told for key, told in self._told.items() if key in present and key not in serving}
 
-    def _happening(self, at: float, one: Happening, board: Board, views: Sequence[View]) -> Iterator[Record]:
+    def _happening(self, at: float, one: Happening, views: Sequence[View]) -> Iterator[Record]:
         match one:
             case Planned():
                 yield from self._planned(at, one)
@@ -88,7 +88,7 @@ class Narrator:
                 self._calm = False
                 yield Record(at, Level.ERROR, "failed", one.sentence, {"kind": one.kind, "message": one.sentence})
             case Converged():
-                yield from self._converged(at, one, board, views)
+                yield from self._converged(at, one, views)
             case Stopped():
                 yield Record(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
 
@@ -115,8 +115,8 @@ class Narrator:
                 yield Record(at, Level.WARNING, "notice", text, {"message": text})
         self._complaints, self._notices = one.complaints, one.notices
 
-    def _converged(self, at: float, one: Converged, board: Board, views: Sequence[View]) -> Iterator[Record]:
-        if self._calm and board.converged:
+    def _converged(self, at: float, one: Converged, views: Sequence[View]) -> Iterator[Record]:
+        if self._calm:
             return
         self._calm = True
         states = {str(state): count for state, count in sorted(count_states(list(views)).items())}

@@ -137,7 +137,7 @@ class Teller:
                 board.seen = self._seen()
                 board.take(batch)
                 views = board.views()
-                told = [*narrator.tell(batch, board, views), *narrator.services(time.time(), views)]
+                told = [*narrator.tell(batch, views), *narrator.services(time.time(), views)]
                 self._face.show(told, board, views)
                 if not board.stopped:
                     time.sleep(self._face.pace)
