@@ -7,12 +7,19 @@ from collections.abc import Mapping, Sequence
 import pulumi
 
 from components.proxy import Proxy
-from components.resources import LoopbackAddress, Reachable, ServiceClaim, ServiceEvents, ServiceStatus
+from components.resources import (
+    LoopbackAddress,
+    Reachable,
+    ServiceClaim,
+    ServiceConfig,
+    ServiceEvents,
+    ServiceStatus,
+)
 from locallb.planning.events import event_fields, placement_events
 from locallb.planning.ingress import conditions, ingress_fields
 from locallb.planning.model import Access
 from locallb.planning.naming import access_fields, address_name, owner_fields
-from locallb.planning.plan import Placement
+from locallb.planning.plan import Placement, PlannedPart
 
 
 class LoadBalancer(pulumi.ComponentResource):
@@ -36,17 +43,20 @@ class LoadBalancer(pulumi.ComponentResource):
         ]
 
     def serve(self, proxy: Proxy) -> None:
-        """Wait until `proxy` serves this load balancer's listeners."""
+        """Tell `proxy` of this load balancer, unless it is its own, and wait until it serves its listeners."""
+        part = self.placement.part
+        told = [self._tell_proxy(part, proxy)] if part else []
         listeners = [listener.name for port in self.placement.ports for listener in port.listeners]
         proof = Reachable(
             str(self.placement.key),
             proxy=proxy.config.proxy,
+            part=part.part.id if part else "",
             process=proxy.identity,
             listeners=listeners,
-            versions=proxy.config.versions,
+            versions=_versions(part) if part else proxy.config.versions,
             probes=[probe.place for probe in self.placement.probes],
             published=proxy.published,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[proxy.process]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[proxy.process, *told]),
         )
         if self.placement.access:
             self._tell(self.placement.access, proof)
@@ -59,6 +69,18 @@ class LoadBalancer(pulumi.ComponentResource):
             access=access_fields(access),
             owner=owner_fields(self.placement.owner),
             opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _tell_proxy(self, part: PlannedPart, proxy: Proxy) -> ServiceConfig:
+        """Put this load balancer's part into a proxy that others may use too."""
+        return ServiceConfig(
+            str(self.placement.key),
+            proxy=proxy.config.proxy,
+            part=part.part.id,
+            owner=owner_fields(self.placement.owner),
+            listeners=dict(part.rendered.listeners),
+            clusters=dict(part.rendered.clusters),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.addresses, proxy.process]),
         )
 
     def _tell(self, access: Access, proof: Reachable) -> None:
@@ -78,6 +100,10 @@ class LoadBalancer(pulumi.ComponentResource):
             events=event_fields(placement_events(self.placement)),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[status]),
         )
+
+
+def _versions(part: PlannedPart) -> Mapping[str, str]:
+    return {"lds": part.rendered.listeners_version, "cds": part.rendered.clusters_version}
 
 
 def _shown(placement: Placement, digest: str) -> Mapping[str, object]:

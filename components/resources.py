@@ -111,10 +111,39 @@ class EnvoyProcess(pulumi.CustomResource):
         super().__init__("locallb:index:EnvoyProcess", resource_name, properties, opts)
 
 
+class ServiceConfig(pulumi.CustomResource):
+    """What a proxy that isn't one Service's alone is told of a Service: its part of the listeners and clusters.
+
+    Its id is the part. Gone means that the proxy has stopped listening there.
+    """
+
+    proxy: pulumi.Output[str]
+    part: pulumi.Output[str]
+    owner: pulumi.Output[Mapping[str, Any]]
+    listeners: pulumi.Output[Mapping[str, str]]
+    clusters: pulumi.Output[Mapping[str, str]]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        proxy: pulumi.Input[str],
+        part: pulumi.Input[str],
+        owner: pulumi.Input[Mapping[str, Any]],
+        listeners: pulumi.Input[Mapping[str, pulumi.Input[str]]],
+        clusters: pulumi.Input[Mapping[str, pulumi.Input[str]]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {"proxy": proxy, "part": part, "owner": owner, "listeners": listeners, "clusters": clusters}
+        super().__init__("locallb:index:ServiceConfig", resource_name, properties, opts)
+
+
 class Reachable(pulumi.CustomResource):
     """The proof that a proxy serves: these versions are active and every listener is bound. Its id is the proxy."""
 
     proxy: pulumi.Output[str]
+    part: pulumi.Output[str]
     process: pulumi.Output[str]
     listeners: pulumi.Output[Sequence[str]]
     versions: pulumi.Output[Mapping[str, Any]]
@@ -128,6 +157,7 @@ class Reachable(pulumi.CustomResource):
         /,
         *,
         proxy: pulumi.Input[str],
+        part: pulumi.Input[str],
         process: pulumi.Input[str],
         listeners: pulumi.Input[Sequence[pulumi.Input[str]]],
         versions: pulumi.Input[Mapping[str, Any]],
@@ -137,6 +167,7 @@ class Reachable(pulumi.CustomResource):
     ) -> None:
         properties = {
             "proxy": proxy,
+            "part": part,
             "process": process,
             "listeners": listeners,
             "versions": versions,

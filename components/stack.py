@@ -15,7 +15,7 @@ from locallb.planning.plan import Plan, balancer_digest
 
 def declare(plan: Plan) -> None:
     """Declare every placement and proxy, tell about the rest, and export the addresses."""
-    declare_some(plan, {*(one.key for one in plan.placements), *(one.key for one in plan.rejections)})
+    declare_some(plan, {one.key for some in (plan.placements, plan.proxies, plan.rejections) for one in some})
     for rejection in plan.rejections:
         pulumi.log.warn(str(rejection.problem))
     for notice in plan.notices:
@@ -23,18 +23,20 @@ def declare(plan: Plan) -> None:
 
 
 def declare_some(plan: Plan, keys: Collection[ServiceKey]) -> None:
-    """Declare these Services only, served or rejected, for an update of them alone; export all addresses."""
+    """Declare these only, Services served or rejected and proxies of the stack, for an update of them alone.
+
+    Exports all addresses.
+    """
     wanted = [placement for placement in plan.placements if placement.key in keys]
     names = {placement.proxy for placement in wanted}
-    proxies = [planned for planned in plan.proxies if planned.proxy.name in names]
+    proxies = [planned for planned in plan.proxies if planned.proxy.name in names or planned.key in keys]
     digests = {planned.proxy.name: planned.digest for planned in proxies}
-    balancers = {
-        placement.proxy: LoadBalancer(placement, balancer_digest(placement, digests[placement.proxy]))
-        for placement in wanted
-    }
-    for planned in proxies:
-        balancer = balancers[planned.proxy.name]
-        balancer.serve(Proxy(planned, balancer.addresses))
+    balancers = [LoadBalancer(each, balancer_digest(each, digests[each.proxy])) for each in wanted]
+    # One of the stack's waits for nobody's addresses: it is told of them one by one.
+    claimed = {each.placement.proxy: each.addresses for each in balancers if not each.placement.part}
+    running = {each.proxy.name: Proxy(each, claimed.get(each.proxy.name, ())) for each in proxies}
+    for balancer in balancers:
+        balancer.serve(running[balancer.placement.proxy])
     for rejection in plan.rejections:
         if rejection.key in keys and rejection.owner and rejection.access:
             Rejected(rejection, rejection.owner, rejection.access)

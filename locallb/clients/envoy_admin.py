@@ -10,14 +10,16 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from locallb.clients import ClientError
 from locallb.planning.envoy import ADMIN_SOCKET
+from locallb.planning.envoy.parts import tag
 from locallb.planning.model import IPAddress, Protocol
 
 PATIENCE = 2.0
@@ -54,6 +56,15 @@ class Subscriptions:
 
     lds: Subscription
     cds: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class PartSeen:
+    """What runs of a part: versions of listeners and clusters by name, and why a listener can't be as it should."""
+
+    listeners: Mapping[str, str]
+    clusters: Mapping[str, str]
+    failed: Mapping[str, str]
 
 
 class EnvoyAdmin:
@@ -112,14 +123,33 @@ class EnvoyAdmin:
             found[match["name"]] = found.get(match["name"], 0) + int(match["value"])
         return found
 
+    def part(self, part: str, names: Collection[str]) -> PartSeen:
+        """Read what runs of a part: its listeners among those called `names`, and its clusters.
+
+        Every listener and cluster says which version of itself it is; one that is being replaced is the old one until
+        its successor is ready.
+        """
+        wanted = "|".join(re.escape(name) for name in sorted(names))
+        listeners = self._dump("dynamic_listeners", wanted) if names else []
+        clusters = self._dump("dynamic_active_clusters", f"{part}-.*") if names else []
+        failed = {str(one.get("name")): one["error_state"] for one in listeners if "error_state" in one}
+        return PartSeen(
+            _versions(part, ((one.get("active_state") or {}).get("listener") for one in listeners)),
+            _versions(part, (one.get("cluster") for one in clusters)),
+            {name: str(state.get("details", "")) for name, state in failed.items()},
+        )
+
+    def _dump(self, resource: str, names: str) -> Sequence[Mapping[str, Any]]:
+        return self._json(f"/config_dump?resource={resource}&name_regex={quote(names, safe='')}").get("configs", [])
+
     def drain(self) -> None:
         """Stop listening on every address; open connections go on."""
         self._ask("POST", "/drain_listeners")
 
-    def _json(self, path: str) -> dict[str, list[dict[str, dict[str, str]]]]:
+    def _json(self, path: str) -> dict[str, list[dict[str, Any]]]:
         answer = self._ask("GET", path)
         try:
-            document: dict[str, list[dict[str, dict[str, str]]]] = json.loads(answer)
+            document: dict[str, list[dict[str, Any]]] = json.loads(answer)
         except ValueError as error:
             raise EnvoyAdminError(f"the Envoy in {self.directory} answers {path} without JSON") from error
         return document
@@ -162,6 +192,12 @@ def _bound(status: Mapping[str, Any]) -> tuple[IPAddress, int, Protocol]:
     place = status["local_address"]["socket_address"]
     address = ip_address(place["address"])
     return address, int(place["port_value"]), Protocol(place.get("protocol", "TCP"))
+
+
+def _versions(part: str, resources: Iterable[Mapping[str, Any] | None]) -> Mapping[str, str]:
+    """Give the versions of those that are tagged as the part's."""
+    there = [resource for resource in resources if resource]
+    return {str(one.get("name")): found.version for one in there if (found := tag(one)) and found.part == part}
 
 
 def _subscription(found: dict[str, str]) -> Subscription:

@@ -5,9 +5,12 @@ Not a cache and not a format: callers give the text.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from locallb.clients import ClientError
@@ -65,6 +68,20 @@ def read(path: Path) -> str | None:
         return None
     except OSError as error:
         raise FilesError(f"{path} can't be read: {error.strerror}") from error
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep every other process that asks for it out of `directory` meanwhile. Raises FilesError."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FilesError(f"{directory} can't be locked: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def mode(path: Path) -> int:

@@ -66,14 +66,17 @@ class TrafficPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ServiceKey:
-    """Which Service of a stack: unique at any moment, reused after deletion (then with another uid)."""
+    """Which Service of a stack: unique at any moment, reused after deletion (then with another uid).
+
+    A proxy that is the stack's has such a key too, as its owner: its name, and neither cluster nor namespace.
+    """
 
     cluster: ClusterName
     namespace: str
     name: str
 
     def __str__(self) -> str:
-        return f"{self.cluster}/{self.namespace}/{self.name}"
+        return f"{self.cluster}/{self.namespace}/{self.name}" if self.cluster else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +269,21 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True)
 class HeldProxy:
-    """What a running proxy of this stack is like, as far as it shall stay so."""
+    """What a Service's own proxy is like that runs, as far as it shall stay so."""
 
     service: ServiceKey
-    discovery: Discovery
+    discovery: Discovery | None
+    """None where it serves nothing yet."""
     upstreams: int = 1
     """How many endpoint files it watches where it uses EDS."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HeldSeat:
+    """Which of the stack's proxies serves a Service, by the proxy's name."""
+
+    service: ServiceKey
+    proxy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +310,10 @@ class Snapshot:
     remembered: tuple[Claim, ...] = ()
     """Addresses in this stack's own state."""
     proxies: tuple[HeldProxy, ...] = ()
+    stack_proxies: tuple[str, ...] = ()
+    """Names of the proxies in the state that are the stack's and not one Service's: shared ones and spares."""
+    seats: tuple[HeldSeat, ...] = ()
+    """Who is served by one of those."""
     host: HostFacts = field(default_factory=HostFacts)
     access: Mapping[ClusterName, Access] = field(default_factory=lambda: _NO_ACCESS)
     """The live clusters: those whose Services are told what they got."""

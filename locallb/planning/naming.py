@@ -62,3 +62,13 @@ def access_fields(access: Access) -> Mapping[str, str]:
 def proxy_name(service: ServiceKey) -> str:
     """Name the proxy of one Service."""
     return str(service)
+
+
+def proxy_owner(home: Home, name: str) -> Owner:
+    """Name the owner of a proxy that is the stack's and not one Service's: no cluster, no namespace, the proxy."""
+    return Owner(home, ServiceKey(ClusterName(""), "", name))
+
+
+def part_id(service: ServiceKey) -> str:
+    """Name what a Service has of a proxy that others may use too: twelve hex digits."""
+    return digest(["part", str(service)])[:PROXY_ID_DIGITS]

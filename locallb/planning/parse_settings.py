@@ -17,6 +17,7 @@ from locallb.planning.model import ClusterName, Family, IPAddress
 from locallb.planning.parse_containers import parse_containers
 from locallb.planning.parse_policies import parse_policies
 from locallb.planning.parse_pools import DEFAULT_POOL, parse_pools
+from locallb.planning.parse_proxies import parse_proxies
 from locallb.planning.parse_selection import parse_classes, parse_namespaces, parse_selector
 from locallb.planning.pools import candidates, listed
 from locallb.planning.settings import (
@@ -47,7 +48,6 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     """
     mistakes = Mistakes()
     mistakes.unknown("", config, KEYS)
-    _refuse_later_ones(mistakes, config)
     settings = Settings(
         sources=_sources(mistakes, config.get("sources")),
         pools=parse_pools(mistakes, config["pools"]) if "pools" in config else (DEFAULT_POOL,),
@@ -57,6 +57,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         selector=parse_selector(mistakes, "selector", config.get("selector", {})),
         runtime=_runtime(mistakes, config.get("runtime", Runtime.PROCESS)),
         container=parse_containers(mistakes, config),
+        proxies=parse_proxies(mistakes, config),
         policies=parse_policies(mistakes, config.get("policies", {})),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
     )
@@ -65,14 +66,6 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     if mistakes.sentences:
         raise SettingsError(tuple(mistakes.sentences))
     return settings
-
-
-def _refuse_later_ones(mistakes: Mistakes, config: Mapping[str, object]) -> None:
-    proxies = config.get("proxies", "per-service")
-    if proxies == "shared":
-        mistakes.add("proxies", "shared comes with a later version; use per-service or remove the key")
-    elif proxies != "per-service":
-        mistakes.add("proxies", f"{shown(proxies)} is no way to share proxies; use per-service or remove the key")
 
 
 def _runtime(mistakes: Mistakes, value: object) -> Runtime:

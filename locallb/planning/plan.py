@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from locallb.planning.allocation import allocate
 from locallb.planning.backends import PortBackends, Surroundings, upstreams
-from locallb.planning.capacity import Need, share_out
 from locallb.planning.containers import ProxyContainer, container_of
-from locallb.planning.envoy import Rendered, render, watches
+from locallb.planning.envoy import Rendered, RenderedPart, render, render_empty, render_part
 from locallb.planning.model import (
     Access,
     ClusterName,
@@ -28,13 +27,14 @@ from locallb.planning.model import (
     ServicePort,
     Snapshot,
 )
-from locallb.planning.naming import digest, owner_fields, proxy_id, proxy_name, upstream_name
+from locallb.planning.naming import digest, owner_fields, part_id, proxy_id, proxy_name, proxy_owner, upstream_name
 from locallb.planning.nodes import eligible
 from locallb.planning.ports import address_problem, port_problem
 from locallb.planning.published import Place, internal_addresses, publish
 from locallb.planning.reasons import Problem, Reason
+from locallb.planning.seating import Seat, seating
 from locallb.planning.selection import is_ours
-from locallb.planning.serving import Listener, Proxy, Upstream
+from locallb.planning.serving import Listener, Part, Proxy, Upstream
 from locallb.planning.settings import Runtime, Settings
 
 
@@ -48,6 +48,14 @@ class PlannedPort:
 
     def __str__(self) -> str:
         return f"{self.port} {self.problem.reason}" if self.problem else str(self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPart:
+    """What one of the stack's proxies has of a Service, and the texts that tell Envoy."""
+
+    part: Part
+    rendered: RenderedPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,8 @@ class Placement:
     """What else its user should hear of."""
     sharing: str = ""
     """The key under which other Services may have the addresses, too; empty for none."""
+    part: PlannedPart | None = None
+    """What its proxy is told of it, where that is one of the stack's; None where it is the Service's own."""
 
     @property
     def key(self) -> ServiceKey:
@@ -92,7 +102,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class PlannedProxy:
-    """A proxy, whose it is, and the files that tell Envoy."""
+    """A proxy, whose it is, and the files that tell Envoy. One of the stack's is told the rest by placements."""
 
     proxy: Proxy
     owner: Owner
@@ -103,10 +113,16 @@ class PlannedProxy:
     """How it runs with the runtime docker; None for a process."""
 
     @property
+    def key(self) -> ServiceKey:
+        """Whose it is: the Service's, or for one of the stack a key of its own, without a cluster."""
+        return self.owner.service
+
+    @property
     def digest(self) -> str:
         """What the proxy's resources depend on, in one word."""
         container = [self.container.fields] if self.container else []
-        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *container])
+        version = [self.envoy] if self.envoy else []
+        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *container, *version])
 
 
 def balancer_digest(placement: Placement, proxy: str) -> str:
@@ -116,7 +132,7 @@ def balancer_digest(placement: Placement, proxy: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What shall be, sorted by Service."""
+    """What shall be, sorted by Service; proxies of the stack come last."""
 
     placements: tuple[Placement, ...] = ()
     proxies: tuple[PlannedProxy, ...] = ()
@@ -130,7 +146,8 @@ def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     servable, hopeless = _by_servable_ports(wanted, snapshot)
     answers = allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    seats = _seats([s for s in servable if s.key in placed], snapshot)
+    seated = seating([s for s in servable if s.key in placed], snapshot, settings.proxies)
+    seats = seated.seats
     nodes, lone = eligible(snapshot.nodes)
     around = Surroundings.within(snapshot, nodes)
     backends = {s.key: upstreams(s, around) for s in servable if s.key in seats}
@@ -138,7 +155,10 @@ def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     made.sort(key=lambda pair: pair[0].key)
     return Plan(
         placements=tuple(_noticed(placement, lone) for placement, _ in made),
-        proxies=tuple(_contained(placement, proxy, settings, snapshot) for placement, proxy in made),
+        proxies=(
+            *(_contained(placement, own, settings, snapshot) for placement, own in made if own),
+            *(_contained(None, _of_stack(name, snapshot), settings, snapshot) for name in seated.proxies),
+        ),
         rejections=_rejections(snapshot, settings, hopeless, answers, seats),
         notices=tuple(lone.values()),
     )
@@ -163,23 +183,12 @@ def _by_servable_ports(
     return servable, hopeless
 
 
-def _seats(services: list[Service], snapshot: Snapshot) -> Mapping[ServiceKey, Discovery]:
-    """Give each Service's proxy a way to run, as far as the host goes; running ones first, then older ones."""
-    held = {proxy.service: proxy.discovery for proxy in snapshot.proxies}
-    in_order = sorted(services, key=lambda s: (s.created, s.key))
-    needs = [Need(s.key, len(s.ports) * len(s.families), held.get(s.key)) for s in in_order]
-    keys = {service.key for service in services}
-    # Who leaves is stopped after newcomers are started: its instances are free for the next run.
-    leaving = sum(watches(each.discovery, each.upstreams) for each in snapshot.proxies if each.service not in keys)
-    return share_out(needs, max(0, snapshot.host.watches - leaving))
-
-
 def _rejections(
     snapshot: Snapshot,
     settings: Settings,
     hopeless: Mapping[ServiceKey, Problem],
     answers: Mapping[ServiceKey, tuple[IPAddress, ...] | Problem],
-    seats: Mapping[ServiceKey, Discovery],
+    seats: Mapping[ServiceKey, Seat],
 ) -> tuple[Rejection, ...]:
     malformed = [one for one in snapshot.malformed if is_ours(one, settings) and not one.deleting]
     refused = [(key, answer) for key, answer in answers.items() if isinstance(answer, Problem)]
@@ -209,29 +218,44 @@ def _place(
     service: Service,
     addresses: tuple[IPAddress, ...],
     backends: tuple[PortBackends, ...],
-    discovery: Discovery,
+    seat: Seat,
     snapshot: Snapshot,
-) -> tuple[Placement, PlannedProxy]:
-    """Put one Service on its addresses, behind a proxy of its own."""
+) -> tuple[Placement, PlannedProxy | None]:
+    """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
     owner = Owner(snapshot.home, service.key, service.uid)
     usable = [entry for entry in backends if not port_problem(service, entry.port, snapshot.host)]
-    served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry)))
-    ports = tuple(_planned_port(service, port, addresses, usable, snapshot) for port in service.ports)
+    mine = f"{part_id(service.key)}-" if seat.proxy else ""
+    served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry, mine)))
+    ports = tuple(_planned_port(service, port, addresses, usable, snapshot, mine) for port in service.ports)
     listeners = tuple(listener for port in ports for listener in port.listeners)
-    name = proxy_name(service.key)
-    proxy = Proxy(name, proxy_id(snapshot.home, name), discovery, listeners, served)
+    name = seat.proxy or proxy_name(service.key)
     probes = tuple(one for one in listeners if one.protocol == "TCP" and not one.source_ranges)[:1]
     access = snapshot.access.get(service.key.cluster)
     placement = Placement(owner, addresses, ports, name, probes, access, sharing=service.sharing_key)
+    if seat.proxy:
+        part = Part(part_id(service.key), proxy_id(snapshot.home, name), listeners, served)
+        return replace(placement, part=PlannedPart(part, render_part(part))), None
+    proxy = Proxy(name, proxy_id(snapshot.home, name), seat.discovery, listeners, served)
     return placement, PlannedProxy(proxy, owner, render(proxy), snapshot.host.envoy)
 
 
-def _contained(placement: Placement, planned: PlannedProxy, settings: Settings, snapshot: Snapshot) -> PlannedProxy:
-    """Put a proxy into a container where the runtime is docker: ports published, or on the host's network."""
+def _of_stack(name: str, snapshot: Snapshot) -> PlannedProxy:
+    """Plan a proxy of the stack: what it serves is said by those who are served."""
+    proxy = Proxy(name, proxy_id(snapshot.home, name), Discovery.STATIC)
+    return PlannedProxy(proxy, proxy_owner(snapshot.home, name), render_empty(proxy), snapshot.host.envoy)
+
+
+def _contained(
+    placement: Placement | None, planned: PlannedProxy, settings: Settings, snapshot: Snapshot
+) -> PlannedProxy:
+    """Put a proxy into a container where the runtime is docker: ports published, or on the host's network.
+
+    Ports can be published of a Service's own proxy only, which has a placement.
+    """
     if settings.runtime is not Runtime.DOCKER:
         return planned
     inside: tuple[IPAddress, ...] = ()
-    if settings.container.network:
+    if settings.container.network and placement:
         proxy = publish(planned.proxy, _places(placement, snapshot.host))
         planned = replace(planned, proxy=proxy, rendered=render(proxy))
         inside = tuple(internal_addresses(placement.addresses, snapshot.host.subnets, settings.pools))
@@ -248,11 +272,11 @@ def _places(placement: Placement, host: HostFacts) -> Iterator[Place]:
             yield from (place for place in places if place not in taken)
 
 
-def _upstream(service: Service, entry: PortBackends) -> Upstream | None:
+def _upstream(service: Service, entry: PortBackends, prefix: str) -> Upstream | None:
     if not entry.backends:
         return None
     return Upstream(
-        upstream_name(entry.port.protocol, entry.port.port, entry.family),
+        prefix + upstream_name(entry.port.protocol, entry.port.port, entry.family),
         entry.port.protocol,
         entry.backends,
         service.client_ip_affinity,
@@ -261,12 +285,13 @@ def _upstream(service: Service, entry: PortBackends) -> Upstream | None:
     )
 
 
-def _planned_port(
+def _planned_port(  # noqa: PLR0913, PLR0917 - private, one caller
     service: Service,
     port: ServicePort,
     addresses: tuple[IPAddress, ...],
     backends: list[PortBackends],
     snapshot: Snapshot,
+    prefix: str,
 ) -> PlannedPort:
     """Give `port` a listener on each address whose family has backends; tell why where one has none."""
     if problem := port_problem(service, port, snapshot.host):
@@ -278,16 +303,16 @@ def _planned_port(
         taken = address_problem(service, port, address, snapshot.host)
         problem = problem or taken or entry.problem
         if entry.backends and not taken:
-            listeners.append(_listener(service, port, address))
+            listeners.append(_listener(service, port, address, prefix))
     return PlannedPort(port, tuple(listeners), problem)
 
 
-def _listener(service: Service, port: ServicePort, address: IPAddress) -> Listener:
+def _listener(service: Service, port: ServicePort, address: IPAddress, prefix: str) -> Listener:
     return Listener(
         address,
         port.port,
         port.protocol,
-        upstream_name(port.protocol, port.port, Family.of(address)),
+        prefix + upstream_name(port.protocol, port.port, Family.of(address)),
         service.source_ranges,
         service.client_ip_affinity,
     )

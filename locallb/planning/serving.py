@@ -97,7 +97,7 @@ class Proxy:
     """One Envoy: what it is called, how it discovers endpoints and what it serves."""
 
     name: str
-    """`<cluster>/<namespace>/<name>` of the Service where each has its own proxy; readable, never a path."""
+    """`<cluster>/<namespace>/<name>` of the Service whose own it is, or `shared-1` or the like; never a path."""
     id: str
     """Twelve hex digits, unique on the host: the name of its directory."""
     discovery: Discovery
@@ -106,3 +106,15 @@ class Proxy:
     published: tuple[PublishedPort, ...] = ()
     """Empty where Envoy binds the addresses itself. Ports without backends are among them, so that backends which come
     and go need no other container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one Service has of a proxy that is the stack's."""
+
+    id: str
+    """Twelve hex digits, one for each Service of a stack: its upstreams' names begin with them."""
+    proxy: str
+    """The proxy's id."""
+    listeners: tuple[Listener, ...] = ()
+    upstreams: tuple[Upstream, ...] = ()

@@ -43,6 +43,26 @@ KIND_NETWORK = "kind"
 """The Docker network of kind's nodes."""
 
 
+class Sharing(StrEnum):
+    """Whose a proxy is."""
+
+    PER_SERVICE = "per-service"
+    """Each Service has a proxy of its own."""
+    SHARED = "shared"
+    """All Services of the stack are served by a few proxies."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """How many proxies there are, and for whom."""
+
+    mode: Sharing = Sharing.PER_SERVICE
+    count: int = 1
+    """How many proxies share the Services, where they are shared."""
+    spares: int = 0
+    """How many proxies wait, started, for a Service to come, where each has its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
     """How containers of proxies are made, with the runtime `docker`."""
@@ -174,3 +194,4 @@ class Settings:
     container: ContainerSettings = field(default_factory=ContainerSettings)
     metrics: str = ""
     """Where `locallb watch` serves metrics and health, such as 127.0.0.1:9477; empty for nowhere."""
+    proxies: ProxySettings = field(default_factory=ProxySettings)

@@ -16,6 +16,7 @@ from locallb.provider.loopback_address import LoopbackAddress
 from locallb.provider.proxy_config import ProxyConfig
 from locallb.provider.reachable import Reachable
 from locallb.provider.service_claim import ServiceClaim
+from locallb.provider.service_config import ServiceConfig
 from locallb.provider.service_events import ServiceEvents
 from locallb.provider.service_status import ServiceStatus
 
@@ -25,6 +26,7 @@ _KINDS: tuple[type[AnyKind], ...] = (
     LoopbackAddress,
     ProxyConfig,
     EnvoyProcess,
+    ServiceConfig,
     Reachable,
     ServiceClaim,
     ServiceStatus,

@@ -79,8 +79,13 @@ def changed(old: object, new: object) -> frozenset[str]:
 
 def proxy_faults(proxy: str) -> Iterator[tuple[str, str]]:
     """Check an input that is a proxy's id."""
-    if not is_unknown(proxy) and not is_id(proxy):
-        yield "proxy", f"{proxy!r} isn't twelve hex digits"
+    yield from id_faults("proxy", proxy)
+
+
+def id_faults(name: str, value: str) -> Iterator[tuple[str, str]]:
+    """Check an input of twelve hex digits."""
+    if not is_unknown(value) and not is_id(value):
+        yield name, f"{value!r} isn't twelve hex digits"
 
 
 def grown(kind: type[StateT], inputs: object, **outputs: object) -> StateT:

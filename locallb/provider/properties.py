@@ -20,11 +20,11 @@ class Owner:
     root: str
     """Real path of the project's directory."""
     cluster: str
-    """Name of the cluster in the stack."""
+    """Name of the cluster in the stack; empty, like the namespace, for a proxy that is the stack's."""
     namespace: str
     """Namespace of the Service."""
     name: str
-    """Name of the Service."""
+    """Name of the Service; of the proxy where that is the stack's."""
     uid: str
     """uid of the Service; empty for manifests that never were in a cluster."""
 
@@ -145,7 +145,10 @@ class ProxyConfigInputs:
     owner: Owner
     """Whose proxy it is."""
     files: Mapping[str, str]
-    """Text by file name: bootstrap.json, lds.json, cds.json and one eds-<upstream>.json an upstream."""
+    """Text by file name: bootstrap.json, lds.json, cds.json and one eds-<upstream>.json an upstream.
+
+    The bootstrap alone where parts say the rest.
+    """
     versions: Versions
     """Versions that lds.json and cds.json carry."""
     shared: bool
@@ -189,17 +192,40 @@ class EnvoyProcessState(EnvoyProcessInputs):
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceConfigInputs:
+    """What a program says of its `ServiceConfig`."""
+
+    proxy: str
+    """Id of the proxy. Another one replaces the part, old before new: both want the same addresses."""
+    part: str
+    """Id of the part: twelve hex digits, one for each Service. Another one replaces it."""
+    owner: Owner
+    """The Service."""
+    listeners: Mapping[str, str]
+    """Envoy listeners by name, as canonical JSON with their tag."""
+    clusters: Mapping[str, str]
+    """Envoy clusters by name, as canonical JSON with their tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceConfigState(ServiceConfigInputs):
+    """What is known of one `ServiceConfig`: its inputs and its outputs."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReachableInputs:
     """What a program says of its `Reachable`."""
 
     proxy: str
     """Id of the proxy. Another one replaces the proof."""
+    part: str
+    """Id of the part that is to be proven; empty for a proxy as a whole. Another one replaces the proof."""
     process: str
     """Which run of the proxy's process: another one has to prove itself again."""
     listeners: tuple[str, ...]
     """Names of the listeners that must be bound."""
     versions: Versions
-    """Versions that must be active."""
+    """Versions that must be active: those of the proxy's files or, of a part, those of its listeners and clusters."""
     probes: tuple[str, ...]
     """`<address>:<port>` places that must accept one TCP connection when they are first published."""
     published: bool

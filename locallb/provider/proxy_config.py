@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from locallb.clients import files, inotify, places
-from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError, Subscription
+from locallb.clients.envoy_admin import EnvoyAdmin
 from locallb.clients.ledger import refuse_copy
 from locallb.clients.proxies import Proxies, ProxyDirectory
-from locallb.provider import rollout
+from locallb.planning.envoy.parts import joined
+from locallb.provider import following, rollout
 from locallb.provider.codec import is_unknown
 from locallb.provider.errors import ProviderError
 from locallb.provider.kind import Difference, Kind, changed, grown, identity, proxy_faults
 from locallb.provider.properties import ProxyConfigInputs, ProxyConfigState
 from locallb.provider.stopping import stop_all
 
-PATIENCE = 2.0
-"""Seconds to wait until a running Envoy has taken a file on which the next one builds; it takes a few milliseconds."""
-_PAUSE = 0.002
 _NEEDED = (rollout.BOOTSTRAP, rollout.LISTENERS, rollout.CLUSTERS)
 
 
@@ -39,7 +36,8 @@ class ProxyConfig(Kind[ProxyConfigInputs, ProxyConfigState]):
         for name in new.files:
             if not rollout.NAME.fullmatch(name):
                 yield "files", f"{name!r} isn't a file of a proxy: expected are {', '.join(_NEEDED)} and eds-*.json"
-        yield from (("files", f"{name} is missing") for name in _NEEDED if name not in new.files)
+        needed = () if _in_parts(new.files) else _NEEDED
+        yield from (("files", f"{name} is missing") for name in needed if name not in new.files)
 
     def diff(self, old: ProxyConfigState, new: ProxyConfigInputs) -> Difference:
         """Replace for another proxy; everything else is an update."""
@@ -63,6 +61,8 @@ class ProxyConfig(Kind[ProxyConfigInputs, ProxyConfigState]):
         if directory is None or directory.owner != identity(state.owner):
             return None
         found = _found(directory.path)
+        if _in_parts(state.files):
+            found = _own(found)
         shared = _proxies().is_shared(state.proxy)
         return replace(state, name=directory.name, files=found, shared=shared, bootstrap=fingerprint(found))
 
@@ -92,13 +92,15 @@ class ProxyConfig(Kind[ProxyConfigInputs, ProxyConfigState]):
 
     def _write(self, directory: ProxyDirectory, new: ProxyConfigInputs) -> ProxyConfigState:
         found = _found(directory.path)
-        if EnvoyAdmin(directory.path).answers():  # an Envoy that can't have what it watches aborts
+        if not _in_parts(new.files) and EnvoyAdmin(directory.path).answers():
+            # An Envoy that can't have what it watches aborts.
             watches = rollout.new_watches(found.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
             inotify.require(watches, f"the change of proxy {new.name}")
         _proxies().share(new.proxy, shared=new.shared)
         mode = files.SHARED if new.shared else files.PRIVATE
         _set_modes(directory.path, found, mode)
-        _roll_out(directory.path, rollout.steps(found, new.files), mode)
+        steps = _begin(found, new.files) if _in_parts(new.files) else rollout.steps(found, new.files)
+        _roll_out(directory.path, steps, mode)
         return grown(self.state, new, directory=str(directory.path), bootstrap=fingerprint(new.files))
 
 
@@ -120,29 +122,26 @@ def _roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None
         if isinstance(step, rollout.Remove):
             files.remove(directory / step.name)
             continue
-        before = _taken(directory, step.name) if step.version else None
-        files.write(directory / step.name, step.text, mode=mode)
-        if before is not None:
-            _follow(directory, step, before)
+        following.put(directory, step, mode)
 
 
-def _follow(directory: Path, step: rollout.Write, before: Subscription) -> None:
-    """Wait until Envoy runs this version or has refused it; what it refused is for Reachable to tell."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        now = _taken(directory, step.name)
-        if now is None or now.version == step.version or now.rejected > before.rejected:
-            return
-        time.sleep(_PAUSE)
+def _in_parts(texts: Mapping[str, str]) -> bool:
+    """Tell whether listeners and clusters are said by `ServiceConfig`s and not here."""
+    return set(texts) == {rollout.BOOTSTRAP}
 
 
-def _taken(directory: Path, name: str) -> Subscription | None:
-    """Ask Envoy about a file; None where none runs."""
-    try:
-        versions = EnvoyAdmin(directory).versions()
-    except EnvoyAdminError:
-        return None
-    return versions.lds if name == rollout.LISTENERS else versions.cds
+def _begin(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[rollout.Step]:
+    """Put the bootstrap, and beside it listeners and clusters of nobody, unless there are some already."""
+    empty, _ = joined({})
+    files_wanted = {name: found.get(name, empty) for name in (rollout.LISTENERS, rollout.CLUSTERS)} | dict(wanted)
+    yield from (rollout.Write(name, text) for name, text in files_wanted.items() if found.get(name) != text)
+    yield from (rollout.Remove(name) for name in sorted(found.keys() - files_wanted.keys()))
+
+
+def _own(found: Mapping[str, str]) -> Mapping[str, str]:
+    """Give the file that isn't made of parts; nothing where those can't be put in because a file is missing."""
+    whole = found.keys() >= set(_NEEDED)
+    return {name: text for name, text in found.items() if name == rollout.BOOTSTRAP} if whole else {}
 
 
 def _found(directory: Path) -> Mapping[str, str]:

@@ -12,18 +12,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.clients import files, places
+from locallb.clients import places
 from locallb.clients.containers import Containers, ContainersError
-from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError, Subscriptions
+from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError, Subscription
 from locallb.clients.proxies import Proxies
 from locallb.clients.sockets import SocketError, connect, holder, split_place
 from locallb.planning.containers import IDENTITY_PREFIX
+from locallb.planning.envoy.parts import part_version
 from locallb.planning.model import Protocol
-from locallb.provider import published, rollout
+from locallb.provider import published
 from locallb.provider.codec import is_unknown
 from locallb.provider.errors import ProviderError
-from locallb.provider.kind import Difference, Kind, changed, grown, proxy_faults
-from locallb.provider.properties import ListenerState, ReachableInputs, ReachableState
+from locallb.provider.kind import Difference, Kind, changed, grown, id_faults, proxy_faults
+from locallb.provider.parts import rewrite_listeners
+from locallb.provider.properties import ListenerState, ReachableInputs, ReachableState, Versions
 from locallb.provider.stopping import STOPPING, drain_container, was_drained
 
 PATIENCE = 5.0
@@ -39,13 +41,14 @@ SERVING = "serving"
 class _Sight:
     """What Envoy says at one moment."""
 
-    taken: Subscriptions
+    lds: Subscription
+    versions: Versions
+    """Those that are active: of the proxy as a whole, or of the part."""
     bound: frozenset[str]
     failed: Mapping[str, str]
 
     def proves(self, new: ReachableInputs) -> bool:
-        versions = (self.taken.lds.version, self.taken.cds.version)
-        return versions == (new.versions.lds, new.versions.cds) and self.bound.issuperset(new.listeners)
+        return self.versions == new.versions and self.bound.issuperset(new.listeners)
 
 
 class Reachable(Kind[ReachableInputs, ReachableState]):
@@ -57,6 +60,7 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
     def check(self, new: ReachableInputs) -> Iterator[tuple[str, str]]:
         """Accept places of probes that can be connected to."""
         yield from proxy_faults(new.proxy)
+        yield from id_faults("part", new.part) if new.part else ()
         for place in () if is_unknown(new.probes) else new.probes:
             try:
                 split_place(place)
@@ -65,7 +69,7 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
 
     def diff(self, old: ReachableState, new: ReachableInputs) -> Difference:
         """Prove again whatever changes; probes alone prove nothing new and change nothing."""
-        return Difference(changed(old, new), frozenset({"proxy"}))
+        return Difference(changed(old, new), frozenset({"proxy", "part"}))
 
     def foresee(self, new: ReachableInputs, old: ReachableState | None) -> Mapping[str, object]:
         """Foresee nothing: the proof is made, not planned."""
@@ -79,7 +83,7 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
     def read(self, state: ReachableState) -> ReachableState | None:
         """Look whether the proof still holds."""
         try:
-            proven = _look(_directory(state)).proves(state)
+            proven = _look(_directory(state), state).proves(state)
             return state if proven and not (state.published and any(published.unpublished(state.listeners))) else None
         except EnvoyAdminError:
             return None
@@ -93,7 +97,7 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
     def delete(self, state: ReachableState) -> None:
         """Forget the proof. The Envoy of a container listens no longer from here on, before whoever runs us ends it."""
         identity = state.process.removeprefix(IDENTITY_PREFIX)
-        if identity != state.process:
+        if identity != state.process and not state.part:
             with suppress(ContainersError):  # who removes the container says that Docker can't be asked
                 if seen := Containers().inspect(identity):
                     drain_container(seen)
@@ -139,29 +143,26 @@ def _await(directory: Path, new: ReachableInputs) -> None:
     """Wait until the proof holds. Raises ProviderError; a listener that can't be bound is tried once more before."""
     deadline = time.monotonic() + PATIENCE
     tried_at: int | None = None
-    while not (sight := _look(directory)).proves(new):
-        lds = sight.taken.lds
+    while not (sight := _look(directory, new)).proves(new):
+        lds = sight.lds
         refused = lds.settled and any(name in sight.failed for name in new.listeners)
         if refused and tried_at is None:
             tried_at = lds.attempts
-            _try_again(directory)
+            rewrite_listeners(directory)
         elif (refused and tried_at is not None and lds.attempts > tried_at) or time.monotonic() > deadline:
             raise ProviderError(_complaint(directory.name, sight, new))
         time.sleep(_PAUSE)
 
 
-def _try_again(directory: Path) -> None:
-    """Rename the listeners' file into place once more: Envoy then binds what it couldn't."""
-    text = files.read(directory / rollout.LISTENERS)
-    if text is not None:
-        files.write(directory / rollout.LISTENERS, text, mode=files.mode(directory / rollout.LISTENERS))
-
-
-def _look(directory: Path) -> _Sight:
+def _look(directory: Path, new: ReachableInputs) -> _Sight:
     admin = EnvoyAdmin(directory)
     taken = admin.versions()
+    if new.part:
+        seen = admin.part(new.part, new.listeners)
+        versions = Versions(part_version(seen.listeners), part_version(seen.clusters))
+        return _Sight(taken.lds, versions, frozenset(seen.listeners), seen.failed)
     failed = admin.failed_listeners() if taken.lds.rejected else {}
-    return _Sight(taken, admin.listeners(), failed)
+    return _Sight(taken.lds, Versions(taken.lds.version, taken.cds.version), admin.listeners(), failed)
 
 
 def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:
@@ -169,7 +170,7 @@ def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:
     missing = [name for name in new.listeners if name not in sight.bound or name in sight.failed]
     faults = [_fault(name, sight.failed.get(name, "")) for name in missing]
     if not faults:
-        has = f"listeners {sight.taken.lds.version or 'none'}, clusters {sight.taken.cds.version or 'none'}"
+        has = f"listeners {sight.versions.lds or 'none'}, clusters {sight.versions.cds or 'none'}"
         wants = f"listeners {new.versions.lds}, clusters {new.versions.cds}"
         faults = [f"proxy {proxy} didn't take its configuration (has {has}; wants {wants}): see its envoy.log"]
     serving = [name for name in new.listeners if name not in missing]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from locallb.clients import files
-from locallb.planning.model import Claim, Discovery, HeldProxy
+from locallb.planning.model import Claim, Discovery, HeldProxy, HeldSeat
 from locallb.planning.naming import owner_from
 from locallb.planning.settings import Runtime
 from locallb.sources import SourceError
@@ -22,6 +22,7 @@ from locallb.sources import SourceError
 ADDRESS = "locallb:index:LoopbackAddress"
 CONFIG = "locallb:index:ProxyConfig"
 PROCESS = "locallb:index:EnvoyProcess"
+SERVICE = "locallb:index:ServiceConfig"
 CONTAINER = "docker:index/container:Container"
 _RUNTIMES = {PROCESS: Runtime.PROCESS, CONTAINER: Runtime.DOCKER}
 ENDPOINT_FILES = "eds-"
@@ -37,6 +38,10 @@ class HeldByState:
     pids: tuple[int, ...] = ()
     runtimes: frozenset[Runtime] = frozenset()
     """How its proxies run."""
+    stack_proxies: tuple[str, ...] = ()
+    """Names of the proxies that are the stack's and not one Service's."""
+    seats: tuple[HeldSeat, ...] = ()
+    """Who is served by one of those."""
 
 
 def read_held(state: Path) -> HeldByState:
@@ -66,7 +71,7 @@ def held_by(resources: Iterable[Resource]) -> HeldByState:
 
     """
     try:
-        return _held([one for one in resources if one.type in {*_RUNTIMES, ADDRESS, CONFIG}])
+        return _held([one for one in resources if one.type in {*_RUNTIMES, ADDRESS, CONFIG, SERVICE}])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
@@ -76,7 +81,7 @@ def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, o
     latest = state["checkpoint"].get("latest") or {}
     for raw in latest.get("resources") or []:
         kind, old = str(raw["type"]), bool(raw.get("delete"))
-        if kind in _RUNTIMES or (kind in {ADDRESS, CONFIG} and not old):
+        if kind in _RUNTIMES or (kind in {ADDRESS, CONFIG, SERVICE} and not old):
             yield _Resource(kind, _object(raw.get("inputs")), _object(raw.get("outputs")))
 
 
@@ -106,13 +111,18 @@ class _Resource:
 def _held(resources: list[Resource]) -> HeldByState:
     """Tell what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
     claims = [_claim(one.inputs) for one in resources if one.type == ADDRESS]
-    proxies = [_proxy(one.inputs) for one in resources if one.type == CONFIG]
+    configs = [one.inputs for one in resources if one.type == CONFIG]
+    names = {str(one["proxy"]): str(one["name"]) for one in configs if _is_stacks(one)}
+    proxies = [_proxy(one) for one in configs if not _is_stacks(one)]
+    seats = [_seat(one.inputs, names) for one in resources if one.type == SERVICE]
     pids = {pid for one in resources if one.type == PROCESS and (pid := _pid(one.outputs))}
     return HeldByState(
         tuple(sorted(claims, key=lambda claim: (claim.address.version, int(claim.address), claim.owner))),
-        tuple(sorted((one for one in proxies if one), key=lambda proxy: proxy.service)),
+        tuple(sorted(proxies, key=lambda proxy: proxy.service)),
         tuple(sorted(pids)),
         frozenset(_RUNTIMES[one.type] for one in resources if one.type in _RUNTIMES),
+        tuple(sorted(names.values())),
+        tuple(sorted(one for one in seats if one)),
     )
 
 
@@ -120,14 +130,25 @@ def _claim(inputs: Mapping[str, object]) -> Claim:
     return Claim(ip_address(str(inputs["address"])), owner_from(_texts(inputs["owner"])))
 
 
-def _proxy(inputs: Mapping[str, object]) -> HeldProxy | None:
-    """Tell how a proxy learns its endpoints; None for one that has none to learn and so no way to keep."""
+def _is_stacks(inputs: Mapping[str, object]) -> bool:
+    """Tell whether a proxy is the stack's: its owner names no cluster."""
+    return not _texts(inputs["owner"])["cluster"]
+
+
+def _seat(inputs: Mapping[str, object], names: Mapping[str, str]) -> HeldSeat | None:
+    """Tell who is served by which proxy; None where that proxy isn't there."""
+    name = names.get(str(inputs["proxy"]))
+    return HeldSeat(owner_from(_texts(inputs["owner"])).service, name) if name else None
+
+
+def _proxy(inputs: Mapping[str, object]) -> HeldProxy:
+    """Tell how a Service's own proxy learns its endpoints; one that has none to learn has no way to keep."""
     names = _object(inputs["files"])
     service = owner_from(_texts(inputs["owner"])).service
     if endpoint_files := sum(name.startswith(ENDPOINT_FILES) for name in names):
         return HeldProxy(service, Discovery.EDS, endpoint_files)
     clusters = _object(json.loads(str(names.get("cds.json", "{}")))).get("resources")
-    return HeldProxy(service, Discovery.STATIC) if clusters else None
+    return HeldProxy(service, Discovery.STATIC if clusters else None)
 
 
 def _pid(outputs: Mapping[str, object]) -> int:

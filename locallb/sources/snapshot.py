@@ -31,7 +31,8 @@ from locallb.planning.model import (
     ServiceKey,
     Snapshot,
 )
-from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Source
+from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Sharing, Source
+from locallb.planning.sharing import is_shared
 from locallb.sources import SourceError
 from locallb.sources.containers import read_contained, read_subnets, require_suitable
 from locallb.sources.held import HeldByState, read_held
@@ -97,6 +98,8 @@ def assemble(
         claims=claims,
         remembered=held.remembered,
         proxies=held.proxies,
+        stack_proxies=held.stack_proxies,
+        seats=held.seats,
         host=host,
         access={name: access for one in read for name, access in one.access.items()},
         health_ports={name: families for one in read for name, families in one.health_ports.items()},
@@ -136,6 +139,13 @@ def read_source(home: Home, source: Source, known: Collection[ServiceKey], *, ke
 
 def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
     """Refuse to run a proxy beside itself: both would want the same addresses and admin socket. Raises SourceError."""
+    shared, mode = any(is_shared(name) for name in held.stack_proxies), settings.proxies.mode
+    if shared if mode is Sharing.PER_SERVICE else held.proxies:
+        running = Sharing.SHARED if shared else Sharing.PER_SERVICE
+        raise SourceError(
+            f"local-lb:proxies is {mode}, but this stack's proxies are {running}:"
+            " destroy the stack first, then run up again"
+        )
     for other in held.runtimes - {settings.runtime}:
         raise SourceError(
             f"local-lb:runtime is {settings.runtime}, but this stack's proxies run with {other}:"

@@ -92,14 +92,17 @@ class Converger:
         self.applied = {}
         for resource in self.engine.resources():
             if resource.type in ROOTS:
-                cluster, namespace, name = resource.name.split("/")
-                key = ServiceKey(ClusterName(cluster), namespace, name)
-                found = str(resource.inputs.get("digest", "")) if resource.type == BALANCER else ""
+                key = _key(resource.name)
+                tells = resource.type == BALANCER or not key.cluster
+                found = str(resource.inputs.get("digest", "")) if tells else ""
                 self.applied[key] = found or self.applied.get(key, "")
         self._unchecked = set(self.applied)
 
     def wanted(self, plan: Plan) -> Mapping[ServiceKey, str]:
-        """Give the digest of each load balancer of the plan, and of each Service that is told why it gets none."""
+        """Give the digest of each load balancer of the plan, and of each Service that is told why it gets none.
+
+        Proxies of the stack come first: load balancers need them.
+        """
         proxies = {planned.proxy.name: planned.digest for planned in plan.proxies}
         fresh: dict[ServiceKey, tuple[object, str, str]] = {}
         for placement in plan.placements:
@@ -111,7 +114,8 @@ class Converger:
                 fresh[placement.key] = placement, proxy, balancer_digest(placement, proxy)
         self._digests = fresh
         told = {one.key: one.digest for one in plan.rejections if one.access}
-        return told | {key: digest for key, (_, _, digest) in fresh.items()}
+        stacks = {planned.key: planned.digest for planned in plan.proxies if not planned.key.cluster}
+        return stacks | told | {key: digest for key, (_, _, digest) in fresh.items()}
 
     def disturbed(
         self, snapshot: Snapshot, plan: Plan, wanted: Mapping[ServiceKey, str], now: float
@@ -132,7 +136,7 @@ class Converger:
         known = self.applied
         return Work(
             broken=tuple(sorted(key for key in broken if key in wanted and key in known)),
-            gone=tuple(sorted(key for key in known if key not in wanted)),
+            gone=tuple(sorted((key for key in known if key not in wanted), key=lambda key: (not key.cluster, key))),
             changed=tuple(
                 key for key, digest in wanted.items() if key not in broken and known.get(key, digest) != digest
             ),
@@ -182,6 +186,12 @@ class Converger:
 
     def _urn(self, kind: str, name: str) -> str:
         return root_urn(self.home.project, self.home.stack, kind, name)
+
+
+def _key(name: str) -> ServiceKey:
+    """Read the name of a root: a Service's key, or the name of a proxy that is the stack's."""
+    cluster, _, rest = name.rpartition("/")[0].partition("/")
+    return ServiceKey(ClusterName(cluster), rest, name.rpartition("/")[2])
 
 
 def _is_of(urn: str, key: ServiceKey) -> bool:

@@ -229,12 +229,11 @@ class Loop:
     def _note_broken(self, plan: Plan, marks: frozenset[Mark]) -> None:
         """Find out which load balancers the proxies serve that ended."""
         named = {mark.subject for mark in marks if mark.cause is Cause.PROXY}
-        ended = {one.proxy.name for one in plan.proxies if {one.proxy.name, one.proxy.id} & named}
         now, chance = time.monotonic(), random.random()  # noqa: S311 - no secret
-        for placement in plan.placements if ended else ():
-            if placement.proxy in ended:
-                self._broken.add(placement.key)
-                self._schedule = self._schedule.fell(now, placement.key, self._converger.applied, chance)
+        for planned in plan.proxies if named else ():
+            if {planned.proxy.name, planned.proxy.id} & named:
+                self._broken.add(planned.key)
+                self._schedule = self._schedule.fell(now, planned.key, self._converger.applied, chance)
 
     def _update(self, plan: Plan, wanted: Mapping[ServiceKey, str], left: Work, first: float) -> Work:
         """Apply one batch; give what is left."""

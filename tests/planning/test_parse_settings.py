@@ -16,8 +16,10 @@ from locallb.planning.settings import (
     Classes,
     ManifestsSource,
     Pool,
+    ProxySettings,
     Runtime,
     SettingsError,
+    Sharing,
 )
 
 SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
@@ -100,6 +102,27 @@ def test_everything_can_be_set() -> None:
             selector={"tier": "web"},
         ),
     )
+
+
+@pytest.mark.parametrize("value", ["shared", {"mode": "per-service", "spares": 1}])
+def test_containers_serve_one_service_each(value: object) -> None:
+    """What isn't done with containers is refused, not ignored."""
+    sentence = "proxies: shared proxies and spares are for the runtime process; use per-service without spares"
+    assert mistakes(proxies=value, runtime="docker") == (sentence,)
+
+
+@pytest.mark.parametrize(
+    ("value", "proxies"),
+    [
+        ("per-service", ProxySettings()),
+        ("shared", ProxySettings(Sharing.SHARED)),
+        ({"mode": "shared", "count": 3}, ProxySettings(Sharing.SHARED, count=3)),
+        ({"spares": 2}, ProxySettings(spares=2)),
+    ],
+)
+def test_proxies_are_a_word_or_a_word_with_a_number(value: object, proxies: ProxySettings) -> None:
+    """The mode alone, or how many share, or how many wait."""
+    assert parse_settings({**SOURCES, "proxies": value}).proxies == proxies
 
 
 @pytest.mark.parametrize(
@@ -311,14 +334,25 @@ def test_a_pin_on_an_excluded_address_is_told() -> None:
     )
 
 
+PROXIES = "use per-service or shared, or {mode: shared, count: 2} or {mode: per-service, spares: 1}"
 OTHER_MISTAKES: list[tuple[str, object, str]] = [
     ("runtime", "podman", 'runtime: "podman" is no runtime; use process or docker, or remove the key'),
     ("runtime", None, "runtime: null is no runtime; use process or docker, or remove the key"),
     ("network", "host", 'network: "host" is for the runtime docker only; remove the key'),
     ("image", "a/b:1", 'image: "a/b:1" is for the runtime docker only; remove the key'),
     ("limits", {"memory": 512}, "limits: an object of 1 field is for the runtime docker only; remove the key"),
-    ("proxies", "shared", "proxies: shared comes with a later version; use per-service or remove the key"),
-    ("proxies", 2, "proxies: 2 is no way to share proxies; use per-service or remove the key"),
+    ("proxies", 2, f"proxies: 2 is no way to share proxies; {PROXIES}"),
+    ("proxies", {"mode": "spread"}, f'proxies: "spread" is no way to share proxies; {PROXIES}'),
+    ("proxies", {"mode": "shared", "numer": 2}, "proxies.numer: no such key; the keys are mode, count, spares"),
+    (
+        "proxies",
+        {"mode": "shared", "spares": 1},
+        "proxies.spares: it is for the mode per-service only; remove the key or change the mode",
+    ),
+    ("proxies", {"count": 2}, "proxies.count: it is for the mode shared only; remove the key or change the mode"),
+    ("proxies", {"mode": "shared", "count": 0}, "proxies.count: 0 is out of range; write a number from 1 to 64"),
+    ("proxies", {"spares": 65}, "proxies.spares: 65 is out of range; write a number from 0 to 64"),
+    ("proxies", {"spares": "1"}, 'proxies.spares: "1" is not a whole number; write one without quotes, such as 10'),
     ("pool", [], "pool: no such key; did you mean pools?"),
     ("colour", "red", f"colour: no such key; the keys are {', '.join(KEYS)}"),
     ("classes", True, "classes: true is not a mapping; write {default: true, names: [local-lb.dev/local]}"),

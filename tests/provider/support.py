@@ -85,6 +85,7 @@ class Wanted:
         """Give the inputs of Reachable for this run of the process."""
         return {
             "proxy": self.proxy,
+            "part": "",
             "process": f"{process['pid']}@{process['started']}",
             "listeners": [f"{self.address}:{port}/TCP" for port in self.ports],
             "versions": self.config["versions"],

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from locallb.planning.model import Claim, Discovery, HeldProxy, Home, Owner, ServiceKey, Uid
-from locallb.planning.naming import owner_fields
+from locallb.planning.model import Claim, Discovery, HeldProxy, HeldSeat, Home, Owner, ServiceKey, Uid
+from locallb.planning.naming import owner_fields, proxy_owner
 from locallb.planning.settings import Runtime
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, read_held
@@ -88,7 +88,18 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
 
 def test_a_proxy_without_upstreams_keeps_no_way(tmp_path: Path) -> None:
     """Nothing shows how it would learn endpoints, so it may choose again."""
-    assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == ()
+    assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == (HeldProxy(key("idle"), None),)
+
+
+def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
+    """A proxy without a Service of its own is the stack's; who has a part in it keeps its seat there."""
+    its = {"proxy": "1" * 12, "name": "spare-1", "owner": owner_fields(proxy_owner(HOME, "spare-1"))}
+    spare = resource("ProxyConfig", {**its, "files": {"bootstrap.json": "{}"}})
+    part = resource("ServiceConfig", {"proxy": "1" * 12, "owner": owner_fields(owner("web"))})
+    lost = resource("ServiceConfig", {"proxy": "2" * 12, "owner": owner_fields(owner("lost"))})
+    held = read_held(state(tmp_path, spare, part, lost))
+    assert (held.stack_proxies, held.proxies) == (("spare-1",), ())
+    assert held.seats == (HeldSeat(key("web"), "spare-1"),)
 
 
 def test_old_instances_hold_nothing_but_their_process(tmp_path: Path) -> None:

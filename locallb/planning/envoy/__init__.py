@@ -29,10 +29,21 @@ from locallb.planning.envoy.clusters import cluster
 from locallb.planning.envoy.document import Discovered, text, typed
 from locallb.planning.envoy.endpoints import assignment, file_name
 from locallb.planning.envoy.listeners import listener
+from locallb.planning.envoy.parts import RenderedPart, render_part
 from locallb.planning.model import Discovery
 from locallb.planning.serving import Proxy, Upstream
 
-__all__ = ["ADMIN_SOCKET", "ARGUMENTS", "Rendered", "Versions", "render", "watches"]
+__all__ = [
+    "ADMIN_SOCKET",
+    "ARGUMENTS",
+    "Rendered",
+    "RenderedPart",
+    "Versions",
+    "render",
+    "render_empty",
+    "render_part",
+    "watches",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +80,15 @@ def render(proxy: Proxy) -> Rendered:
     return Rendered({name: text(message) for name, message in files.items()}, Versions(lds.version, cds.version))
 
 
+def render_empty(proxy: Proxy) -> Rendered:
+    """Make what a proxy of the stack is started with: the bootstrap alone, as what it serves comes in parts."""
+    return Rendered({"bootstrap.json": text(bootstrap(proxy))}, Versions("", ""))
+
+
 def _endpoints(upstream: Upstream) -> Discovered:
     return Discovered([typed("envoy.config.endpoint.v3.ClusterLoadAssignment", **assignment(upstream))])
 
 
-def watches(discovery: Discovery, upstream_count: int) -> int:
+def watches(discovery: Discovery | None, upstream_count: int) -> int:
     """Count the inotify instances that a proxy takes: LDS, CDS and one for each EDS file (seen in /proc/<pid>/fd)."""
     return 2 + (upstream_count if discovery is Discovery.EDS else 0)

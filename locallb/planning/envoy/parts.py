@@ -1,0 +1,116 @@
+"""Parts: what Envoy is told of one Service where a proxy isn't that Service's alone.
+
+A proxy of the stack has one LDS and one CDS file, joined from the parts of all its Services. Every listener and cluster
+says in its metadata whose part it is and which version of itself, so that a part is told apart, taken out and proven
+without looking at the others'. Backends stand in the clusters (STATIC): an EDS file each would take an inotify instance
+each. Not here: reading and writing the files (the provider).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from locallb.planning.envoy.clusters import cluster
+from locallb.planning.envoy.document import Message, digest
+from locallb.planning.envoy.listeners import listener
+from locallb.planning.model import Discovery
+from locallb.planning.serving import Part
+
+METADATA = "local-lb"
+"""The name of our own metadata in Envoy."""
+Texts: TypeAlias = Mapping[str, str]
+"""Listeners or clusters by name, each as canonical JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPart:
+    """The listeners and clusters of a part, and what proves that Envoy has them."""
+
+    listeners: Texts
+    clusters: Texts
+    listeners_version: str
+    clusters_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """Whose part a listener or cluster is, and which version of itself."""
+
+    part: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A listener or cluster in a file: whose part it is (empty where it doesn't say), and its canonical JSON."""
+
+    part: str
+    text: str
+
+
+def render_part(part: Part) -> RenderedPart:
+    """Make a part: the same part gives the same bytes, in whatever order it was put together.
+
+    A listener whose upstream is missing or has no backends is left out, so that its clients are refused.
+    """
+    upstreams = {each.name: each for each in part.upstreams if each.backends}
+    listeners = {each.name: listener(each) for each in part.listeners if each.upstream in upstreams}
+    clusters = {name: cluster(each, Discovery.STATIC) for name, each in upstreams.items()}
+    return RenderedPart(
+        {name: _written(part.id, listeners[name]) for name in sorted(listeners)},
+        {name: _written(part.id, clusters[name]) for name in sorted(clusters)},
+        part_version({name: digest(each) for name, each in listeners.items()}),
+        part_version({name: digest(each) for name, each in clusters.items()}),
+    )
+
+
+def part_version(versions: Mapping[str, str]) -> str:
+    """Name all listeners, or all clusters, of a part by their versions."""
+    return digest(dict(versions))
+
+
+def tag(resource: Message) -> Tag | None:
+    """Read the tag of a listener or cluster, as in our files and in Envoy's own dump; None if it has none of ours."""
+    found: object = resource
+    for key in ("metadata", "filter_metadata", METADATA):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        return None
+    return Tag(str(found.get("part", "")), str(found.get("version", "")))
+
+
+def joined(resources_by_name: Mapping[str, Tagged]) -> tuple[str, str]:
+    """Make the DiscoveryResponse of many listeners or clusters, and its version."""
+    resources = ",".join(resources_by_name[name].text for name in sorted(resources_by_name))
+    version = hashlib.sha256(resources.encode()).hexdigest()[:16]
+    return f'{{"resources":[{resources}],"version_info":"{version}"}}\n', version
+
+
+def taken_apart(text: str) -> Mapping[str, Tagged]:
+    """Read what `joined` wrote; a file that somebody damaged has nothing in it."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    resources = document.get("resources") if isinstance(document, dict) else None
+    found = resources if isinstance(resources, list) else []
+    return {str(one.get("name")): _tagged(one) for one in found if isinstance(one, dict)}
+
+
+def _tagged(resource: Message) -> Tagged:
+    found = tag(resource)
+    return Tagged(found.part if found else "", _canonical(resource))
+
+
+def _written(part: str, message: Message) -> str:
+    """Write a listener or cluster with its tag."""
+    metadata = {"filter_metadata": {METADATA: {"part": part, "version": digest(message)}}}
+    return _canonical({**message, "metadata": metadata})
+
+
+def _canonical(message: Message) -> str:
+    return json.dumps(message, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

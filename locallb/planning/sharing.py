@@ -1,0 +1,98 @@
+"""Which Services are served by proxies of the stack, and which such proxies there shall be: shared ones, or spares.
+
+A Service keeps the proxy that it has, as it keeps its address, so one that comes or goes moves nobody else. Shared
+proxies are as many as the configuration says; a new Service goes to the one with the fewest. A spare is started before
+anybody needs it, taken by one Service for the rest of its life, and then replaced by another. Not here: Services with
+proxies of their own, and how many proxies the host can carry (`capacity`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from locallb.planning.model import HeldSeat, ServiceKey
+from locallb.planning.settings import ProxySettings, Sharing
+
+SHARED, SPARE = "shared", "spare"
+_NAME = re.compile(r"(shared|spare)-([1-9][0-9]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The stack's proxies, and who is served by which."""
+
+    proxies: tuple[str, ...] = ()
+    """Names, in order of their numbers."""
+    seats: Mapping[ServiceKey, str] = field(default_factory=dict)
+
+
+def is_shared(name: str) -> bool:
+    """Tell whether a proxy of this name is shared."""
+    return name.startswith(f"{SHARED}-")
+
+
+def assign_shared(
+    services: Sequence[ServiceKey], seats: Iterable[HeldSeat], settings: ProxySettings, room: int
+) -> Assignment:
+    """Give every one of `services`, in this order, a seat at a shared proxy; `room` is how many proxies fit at all."""
+    names = [f"{SHARED}-{number}" for number in range(1, min(settings.count, room) + 1)]
+    if not names:
+        return Assignment()
+    wanted = set(services)
+    kept = {each.service: each.proxy for each in seats if each.proxy in names and each.service in wanted}
+    load = Counter(kept.values())
+    for service in services:
+        if service not in kept:
+            kept[service] = min(names, key=lambda name: (load[name], _number(name)))
+            load[kept[service]] += 1
+    return Assignment(tuple(names), kept)
+
+
+def assign_spares(
+    newcomers: Sequence[ServiceKey], staying: Collection[ServiceKey], held: Iterable[str], seats: Collection[HeldSeat]
+) -> Assignment:
+    """Give `newcomers`, in this order, the spares that wait; who stays keeps the one that it took.
+
+    `held` are the stack's proxies that run. In the answer are those that are taken and those that still wait. A proxy
+    whose Service is gone isn't: it may still carry that one's streams, so it is stopped and not used again.
+    """
+    running = set(held)
+    kept = {each.service: each.proxy for each in seats if each.proxy in running and each.service in staying}
+    waiting = sorted(_spares(running) - {each.proxy for each in seats}, key=_number)
+    taken = dict(zip(newcomers, waiting, strict=False))
+    return Assignment(tuple(sorted({*kept.values(), *waiting}, key=_order)), {**kept, **taken})
+
+
+def with_spares(assignment: Assignment, held: Iterable[str], wanted: int) -> Assignment:
+    """Have just `wanted` proxies wait, besides those that are taken; new ones get numbers that nobody has."""
+    taken = set(assignment.seats.values())
+    waiting = [name for name in assignment.proxies if name not in taken]
+    fresh = _unused({*held, *assignment.proxies})
+    spares = [*waiting[:wanted], *(next(fresh) for _ in range(wanted - len(waiting)))]
+    return Assignment(tuple(sorted({*taken, *spares}, key=_order)), assignment.seats)
+
+
+def can_serve(settings: ProxySettings, name: str) -> bool:
+    """Tell whether a Service may stay at the proxy `name` under this configuration."""
+    return is_shared(name) is (settings.mode is Sharing.SHARED)
+
+
+def _unused(names: set[str]) -> Iterator[str]:
+    return (name for number in count(1) if (name := f"{SPARE}-{number}") not in names)
+
+
+def _spares(names: Iterable[str]) -> set[str]:
+    return {name for name in names if (match := _NAME.fullmatch(name)) and match[1] == SPARE}
+
+
+def _number(name: str) -> int:
+    match = _NAME.fullmatch(name)
+    return int(match[2]) if match else 0
+
+
+def _order(name: str) -> tuple[str, int]:
+    return name.partition("-")[0], _number(name)
