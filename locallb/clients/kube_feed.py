@@ -28,6 +28,7 @@ PATHS: Mapping[str, tuple[str, str]] = {
     "EndpointSlice": ("discovery.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"),
 }
 """The kinds that are read: apiVersion, and where all of them are listed."""
+OPENED = "OPENED"
 SILENCE = 100.0
 """Seconds without a word after which a watch counts as broken."""
 _LIFE = 300
@@ -44,7 +45,10 @@ class ExpiredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to an object: ADDED, MODIFIED, DELETED, or BOOKMARK, which only has a `version`."""
+    """Something that happened to an object: ADDED, MODIFIED, DELETED; BOOKMARK and OPENED only tell a version.
+
+    OPENED is ours: the server accepted the watch.
+    """
 
     type: str
     object: Object
@@ -98,6 +102,7 @@ class Feed:
             if answer.status_code >= _ERROR:
                 answer.read()
                 self._refuse(answer)
+            yield Event(OPENED, {}, version)
             for line in answer.iter_lines():
                 yield self._event(json.loads(line))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from locallb.clients.kube import Object
 from locallb.clients.kube_errors import KubeError
-from locallb.clients.kube_feed import PATHS, Event, ExpiredError, Feed
+from locallb.clients.kube_feed import OPENED, PATHS, Event, ExpiredError, Feed
 from locallb.planning.model import Access, ClusterName
 from locallb.planning.parsing import Document, Identity, Parsed, parse_objects
 from locallb.sources.readings import slim
@@ -122,18 +122,26 @@ class FollowedCluster:
         if new and not self._stopped.is_set():
             self._changed()
 
+    def _mend(self, kind: str) -> None:
+        with self._lock:
+            was, self._known[kind].broken = self._known[kind].broken, ""
+        if was:
+            self._changed()
+
     def _replace(self, kind: str, objects: Iterable[Object]) -> None:
         fresh = {Identity.of(one): one for one in map(_slim, objects)}
         parsed = {identity: self._understood(one) for identity, one in fresh.items()}
         with self._lock:
             known = self._known[kind]
-            different = not known.listed or known.broken or parsed != known.parsed
-            self._known[kind] = _Known(fresh, parsed, listed=True)
+            different = not known.listed or parsed != known.parsed
+            self._known[kind] = _Known(fresh, parsed, listed=True, broken=known.broken)
         if different:
             self._changed()
 
     def _take(self, kind: str, event: Event) -> None:
-        if event.type == "BOOKMARK":
+        if event.type == OPENED:
+            self._mend(kind)
+        if event.type in {OPENED, "BOOKMARK"}:
             return
         one = _slim(event.object)
         identity = Identity.of(one)

@@ -119,17 +119,20 @@ class Converger:
 
     def disturbed(
         self, snapshot: Snapshot, plan: Plan, wanted: Mapping[ServiceKey, str], now: float
-    ) -> set[ServiceKey]:
-        """Find load balancers whose Service's status says something else than was published, for a moment now."""
+    ) -> tuple[set[ServiceKey], float | None]:
+        """Find load balancers whose Service's status says something else than was published.
+
+        Just after an update that may be old news: then tells when to look again.
+        """
         said = {one.key: {entry.address for entry in one.ingress} for one in snapshot.services}
-        return {
-            one.key
+        other = {
+            one.key: self._touched.get(one.key, 0.0) + SETTLING
             for one in plan.placements
-            if one.access
-            and self.applied.get(one.key) == wanted[one.key]
-            and now - self._touched.get(one.key, 0.0) > SETTLING
-            and said.get(one.key) != set(one.addresses)
+            if one.access and self.applied.get(one.key) == wanted[one.key] and said.get(one.key) != set(one.addresses)
         }
+        return {key for key, at in other.items() if at <= now}, min(
+            (at for at in other.values() if at > now), default=None
+        )
 
     def work(self, wanted: Mapping[ServiceKey, str], broken: Collection[ServiceKey]) -> Work:
         """Tell what isn't as planned. `broken` are those known to need repair although nothing was planned anew."""

@@ -199,7 +199,9 @@ class Loop:
     def _converge(self, reading: Reading, plan: Plan, marks: frozenset[Mark], began: float, first: float) -> None:
         wanted = self._converger.wanted(plan)
         self._note_broken(plan, marks)
-        self._broken |= self._converger.disturbed(reading.snapshot, plan, wanted, time.monotonic())
+        disturbed, later = self._converger.disturbed(reading.snapshot, plan, wanted, time.monotonic())
+        self._broken |= disturbed
+        self._schedule = self._schedule.looking(later) if later else self._schedule
         now = time.monotonic()
         work = self._converger.work(wanted, self._broken)
         self._schedule = self._schedule.planned(set(work.keys)).hindered(now, _hindrances(plan), random.random())  # noqa: S311 - no secret

@@ -46,6 +46,8 @@ class Schedule:
     retries: Mapping[ServiceKey, Retry] = field(default_factory=lambda: _NOTHING)
     mended: Mapping[ServiceKey, Retry] = field(default_factory=lambda: _NOTHING)
     """Those whose proxy ended and was repaired: how often in a row, and when."""
+    later: float | None = None
+    """When to look although nothing is marked."""
     whole: Retry | None = None
     """That of reading and planning themselves."""
     hindrance: Retry | None = None
@@ -57,12 +59,18 @@ class Schedule:
 
     def taken(self) -> Schedule:
         """Forget the marks: the loop is looking."""
-        return replace(self, marks=frozenset())
+        return replace(self, marks=frozenset(), later=None)
+
+    def looking(self, at: float) -> Schedule:
+        """Look again at that time, whatever happens."""
+        return replace(self, later=at)
 
     def look_at(self) -> float | None:
         """Tell when to look next; None if nothing asks for it."""
         moments = [retry.at for retry in self.retries.values()]
         moments.extend(retry.at for retry in (self.whole, self.hindrance) if retry)
+        if self.later is not None:
+            moments.append(self.later)
         if self.marks:
             marked = min(self.last + QUIET, self.first + LONGEST)
             moments.append(max(marked, self.whole.at) if self.whole else marked)

@@ -32,8 +32,9 @@ from locallb.sources.snapshot import (
 from locallb.watch.clusters import FollowedCluster
 from locallb.watch.happenings import Cause, Mark
 
-HOST_FRESH = 1.0
-"""Seconds that what was found out about the host counts while one thing comes after the other."""
+HOST_FRESH = 30.0
+"""Seconds that what was found out about the host counts. Where it has changed meanwhile an update fails, which says so,
+and is planned again with what is true now."""
 KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
 

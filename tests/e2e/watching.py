@@ -69,7 +69,7 @@ def becomes(fact: Callable[[], object], watch: Watch | None = None) -> None:
     """Wait until something is true."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        with contextlib.suppress(OSError, KeyError, IndexError):
+        with contextlib.suppress(OSError, KeyError, IndexError, ValueError):
             if fact():
                 return
         told = f"\n{watch.told()}" if watch else ""

@@ -1,0 +1,98 @@
+"""`locallb watch` on a real API server: events come true by themselves, and an API that is away harms nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane, Objects
+from tests.cluster.test_life import address, condition, finalizers, ingress, made
+from tests.e2e.support import Backend, Stage, ask, port, refused, service
+from tests.e2e.watching import Watch, answers, becomes, watching
+
+pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
+
+Backends = Callable[..., Backend]
+
+
+@pytest.fixture
+def watch(play: Stage) -> Iterator[Watch]:
+    """Watch the cluster."""
+    with watching(play) as running:
+        yield running
+
+
+def test_a_service_serves_changes_and_goes_by_itself(cluster: Objects, watch: Watch, backend: Backends) -> None:
+    """Created, a port more, no ready endpoint, deleted: nobody runs a command."""
+    made(cluster, backend, "web")
+    becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+    at = address(cluster, "web")
+    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
+    first = cluster.ports("web")[0]
+    cluster.change("web", {"spec": {"ports": [first, port(8081, 0)]}})
+    backend("more", port=cluster.ports("web")[1]["nodePort"])
+    becomes(lambda: answers(at, 8081, "more"), watch)
+    cluster.endpoints("web", ready=False)
+    becomes(lambda: refused(at, 8080), watch)
+    assert address(cluster, "web") == at
+    cluster.endpoints("web", ready=True)
+    becomes(lambda: answers(at, 8080, "web"), watch)
+    cluster.delete("web")
+    becomes(lambda: cluster.read("web") is None and refused(at, 8080), watch)
+
+
+def test_an_idle_loop_writes_nothing(cluster: Objects, watch: Watch, backend: Backends) -> None:
+    """Its own patches lead to nothing: the resourceVersion stays once all is told."""
+    made(cluster, backend, "web")
+    made(cluster, backend, "other")
+    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
+    becomes(lambda: condition(cluster, "other")["status"] == "True", watch)
+    before = cluster.read("web"), cluster.read("other")
+    cluster.node("node-b", "127.0.0.3")  # something that the loop must look at
+    cluster.service(service("unrelated", port(80, 0), loadBalancerClass="someone.else/lb"))
+    becomes(lambda: cluster.read("unrelated"), watch)
+    made(cluster, backend, "last")
+    becomes(lambda: condition(cluster, "last")["status"] == "True", watch)
+    assert (cluster.read("web"), cluster.read("other")) == before
+
+
+def test_what_others_do_to_our_entries_is_repaired_by_itself(cluster: Objects, watch: Watch, backend: Backends) -> None:
+    """An address that somebody takes out of the status comes back."""
+    made(cluster, backend, "web")
+    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
+    at = address(cluster, "web")
+    cluster.change_status("web", {"status": {"loadBalancer": {"ingress": None}}})
+    becomes(lambda: [one["ip"] for one in ingress(cluster, "web")] == [at], watch)
+
+
+def test_an_api_that_is_away_harms_nothing_and_all_converges_when_it_is_back(
+    plane: ControlPlane, cluster: Objects, watch: Watch, backend: Backends
+) -> None:
+    """Stopped in the midst of changes: what serves goes on, the loop says so, and goes on by itself."""
+    made(cluster, backend, "web")
+    becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+    at = address(cluster, "web")
+    cluster.service(service("late", port(8080, 0)))
+    try:
+        plane.stop_api()
+        becomes(lambda: "real" in watch.told() and "error" in watch.told(), watch)
+        assert ask(at, 8080) == "web: hello"
+    finally:
+        plane.start_api()
+    backend("late", port=cluster.ports("late")[0]["nodePort"])
+    becomes(lambda: answers(address(cluster, "late"), 8080, "late"), watch)
+    made(cluster, backend, "new")
+    becomes(lambda: answers(address(cluster, "new"), 8080, "new"), watch)
+    assert address(cluster, "web") == at
+    cluster.delete("late")
+    becomes(lambda: cluster.read("late") is None, watch)
+
+
+def test_a_service_that_leaves_the_type_is_let_go(cluster: Objects, watch: Watch, backend: Backends) -> None:
+    """No finalizer, no entry, no listener of ours remains."""
+    made(cluster, backend, "web")
+    becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+    at = address(cluster, "web")
+    cluster.change("web", {"spec": {"type": "ClusterIP"}})
+    becomes(lambda: refused(at, 8080) and not finalizers(cluster, "web") and not ingress(cluster, "web"), watch)
