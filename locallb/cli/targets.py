@@ -28,8 +28,9 @@ def scope_of(session: Session, targets: Sequence[str]) -> Scope:
     in_state = {each.name for each in session.engine(lambda _event: None).resources() if each.type in ROOTS}
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
     chosen = [_match(target, names) for target in targets]
+    proxies = {one.proxy for one in plan.placements if str(one.key) in chosen}
     home = session.home
-    return only(root_urn(home.project, home.stack, kind, name) for name in chosen for kind in ROOTS)
+    return only(root_urn(home.project, home.stack, kind, name) for name in {*chosen, *proxies} for kind in ROOTS)
 
 
 def _match(target: str, names: Iterable[str]) -> str:

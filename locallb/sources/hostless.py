@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from locallb.planning.model import Claim, HeldProxy, Home, Snapshot
+from locallb.planning.model import Claim, HeldProxy, HeldSeat, Home, Snapshot
 from locallb.planning.plan import Plan
 from locallb.planning.settings import ManifestsSource, Settings
 from locallb.sources import SourceError
@@ -53,8 +53,14 @@ def manifests_of(settings: Settings) -> tuple[ManifestsSource, ...]:
 def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """Give the snapshot as it would be after `plan` was carried out: its addresses and proxies are held."""
     claims = tuple(Claim(address, one.owner) for one in plan.placements for address in one.addresses)
-    proxies = tuple(HeldProxy(one.owner.service, one.proxy.discovery) for one in plan.proxies)
-    return replace(snapshot, claims=claims, remembered=claims, proxies=proxies)
+    return replace(
+        snapshot,
+        claims=claims,
+        remembered=claims,
+        proxies=tuple(HeldProxy(one.key, one.proxy.discovery) for one in plan.proxies if one.key.cluster),
+        stack_proxies=tuple(one.proxy.name for one in plan.proxies if not one.key.cluster),
+        seats=tuple(HeldSeat(one.key, one.proxy) for one in plan.placements if one.part),
+    )
 
 
 def _flat(some: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locallb.planning.envoy.parts import as_files
 from locallb.planning.ingress import load_balancer_status
 from locallb.planning.model import ClusterName, Home, Snapshot
 from locallb.planning.parse_settings import parse_settings
 from locallb.planning.parsing import parse_objects
-from locallb.planning.plan import Placement, Plan, PlannedPort, make_plan
+from locallb.planning.plan import Placement, Plan, PlannedPort, PlannedProxy, make_plan
 from tests.conftest import GOLDENS, Golden
 from tests.envoy.support import quiet, validate
 
-CASES = ("chart", "dual-stack", "published", "shop", "traffic-local", "trouble")
+CASES = ("chart", "dual-stack", "published", "shared", "shop", "traffic-local", "trouble")
 INPUTS = {"manifests.yaml", "settings.yaml"}
 HOME = Home("local-lb", "dev", "/project")
 
@@ -46,6 +47,7 @@ def placement_words(placement: Placement) -> Mapping[str, object]:
         "addresses": [str(address) for address in placement.addresses],
         "ports": [port_words(port) for port in placement.ports],
         "probes": [probe.name for probe in placement.probes],
+        **({"proxy": placement.proxy} if placement.part else {}),
         "status": load_balancer_status(placement),
     }
 
@@ -69,7 +71,21 @@ def outputs(plan: Plan) -> Mapping[str, str]:
         for planned in plan.proxies
         for name, text in planned.rendered.files.items()
     }
-    return {"plan.json": json.dumps(document, indent=2) + "\n", **files}
+    parts = {
+        f"{placement.key.name}~{name}": text
+        for placement in plan.placements
+        if placement.part
+        for name, text in as_files(placement.part.rendered.listeners, placement.part.rendered.clusters).items()
+    }
+    return {"plan.json": json.dumps(document, indent=2) + "\n", **files, **parts}
+
+
+def whole(plan: Plan, proxy: PlannedProxy) -> Mapping[str, str]:
+    """Give the files of a proxy, joined from its parts where it is the stack's."""
+    rendered = [each.part.rendered for each in plan.placements if each.part and each.proxy == proxy.proxy.name]
+    listeners = {name: text for one in rendered for name, text in one.listeners.items()}
+    clusters = {name: text for one in rendered for name, text in one.clusters.items()}
+    return {**as_files(listeners, clusters), **proxy.rendered.files}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -87,8 +103,9 @@ def test_no_golden_plan_is_stale(golden: Golden) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_envoy_validates_what_every_golden_plan_says(case: str, tmp_path: Path) -> None:
     """`envoy --mode validate` accepts every proxy of the plan without a warning."""
-    for number, proxy in enumerate(planned(case).proxies):
+    plan = planned(case)
+    for number, proxy in enumerate(plan.proxies):
         directory = tmp_path / str(number)
         directory.mkdir()
-        result = validate(directory, dict(proxy.rendered.files))
+        result = validate(directory, dict(whole(plan, proxy)))
         assert (result.returncode, quiet(result.stderr)) == (0, ""), (proxy.proxy.name, result.stdout)

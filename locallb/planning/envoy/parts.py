@@ -101,6 +101,12 @@ def taken_apart(text: str) -> Mapping[str, Tagged]:
     return {str(one.get("name")): _tagged(one) for one in found if isinstance(one, dict)}
 
 
+def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:
+    """Write a part as the files that would hold it alone, for whoever reads files."""
+    named = {"lds.json": listeners, "cds.json": clusters}
+    return {name: joined({one: Tagged("", text) for one, text in texts.items()})[0] for name, texts in named.items()}
+
+
 def _tagged(resource: Message) -> Tagged:
     found = tag(resource)
     return Tagged(found.part if found else "", _canonical(resource))

@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from types import MappingProxyType
 
+from locallb.planning.envoy.parts import as_files
 from locallb.planning.model import IPAddress, IPNetwork, Protocol, ServiceKey
 from locallb.planning.naming import owner_from
 from locallb.planning.report.sides import Balancer, Port, Side, fingerprint, sorted_networks
 
-ADDRESS, CONFIG, PROCESS, BALANCER = (
-    f"locallb:index:{kind}" for kind in ("LoopbackAddress", "ProxyConfig", "EnvoyProcess", "LoadBalancer")
+ADDRESS, CONFIG, PROCESS, SERVICE, BALANCER = (
+    f"locallb:index:{kind}"
+    for kind in ("LoopbackAddress", "ProxyConfig", "EnvoyProcess", "ServiceConfig", "LoadBalancer")
 )
 _PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
 """A listener's name, as `serving.Listener.name` makes it."""
@@ -64,12 +66,16 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
     """Make the side of what is deployed. Never raises."""
     parts: dict[ServiceKey, _Parts] = defaultdict(_Parts)
     by_name: dict[str, Resource] = {}
+    of_stack: dict[str, _Parts] = defaultdict(_Parts)
     for resource in resources:
         if resource.type == BALANCER:
             by_name[resource.name] = resource
         elif (key := _key(resource)) is not None:
-            _take(parts[key], resource)
+            _take(parts[key] if key.cluster else of_stack[key.name], resource)
+    by_id = {one.proxy: one for one in of_stack.values()}
     for key, one in parts.items():
+        if host := by_id.get(one.proxy):
+            one.proxy_name, one.envoy = host.proxy_name, host.envoy
         if str(key) in by_name:
             one.order = _texts(by_name[str(key)].inputs.get("addresses"))
             one.labels = _texts(by_name[str(key)].inputs.get("ports"))
@@ -78,7 +84,7 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
 
 def _key(resource: Resource) -> ServiceKey | None:
     """Tell which Service a resource belongs to; None if it isn't one of ours that matters here."""
-    if resource.type not in {ADDRESS, CONFIG, PROCESS}:
+    if resource.type not in {ADDRESS, CONFIG, PROCESS, SERVICE}:
         return None
     try:
         return owner_from(_strings(resource.inputs.get("owner"))).service
@@ -95,6 +101,9 @@ def _take(parts: _Parts, resource: Resource) -> None:
         case "locallb:index:ProxyConfig":
             parts.owner, parts.files = _strings(inputs.get("owner")), _strings(inputs.get("files"))
             parts.proxy, parts.proxy_name = _text(inputs.get("proxy")), _text(inputs.get("name"))
+        case "locallb:index:ServiceConfig":
+            parts.owner, parts.proxy = _strings(inputs.get("owner")), _text(inputs.get("proxy"))
+            parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
         case _:
             parts.envoy = _text(inputs.get("version"))
 

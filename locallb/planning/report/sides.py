@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from locallb.planning.envoy.parts import as_files
 from locallb.planning.model import ClusterName, IPAddress, IPNetwork, Protocol, Service, ServiceKey, Snapshot
 from locallb.planning.naming import digest, owner_fields
 from locallb.planning.plan import Placement, Plan, PlannedPort, PlannedProxy
@@ -79,10 +80,10 @@ def planned_side(label: str, snapshot: Snapshot, plan: Plan, *, hostless: bool =
     backends says nothing about the port, so it is not told as a problem.
     """
     services = {service.key: service for service in snapshot.services}
-    proxies = {proxy.owner.service: proxy for proxy in plan.proxies}
+    proxies = {planned.proxy.name: planned for planned in plan.proxies}
     blind = _blind(snapshot) if hostless else frozenset()
     balancers = {
-        placement.key: _balancer(placement, proxies[placement.key], services[placement.key], blind, hostless=hostless)
+        placement.key: _balancer(placement, proxies[placement.proxy], services[placement.key], blind, hostless=hostless)
         for placement in plan.placements
     }
     rejections: dict[ServiceKey, tuple[Problem, ...]] = {}
@@ -104,7 +105,10 @@ def _blind_notice(cluster: ClusterName) -> str:
 def _balancer(
     placement: Placement, planned: PlannedProxy, service: Service, blind: frozenset[ClusterName], *, hostless: bool
 ) -> Balancer:
-    backends = {each.name: tuple(str(one) for one in each.backends) for each in planned.proxy.upstreams}
+    part = placement.part
+    upstreams = part.part.upstreams if part else planned.proxy.upstreams
+    files = as_files(part.rendered.listeners, part.rendered.clusters) if part else planned.rendered.files
+    backends = {each.name: tuple(str(one) for one in each.backends) for each in upstreams}
     ports = tuple(_port(port, service, backends) for port in placement.ports)
     if hostless:
         ports = tuple(
@@ -121,8 +125,8 @@ def _balancer(
         fingerprint=fingerprint(
             ([str(each) for each in placement.addresses], [str(each) for each in placement.ports]),
             planned.proxy.id,
-            owner_fields(planned.owner),
-            planned.rendered.files,
+            owner_fields(placement.owner),
+            files,
             planned.envoy,
         ),
     )

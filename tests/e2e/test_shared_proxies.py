@@ -1,0 +1,203 @@
+"""Proxies of the stack, as a user meets them: shared ones and spares."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.support import Backend, Stage, ask, envoys, node, port, refused, service
+
+pytestmark = pytest.mark.envoy
+
+SHARED, SPARE = "shared", {"mode": "per-service", "spares": 1}
+CHANGES = {"create", "update", "delete", "replace", "create-replacement", "delete-replaced"}
+
+
+class Client:
+    """Asks again and again, over new connections and over one that stays, and remembers what failed."""
+
+    def __init__(self, address: str, number: int) -> None:
+        self.address, self.number = address, number
+        self.failures: list[str] = []
+        self.answers = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Client:
+        self._stream = socket.create_connection((self.address, self.number), timeout=5)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._stream.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.002):
+            try:
+                ask(self.address, self.number)
+                self._stream.sendall(b"still there\n")
+                self.answers += bool(self._stream.recv(100))
+            except OSError as error:
+                self.failures.append(str(error))
+
+
+def touched(stage: Stage) -> set[str]:
+    """Run `up` and name the resources that it changed."""
+    done = stage.run("up", "--yes", "--json")
+    assert done.code == 0, done.out + done.err
+    return {f"{step['type'].rpartition(':')[2]} {step['name']}" for step in done.json["steps"] if step["op"] in CHANGES}
+
+
+@pytest.fixture
+def pair(play: Stage, backend: Callable[..., Backend]) -> tuple[Stage, Backend]:
+    """Give a stage with a shared proxy and two Services."""
+    one = backend("one")
+    play.configure(proxies=SHARED)
+    play.write("all.yaml", node(), service("a", port(8080, one.port)), service("b", port(8080, one.port)))
+    play.up()
+    return play, one
+
+
+def test_one_envoy_serves_every_service_at_an_address_of_its_own(pair: tuple[Stage, Backend]) -> None:
+    """One process, two addresses, two states; another run changes nothing; the preview reports what is there."""
+    play, _ = pair
+    at = play.addresses()
+    assert len(envoys(play.root)) == 1
+    assert len(set(at.values())) == 2
+    assert {ask(address, 8080) for address in at.values()} == {"one: hello"}
+    assert {row["state"] for row in play.status().values()} == {"serving"}
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+    assert play.run("preview", "--expect-no-changes", "--format", "markdown").code == 0
+    doctor = play.run("doctor")
+    assert "1 proxy run" in doctor.out
+    assert play.run("gc", "--json").json == []
+
+
+def test_neighbours_notice_nothing_while_a_service_comes_changes_and_goes(pair: tuple[Stage, Backend]) -> None:
+    """Only the load balancer of that Service is touched; no request of the others fails, no stream of theirs is cut."""
+    play, one = pair
+    two = [service("a", port(8080, one.port)), service("b", port(8080, one.port))]
+    with Client(play.addresses()["n/a"], 8080) as client:
+        play.write("all.yaml", node(), *two, service("c", port(8080, one.port)))
+        added = touched(play)
+        at = play.addresses()["n/c"]
+        assert ask(at, 8080) == "one: hello"
+        play.write("all.yaml", node(), *two, service("c", port(9090, one.port)))
+        changed = touched(play)
+        assert ask(at, 9090) == "one: hello"
+        assert refused(at, 8080)
+        play.write("all.yaml", node(), *two)
+        removed = touched(play)
+        assert refused(at, 9090)
+    its = {f"{kind} c/n/c" for kind in ("LoadBalancer", "ServiceConfig", "Reachable")}
+    assert added == removed == {*its, f"LoopbackAddress c/n/c/{at}"}
+    assert changed == its
+    assert (client.failures, client.answers > 0) == ([], True)
+
+
+def test_a_killed_shared_proxy_is_mended_by_one_up(pair: tuple[Stage, Backend]) -> None:
+    """SIGKILL of the Envoy: afterwards all serve at their addresses, and nothing is left to do."""
+    play, _ = pair
+    at = play.addresses()
+    os.kill(envoys(play.root)[0], signal.SIGKILL)
+    play.up()
+    assert play.addresses() == at
+    assert {ask(address, 8080) for address in at.values()} == {"one: hello"}
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+
+
+def test_a_target_is_one_service_of_many(pair: tuple[Stage, Backend]) -> None:
+    """`--target` brings a new Service to the shared proxy and leaves another new one alone."""
+    play, one = pair
+    names = "abcd"
+    play.write("all.yaml", node(), *(service(name, port(8080, one.port)) for name in names))
+    assert play.run("up", "--yes", "--target", "c").code == 0
+    assert {key for key, row in play.status().items() if row["state"] == "serving"} == {"n/a", "n/b", "n/c"}
+
+
+def test_fewer_shared_proxies_move_services_and_more_move_nobody(play: Stage, backend: Callable[..., Backend]) -> None:
+    """By `up`, at the same addresses."""
+    one = backend("one")
+    play.write("all.yaml", node(), *(service(name, port(8080, one.port)) for name in "abcd"))
+    known: dict[str, str] = {}
+    for count in (2, 1, 3):
+        play.configure(proxies={"mode": "shared", "count": count})
+        play.up()
+        assert len(envoys(play.root)) == count
+        known = known or play.addresses()
+        assert play.addresses() == known
+        assert {ask(address, 8080) for address in known.values()} == {"one: hello"}
+
+
+@pytest.mark.parametrize(("before", "after"), [(SHARED, "per-service"), ("per-service", SHARED)])
+def test_going_over_to_or_from_shared_proxies_is_refused_in_a_sentence(
+    play: Stage, backend: Callable[..., Backend], before: str, after: str
+) -> None:
+    """Both would want the same addresses; after a destroy it works."""
+    one = backend("one")
+    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.configure(proxies=before)
+    play.up()
+    play.configure(proxies=after)
+    done = play.run("up", "--yes")
+    assert done.code == 1
+    assert f"local-lb:proxies is {after}, but this stack's proxies are {before}: destroy the stack first" in done.err
+    play.configure(proxies=before)
+    assert ask(play.addresses()["n/a"], 8080) == "one: hello"
+    assert play.run("destroy", "--yes").code == 0
+    play.configure(proxies=after)
+    play.up()
+    assert ask(play.addresses()["n/a"], 8080) == "one: hello"
+
+
+def test_a_new_service_takes_the_spare_and_the_next_one_waits(play: Stage, backend: Callable[..., Backend]) -> None:
+    """It is served by the process that waited; a second run changes nothing; with the Service its process goes."""
+    one = backend("one")
+    play.configure(proxies=SPARE)
+    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.up()
+    waiting = play.pids()["/spare-1"]
+    play.write("all.yaml", node(), service("a", port(8080, one.port)), service("b", port(8080, one.port)))
+    play.up()
+    assert ask(play.addresses()["n/b"], 8080) == "one: hello"
+    assert play.pids()["/spare-1"] == waiting
+    assert "/spare-2" in play.pids()
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.up()
+    assert set(play.pids()) == {"n/a", "/spare-2"}
+    assert len(envoys(play.root)) == 2
+    assert play.run("destroy", "--yes").code == 0
+    assert envoys(play.root) == []
+
+
+def test_a_spare_that_died_is_started_again(play: Stage, backend: Callable[..., Backend]) -> None:
+    """Nobody was served by it, and it waits again after the next run."""
+    one = backend("one")
+    play.configure(proxies=SPARE)
+    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.up()
+    dead = play.pids()["/spare-1"]
+    os.kill(dead, signal.SIGKILL)
+    play.up()
+    assert play.pids()["/spare-1"] != dead
+    assert len(envoys(play.root)) == 2
+
+
+def test_what_a_lost_state_leaves_of_proxies_of_the_stack_is_collected(pair: tuple[Stage, Backend]) -> None:
+    """`gc` names the shared proxy and the addresses as this stack's, and removes them."""
+    play, _ = pair
+    for path in (play.root / ".state").glob(".pulumi/stacks/local-lb/dev.json*"):
+        path.unlink()
+    found = play.run("gc", "--json").json
+    assert sorted(one["sort"] for one in found) == ["address", "address", "proxy"]
+    assert any(one["owner"].startswith("shared-1 of local-lb/dev") and one["ours"] for one in found)
+    assert play.run("gc", "--yes").code == 0
+    assert envoys(play.root) == []

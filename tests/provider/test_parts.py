@@ -1,0 +1,232 @@
+"""ServiceConfig: the parts of a proxy that several Services share, put in and taken out under a real Envoy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.clients import places, processes
+from locallb.clients.envoy_binary import installed
+from locallb.clients.processes import Process
+from locallb.clients.proxies import Proxies
+from locallb.planning.envoy import render_empty, render_part
+from locallb.planning.model import Discovery, Owner, Protocol
+from locallb.planning.naming import owner_fields, part_id, proxy_id, proxy_owner
+from locallb.planning.serving import Backend, Listener, Part, Proxy, Upstream
+from locallb.provider import ProviderError
+from locallb.provider.proxy_config import fingerprint
+from tests.provider.support import Driver, accepts, block, echo, exchanges, owner
+
+pytestmark = pytest.mark.envoy
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A proxy of the stack, and the inputs of what belongs to it."""
+
+    owner: Owner
+
+    @property
+    def id(self) -> str:
+        """The proxy's id."""
+        return proxy_id(self.owner.home, "shared-1")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Inputs of ProxyConfig."""
+        return {
+            "proxy": self.id,
+            "name": "shared-1",
+            "owner": dict(owner_fields(proxy_owner(self.owner.home, "shared-1"))),
+            "files": dict(render_empty(Proxy("shared-1", self.id, Discovery.STATIC)).files),
+            "versions": {"lds": "", "cds": ""},
+            "shared": False,
+        }
+
+    @property
+    def process(self) -> dict[str, Any]:
+        """Inputs of EnvoyProcess."""
+        its = {"proxy": self.id, "owner": self.config["owner"], "version": installed().version}
+        return {**its, "bootstrap": fingerprint(self.config["files"])}
+
+    def part(self, name: str, address: str, backend: int, *ports: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Give the inputs of a Service's ServiceConfig and of its Reachable."""
+        mine = replace(self.owner, service=replace(self.owner.service, name=name))
+        identity, at = part_id(mine.service), ip_address(address)
+        backends = (Backend.at(ip_address("127.0.0.1"), backend),)
+        upstreams = tuple(Upstream(f"{identity}-tcp-{one}-ipv4", Protocol.TCP, backends) for one in ports)
+        listeners = tuple(Listener(at, one, Protocol.TCP, f"{identity}-tcp-{one}-ipv4") for one in ports)
+        made = render_part(Part(identity, self.id, listeners, upstreams))
+        config = {
+            "proxy": self.id,
+            "part": identity,
+            "owner": dict(owner_fields(mine)),
+            "listeners": dict(made.listeners),
+            "clusters": dict(made.clusters),
+        }
+        proof = {
+            "proxy": self.id,
+            "part": identity,
+            "process": "any",
+            "listeners": [one.name for one in listeners],
+            "versions": {"lds": made.listeners_version, "cds": made.clusters_version},
+            "probes": [one.place for one in listeners],
+            "published": False,
+        }
+        return config, proof
+
+
+@pytest.fixture
+def shared(driver: Driver, root: Path) -> Shared:
+    """Give a shared proxy that runs and serves nobody."""
+    made = Shared(owner(root))
+    driver.create("ProxyConfig", made.config)
+    driver.create("EnvoyProcess", made.process)
+    return made
+
+
+def test_a_part_serves_is_read_back_and_leaves_no_listener(driver: Driver, shared: Shared) -> None:
+    """From nothing to a proof that holds; when its deletion returns, clients are refused and its neighbour serves."""
+    net = block()
+    first, second = f"{net}.11", f"{net}.12"
+    with echo() as backend:
+        one, proof = shared.part("one", first, backend, 8080)
+        two, _ = shared.part("two", second, backend, 8080)
+        state = driver.create("ServiceConfig", one)
+        other = driver.create("ServiceConfig", two)
+        proven = driver.create("Reachable", proof)
+        assert driver.read("ServiceConfig", state) == state
+        assert driver.read("Reachable", proven) == proven
+        driver.delete("ServiceConfig", state)
+        assert not accepts(first, 8080)
+        assert driver.read("Reachable", proven) is None
+        assert accepts(second, 8080)
+        assert driver.read("ServiceConfig", other) == other
+
+
+def test_an_update_closes_what_is_gone_and_cuts_no_stream_of_the_rest(driver: Driver, shared: Shared) -> None:
+    """A port that goes is closed when the update returns; a stream through another port of the Service goes on."""
+    address = f"{block()}.13"
+    with echo() as backend:
+        both, _ = shared.part("one", address, backend, 8080, 8081)
+        state = driver.create("ServiceConfig", both)
+        with socket.create_connection((address, 8080), timeout=5) as stream:
+            assert exchanges(stream, b"before")
+            fewer, proof = shared.part("one", address, backend, 8080)
+            driver.update("ServiceConfig", state, fewer)
+            assert not accepts(address, 8081)
+            assert driver.create("Reachable", proof)["ports"][0]["state"] == "serving"
+            assert exchanges(stream, b"after")
+
+
+def test_parts_that_come_at_once_are_all_there(driver: Driver, shared: Shared) -> None:
+    """Thirty Services from thirty threads: every part is in the files, every one proves itself, then all go."""
+    net = block()
+    with echo() as backend, ThreadPoolExecutor(30) as threads:
+        addresses = [f"{net}.{100 + number}" for number in range(30)]
+        parts = [shared.part(f"s{at[-2:]}", at, backend, 8080) for at in addresses]
+        states = list(threads.map(lambda part: driver.create("ServiceConfig", part[0]), parts))
+        proofs = list(threads.map(lambda part: driver.create("Reachable", part[1]), parts))
+        assert all(driver.read("ServiceConfig", state) == state for state in states)
+        assert all(driver.read("Reachable", proof) == proof for proof in proofs)
+        assert all(accepts(address, 8080) for address in addresses)
+        list(threads.map(lambda state: driver.delete("ServiceConfig", state), states))
+        assert not any(accepts(address, 8080) for address in addresses)
+
+
+def test_a_port_that_is_taken_fails_its_own_service_only(driver: Driver, shared: Shared) -> None:
+    """The Service says who has its port; its neighbour, told later, proves itself all the same."""
+    taken, free = f"{block()}.14", f"{block()}.15"
+    with echo() as backend, socket.create_server((taken, 8080)):
+        bad, proof = shared.part("bad", taken, backend, 8080)
+        driver.create("ServiceConfig", bad)
+        with pytest.raises(ProviderError, match=rf"{taken}:8080/TCP isn't served: the port is in use by"):
+            driver.create("Reachable", proof)
+        good, fine = shared.part("good", free, backend, 8080)
+        driver.create("ServiceConfig", good)
+        assert driver.create("Reachable", fine)
+    driver.create("Reachable", proof)
+    assert accepts(taken, 8080)
+
+
+@pytest.mark.parametrize("damage", ["edited", "emptied", "binary"])
+def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, shared: Shared, damage: str) -> None:
+    """A refresh shows the part as it is, the diff names it, the update restores it."""
+    one, _ = shared.part("one", f"{block()}.16", 9, 8080)
+    state = driver.create("ServiceConfig", one)
+    path = Proxies(places.proxies_root()).path(shared.id) / "lds.json"
+    texts = {"edited": path.read_bytes().replace(b"8080", b"8081"), "emptied": b"{}", "binary": b"\xff\x00"}
+    path.write_bytes(texts[damage])
+    found = driver.read("ServiceConfig", state)
+    assert found is not None
+    assert driver.diff("ServiceConfig", found, one).diffs == ["listeners"]
+    assert driver.update("ServiceConfig", found, one) == state
+    assert driver.read("ServiceConfig", state) == state
+
+
+def test_a_proxy_that_lost_its_files_gets_them_back(driver: Driver, shared: Shared) -> None:
+    """The proxy's own configuration shows as changed where a file that parts need is missing."""
+    path = Proxies(places.proxies_root()).path(shared.id) / "cds.json"
+    state = {**shared.config, "directory": str(path.parent), "bootstrap": fingerprint(shared.config["files"])}
+    assert driver.diff("ProxyConfig", driver.read("ProxyConfig", state) or {}, shared.config).changes is False
+    path.unlink()
+    found = driver.read("ProxyConfig", state)
+    assert found is not None
+    assert driver.diff("ProxyConfig", found, shared.config).diffs == ["files"]
+    driver.update("ProxyConfig", found, shared.config)
+    assert path.exists()
+
+
+def test_an_envoy_that_hangs_is_stopped_before_its_addresses_go(driver: Driver, shared: Shared) -> None:
+    """It may still listen, so the deletion of a part ends it; the next one starts with all other parts."""
+    net = block()
+    gone, stays = f"{net}.17", f"{net}.18"
+    with echo() as backend, ExitStack() as stack:
+        one, _ = shared.part("one", gone, backend, 8080)
+        two, proof = shared.part("two", stays, backend, 8080)
+        state = driver.create("ServiceConfig", one)
+        driver.create("ServiceConfig", two)
+        found = driver.create("EnvoyProcess", shared.process)
+        process = Process(int(found["pid"]), str(found["started"]))
+        os.kill(process.pid, signal.SIGSTOP)
+        stack.callback(_go_on, process.pid)
+        driver.delete("ServiceConfig", state)
+        assert not processes.is_alive(process)
+        driver.create("EnvoyProcess", shared.process)
+        driver.create("Reachable", proof)
+        assert accepts(stays, 8080)
+        assert not accepts(gone, 8080)
+
+
+def _go_on(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_part_of_another_proxy_moves_old_before_new(driver: Driver, shared: Shared) -> None:
+    """Two can't listen at one address: the successor is made after the old one is gone."""
+    one, _ = shared.part("one", f"{block()}.19", 9, 8080)
+    difference = driver.diff("ServiceConfig", driver.create("ServiceConfig", one), {**one, "proxy": "0" * 12})
+    assert (difference.replaces, difference.delete_before_replace) == (["proxy"], True)
+
+
+def test_a_part_without_its_proxy_is_refused(driver: Driver, shared: Shared, root: Path) -> None:
+    """No directory, or another stack's: told in a sentence; a deletion finds nothing to do."""
+    one, _ = shared.part("one", f"{block()}.20", 9, 8080)
+    theirs = {**one, "owner": {**one["owner"], "stack": "other"}}
+    for given in ({**one, "proxy": "0" * 12}, theirs):
+        with pytest.raises(ProviderError, match=r"has no directory of .*: refresh and run up again"):
+            driver.create("ServiceConfig", given)
+        assert driver.read("ServiceConfig", given) is None
+        driver.delete("ServiceConfig", given)
+    assert [path for path, _ in driver.check("ServiceConfig", {**one, "part": "../x"})] == ["part"]
+    assert root.exists()
