@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from typing import Self
 
 import pytest
 
@@ -28,7 +29,7 @@ class Client:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         self._stream = socket.create_connection((self.address, self.number), timeout=5)
         self._thread.start()
         return self
