@@ -42,18 +42,23 @@ status: setup ## Show Services, addresses and health
 
 test: .venv/dev ## Check the code and test it, real Envoys included (some 3 minutes)
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -q -m "not slow and not cluster"
+	@$(BIN)/python -m pytest -q -m "not slow and not cluster and not soak"
 
 test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host
-	@$(BIN)/python -m pytest -q -m "slow and not cluster"
+	@$(BIN)/python -m pytest -q -m "slow and not cluster and not soak"
 
 test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
-	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster"
+	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak"
 
 test-cluster: .venv/dev ## Run the tests against a real Kubernetes API (needs etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.cluster.build
 	@$(BIN)/python -m pytest -q -m cluster
+
+soak: .venv/dev ## Shake a live cluster's stack for MINUTES=5 with faults of every kind
+	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
+	@$(BIN)/python -m tests.cluster.build
+	@LOCALLB_SOAK_MINUTES=$(or $(MINUTES),5) $(BIN)/python -m pytest -q -s -m soak
 
 lint: .venv/dev ## Check style, types and the layers
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .
@@ -64,7 +69,7 @@ format: .venv/dev ## Format the code
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
 goldens: .venv/dev ## Make the golden files anew
-	@$(BIN)/python -m pytest -q --update-goldens -m "not slow and not cluster"
+	@$(BIN)/python -m pytest -q --update-goldens -m "not slow and not cluster and not soak"
 
 bench: .venv/dev ## Measure, against Envoy alone in the same run
 	@for name in proxy engine; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done

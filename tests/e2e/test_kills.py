@@ -43,7 +43,7 @@ def test_after_a_kill_one_more_run_converges(play: Stage, backend: Callable[...,
     """Fifty kills of `up` (with edits between) and `destroy`: each is healed by one run, at the same addresses."""
     one, two = backend("one"), backend("two")
     seed = random.SystemRandom().randrange(2**32)
-    moment = random.Random(seed)  # noqa: S311 - moments, no secret
+    moment = random.Random(seed)
     versions = [
         [service("a", port(8080, one.port)), service("b", port(8080, two.port), port(9000, two.port))],
         [service("a", port(8080, two.port)), service("b", port(8080, two.port)), service("c", port(8080, one.port))],

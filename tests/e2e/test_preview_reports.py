@@ -66,7 +66,7 @@ def edited(dice: random.Random, backend: Backend) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_up_does_what_the_report_said(play: Stage, backend: Callable[..., Backend], seed: int) -> None:
     """Over random edits: the Services that `up` touches and the addresses that it gives are those of the report."""
-    dice, one = random.Random(seed), backend("one")  # noqa: S311 - edits, no secret
+    dice, one = random.Random(seed), backend("one")
     for _ in range(4):
         play.write("all.yaml", *edited(dice, one))
         before = play.files()

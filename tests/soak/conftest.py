@@ -1,0 +1,7 @@
+"""Fixtures of the soak: those of the live cluster."""
+
+from __future__ import annotations
+
+from tests.cluster.conftest import cluster, plane
+
+__all__ = ["cluster", "plane"]
