@@ -28,6 +28,9 @@ COMMANDS = {
     "watch": watch.watch,
 }
 
+LEADERS = frozenset({"up", "refresh", "destroy"})
+"""Commands that change a stack: with leader election they hold its Lease meanwhile."""
+
 
 def run(args: Arguments) -> int:
     """Run the command and give its exit code."""
@@ -43,7 +46,12 @@ def run(args: Arguments) -> int:
         session = Session.open(args.directory, args.stack)
         if args.command in {"up", "preview", "refresh", "destroy"}:
             session.require_docker(planned=args.command in {"up", "preview"})
-        return COMMANDS[args.command](session, args, out)
+        if args.command not in LEADERS or session.election() is None:
+            return COMMANDS[args.command](session, args, out)
+        from locallb.cli.leading import leading  # noqa: PLC0415 - loads a client of Kubernetes
+
+        with leading(session.settings, session.home):
+            return COMMANDS[args.command](session, args, out)
     except (ClientError, EngineError, SettingsError, SourceError, commands.NotConfirmed, TargetError) as error:
         out.error(str(error))
         return commands.FAILED

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from locallb.clients.containers import Containers
-from locallb.engine import Engine, Event, Project, load_config, load_project
+from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project
 from locallb.planning.model import Home
 from locallb.planning.plan import Plan, make_plan
-from locallb.planning.settings import Runtime, Settings
+from locallb.planning.settings import LeaderElection, Runtime, Settings, SettingsError
 from locallb.provider import make_provider
 from locallb.provider.docker import make_docker_provider
 from locallb.sources.configuration import stack_settings
@@ -53,6 +53,13 @@ class Session:
 
         """
         return stack_settings(load_config(self.project, self.stack))
+
+    def election(self) -> LeaderElection | None:
+        """Tell by which Lease processes agree on this stack; None as well where the configuration can't be read."""
+        try:
+            return self.settings.leader_election
+        except (EngineError, SettingsError):
+            return None
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:
         """Make the engine for this stack."""

@@ -31,7 +31,7 @@ from locallb.planning.loopback_place import loopback_place
 from locallb.planning.settings import Settings
 from locallb.sources.configuration import stack_settings
 from locallb.sources.snapshot import readings_directory
-from locallb.watch.happenings import Happening
+from locallb.watch.happenings import Cause, Happening, Mark
 from locallb.watch.loop import Loop
 
 OK, FAILED = 0, 1
@@ -42,14 +42,26 @@ LAST_WORDS = 1.0
 def watch(session: Session, args: Arguments, out: Out) -> int:
     """Watch until a signal says stop; SIGHUP reads everything anew."""
     place = args.metrics or session.settings.metrics
+    if session.settings.leader_election:
+        return _watch_when_leading(session, args, out, place)
     with only_one(readings_directory(session.home).with_suffix(".watch"), f"watch of stack {session.stack}"):
         return _Watch(session, args, out).run(place)
+
+
+def _watch_when_leading(session: Session, args: Arguments, out: Out, place: str) -> int:
+    """Watch, and change something only while this process is the leader; others may run beside it."""
+    from locallb.cli.leading import taking_part  # noqa: PLC0415 - loads a client of Kubernetes
+
+    made: list[_Watch] = []
+    with taking_part(session.settings, session.home, lambda leads: made[0].lead(leads) if made else None) as election:
+        made.append(_Watch(session, args, out, election.leads if election else None))
+        return made[0].run(place)
 
 
 class _Watch:
     """The loop, and all that observes it: each in a thread of its own, the main one waits for signals."""
 
-    def __init__(self, session: Session, args: Arguments, out: Out) -> None:
+    def __init__(self, session: Session, args: Arguments, out: Out, leads: Callable[[], bool] | None = None) -> None:
         def load() -> Settings:
             return stack_settings(load_config(session.project, session.stack))
 
@@ -60,8 +72,11 @@ class _Watch:
         self._metrics = Metrics(self._health.seen)
         self._supervised = Supervised()
         configuration = session.project.stack_file(session.stack)
-        self._loop = Loop(session.home, session.engine(lambda _event: None), load, configuration, self._listen)
+        self._loop = Loop(
+            session.home, session.engine(lambda _event: None), load, configuration, self._listen, leads=leads or _alone
+        )
         self._face = _face(out, session.stack, args)
+        self._plain = not args.json and not isinstance(self._face, OnScreen)
         self._teller = Teller(self._relay, self._face, self._health.seen, self._nobody_listens)
         self._fault = ""
         self._over = False
@@ -85,6 +100,12 @@ class _Watch:
         if self._fault:
             self._out.error(self._fault)
         return FAILED if self._fault else OK
+
+    def lead(self, leads: bool) -> None:  # noqa: FBT001 - as an election tells it
+        """Begin to serve the stack with a fresh look at everything, or leave that to another process."""
+        self._loop.mark(Mark(Cause.CONFIGURATION))
+        if self._plain:
+            self._out.line("this process leads now" if leads else "this process leads no more")
 
     def _listen(self, happening: Happening) -> None:
         self._health.listen(happening)
@@ -121,6 +142,10 @@ class _Watch:
     def _nobody_listens(self, error: OSError) -> None:
         self._fault = f"nobody reads standard output any more ({error.strerror}); what serves goes on serving"
         self._loop.stop()
+
+
+def _alone() -> bool:
+    return True
 
 
 def _face(out: Out, stack: str, args: Arguments) -> Face:

@@ -19,6 +19,8 @@ from locallb.planning.naming import owner_fields, owner_from
 
 UNKNOWN = Owner(Home("", "", ""), ServiceKey(ClusterName(""), "", ""))
 """Who holds an address when its file can't be understood."""
+TERM = "term~"
+"""How the names of files begin that have the last term of a stack's leaders."""
 _NAME = re.compile(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
 
 
@@ -73,3 +75,8 @@ def address_of(path: Path) -> IPAddress | None:
 def is_unfinished(path: Path) -> bool:
     """Tell whether a writer was stopped before the file had its name."""
     return path.name.startswith(".") and path.name.endswith(files.UNFINISHED)
+
+
+def is_ours(path: Path) -> bool:
+    """Tell whether a file that is no claim belongs to the ledger all the same."""
+    return is_unfinished(path) or path.name.startswith(TERM)

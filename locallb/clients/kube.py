@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import httpx2
 from lightkube import ApiError, Client, ConfigError
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
 from locallb.clients.kube_errors import Fault, KubeError
@@ -38,6 +38,7 @@ _MANAGER = "local-lb"
 SERVICE = create_namespaced_resource("", "v1", "Service", "services")
 SLICE = create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
+LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
 NODE = create_global_resource("", "v1", "Node", "nodes")
 
 
@@ -101,6 +102,24 @@ class Cluster:
         """Create an event of events.k8s.io/v1. Raises KubeError."""
         WRITES.add("event")
         self._call("an event", lambda: self._client.create(EVENT.from_dict(dict(body)), namespace=namespace))
+
+    def lease(self, namespace: str, name: str) -> Object | None:
+        """Give a Lease; None if there is none. Raises KubeError."""
+        found = self._call(
+            f"Lease {namespace}/{name}", lambda: self._client.get(LEASE, name, namespace=namespace), absent=True
+        )
+        return None if found is None else dict(found)
+
+    def write_lease(self, namespace: str, body: Mapping[str, object], *, fresh: bool) -> Object:
+        """Create or replace a Lease. Raises KubeError (CONFLICT if there is one, or another version of it)."""
+        lease: GenericNamespacedResource = LEASE.from_dict(dict(body))
+
+        def send() -> Mapping[str, Any]:
+            if fresh:
+                return self._client.create(lease, namespace=namespace)
+            return self._client.replace(lease)
+
+        return dict(self._call("the Lease", send) or {})
 
     def _list(self, version: str, kind: str, pages: Callable[[], Iterable[Mapping[str, Any]]]) -> list[Object]:
         """List a kind, all pages; items of a list don't say what they are, so that is added."""

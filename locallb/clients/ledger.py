@@ -17,8 +17,20 @@ from pathlib import Path
 from threading import Lock
 
 from locallb.clients import ClientError, files, places
-from locallb.clients.claims import UNKNOWN, Entry, address_of, entry_name, entry_text, is_unfinished, read_entry
-from locallb.planning.model import Claim, IPAddress, Owner
+from locallb.clients.claims import (
+    TERM,
+    UNKNOWN,
+    Entry,
+    address_of,
+    entry_name,
+    entry_text,
+    is_ours,
+    is_unfinished,
+    read_entry,
+)
+from locallb.clients.fence import FENCE, Fence, NotLeaderError
+from locallb.planning.model import Claim, Home, IPAddress, Owner
+from locallb.planning.naming import digest
 
 __all__ = ["UNKNOWN", "Ledger", "LedgerError", "refuse_copy"]
 
@@ -37,8 +49,16 @@ class LedgerError(ClientError):
 class Ledger:
     """The claims in `directory`. Every method may be called by several processes and threads at once."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, fence: Fence = FENCE) -> None:
         self.directory = directory
+        self._election = fence
+
+    def term(self, home: Home) -> int:
+        """Tell the last term in which a leader of this stack wrote here; -1 if there was none."""
+        try:
+            return int(files.read(self._term_file(home)) or -1)
+        except (ValueError, files.FilesError):
+            return -1
 
     def claims(self) -> tuple[Claim, ...]:
         """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them."""
@@ -52,7 +72,7 @@ class Ledger:
         if not self.directory.is_dir():
             return ()
         with self._locked(fcntl.LOCK_SH):
-            strangers = [path for path in self._paths() if address_of(path) is None and not is_unfinished(path)]
+            strangers = [path for path in self._paths() if not (address_of(path) or is_ours(path))]
             foreign = [f"{path} isn't a claim: move it elsewhere" for path in strangers]
             return tuple(sorted([entry.problem for entry in self._entries() if entry.problem] + foreign))
 
@@ -63,6 +83,7 @@ class Ledger:
         decided in the plan.
         """
         with self._locked():
+            self._fence(owner.home)
             self._take(self._held(address), address, owner, sharing)
 
     def _take(self, held: list[Entry], address: IPAddress, owner: Owner, sharing: str) -> None:
@@ -80,6 +101,7 @@ class Ledger:
         if not self.directory.is_dir():
             return
         with self._locked():
+            self._fence(owner.home)
             for entry in self._held(address):
                 if entry.claim.owner == owner:
                     _remove(entry.path)
@@ -91,6 +113,7 @@ class Ledger:
         is a copy of that project, and the address stays with the original.
         """
         with self._locked():
+            self._fence(new.home)
             held = self._held(address)
             olds = [entry for entry in held if entry.claim.owner == old != new]
             for entry in olds:
@@ -132,6 +155,21 @@ class Ledger:
             return []
         except OSError as error:
             raise LedgerError(f"the ledger {self.directory} can't be read: {error.strerror}") from error
+
+    def _fence(self, home: Home) -> None:
+        """Stop whoever isn't the leader of its stack; a later term than any before is written down, under the lock."""
+        term = self._election.term()
+        if term is None or term == (last := self.term(home)):
+            return
+        if term < last:
+            raise NotLeaderError(f"a later leader of {home} (term {last}) has written the ledger; term {term} is over")
+        try:
+            files.write(self._term_file(home), f"{term}\n", mode=self._mode(), durable=True)
+        except files.FilesError as error:
+            raise LedgerError(f"the term {term} can't be written into the ledger: {error}") from error
+
+    def _term_file(self, home: Home) -> Path:
+        return self.directory / f"{TERM}{digest([home.project, home.stack, home.root])[:16]}"
 
     def _mode(self) -> int:
         """Readable by all where the directory is, so that other users see that an address is taken."""

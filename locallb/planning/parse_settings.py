@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from locallb.planning.config_values import NAMESPACE, Mistakes, usable_address
@@ -15,6 +16,7 @@ from locallb.planning.fields import LABEL
 from locallb.planning.loopback_place import parse_metrics
 from locallb.planning.model import ClusterName, Family, IPAddress
 from locallb.planning.parse_containers import parse_containers
+from locallb.planning.parse_election import parse_election
 from locallb.planning.parse_policies import parse_policies
 from locallb.planning.parse_pools import DEFAULT_POOL, parse_pools
 from locallb.planning.parse_proxies import parse_proxies
@@ -33,7 +35,7 @@ from locallb.planning.words import clipped, shown
 
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
-    *("proxies", "image", "limits", "compat", "policies", "metrics"),
+    *("proxies", "image", "limits", "compat", "policies", "metrics", "leaderElection"),
 )
 _SOURCE_KINDS = ("manifests", "kubernetes", "kind")
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
@@ -61,11 +63,12 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         policies=parse_policies(mistakes, config.get("policies", {})),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
     )
+    election = parse_election(mistakes, config.get("leaderElection", {}), settings.sources)
     if not mistakes.sentences:
         _complain_of_unreachable_pins(mistakes, settings)
     if mistakes.sentences:
         raise SettingsError(tuple(mistakes.sentences))
-    return settings
+    return replace(settings, leader_election=election)
 
 
 def _runtime(mistakes: Mistakes, value: object) -> Runtime:

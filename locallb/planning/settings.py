@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from locallb.planning.leadership import Timing
 from locallb.planning.model import EMPTY, ClusterName, IPAddress, Protocol
 
 
@@ -177,6 +178,17 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderElection:
+    """The Lease by which several processes agree on who serves the stack."""
+
+    cluster: ClusterName
+    """Of which source the API has the Lease."""
+    lease: str = "local-lb"
+    namespace: str = "kube-system"
+    timing: Timing = field(default_factory=Timing)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """A stack's configuration."""
 
@@ -195,3 +207,4 @@ class Settings:
     metrics: str = ""
     """Where `locallb watch` serves metrics and health, such as 127.0.0.1:9477; empty for nowhere."""
     proxies: ProxySettings = field(default_factory=ProxySettings)
+    leader_election: LeaderElection | None = None

@@ -17,6 +17,7 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
 from pulumi.runtime.rpc import UNKNOWN
 
+from locallb.clients.fence import FENCE
 from locallb.provider import codec
 from locallb.provider.errors import ProviderError
 from locallb.provider.kind import Kind
@@ -75,7 +76,7 @@ class Dispatcher(protocol.Provider):
         new = _decode(kind, inputs)
         if request.preview:
             return protocol.CreateResponse("", _foreseen(kind, inputs, kind.foresee(new, None)))
-        identity, state = await self._run(lambda: kind.create(new))
+        identity, state = await self._change(lambda: kind.create(new))
         return protocol.CreateResponse(identity, codec.encode(state))
 
     async def read(self, request: protocol.ReadRequest) -> protocol.ReadResponse:
@@ -97,13 +98,13 @@ class Dispatcher(protocol.Provider):
         old, new = _recall(kind, request.olds), _decode(kind, request.news)
         if request.preview:
             return protocol.UpdateResponse(_foreseen(kind, request.news, kind.foresee(new, old)))
-        return protocol.UpdateResponse(codec.encode(await self._run(lambda: kind.update(old, new))))
+        return protocol.UpdateResponse(codec.encode(await self._change(lambda: kind.update(old, new))))
 
     async def delete(self, request: protocol.DeleteRequest) -> None:
         """Delete."""
         kind = self._kind(request.type)
         state = _recall(kind, request.properties)
-        await self._run(lambda: kind.delete(state))
+        await self._change(lambda: kind.delete(state))
 
     def _kind(self, token: str) -> AnyKind:
         """Find the kind of a URN's type, `<parents' types>$<token>`."""
@@ -111,6 +112,15 @@ class Dispatcher(protocol.Provider):
         if short not in self._kinds:
             raise ProviderError(f"the provider has no resource {short}: known are {', '.join(sorted(self._kinds))}")
         return self._kinds[short]
+
+    async def _change(self, work: Callable[[], T]) -> T:
+        """Do what changes the world, unless another process leads."""
+
+        def fenced() -> T:
+            FENCE.term()
+            return work()
+
+        return await self._run(fenced)
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

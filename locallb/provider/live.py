@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
+from locallb.clients.fence import FENCE
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.planning.events import Event, event_body
 from locallb.planning.model import Access
@@ -55,6 +56,7 @@ def write(access: properties.Access, owner: properties.Owner, decide: Decide) ->
         patch = None if live is None else decide(live)
         if patch is None:
             return live
+        FENCE.term()  # after reading: a leader that came meanwhile has written since, or will and make this a conflict
         try:
             return cluster.patch_status(owner.namespace, owner.name, patch)
         except KubeError as error:

@@ -43,14 +43,23 @@ _ERRORS = (ClientError, EngineError, SettingsError, SourceError)
 class Loop:
     """Keeps one stack converged. `run` returns after `stop`; both that and `reload` may be called from any thread."""
 
-    def __init__(
-        self, home: Home, engine: Engine, load: Callable[[], Settings], configuration: Path, listen: Listener
+    def __init__(  # noqa: PLR0913 - what a loop consists of
+        self,
+        home: Home,
+        engine: Engine,
+        load: Callable[[], Settings],
+        configuration: Path,
+        listen: Listener,
+        *,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self.home = home
         self._engine = engine
         self._load = load
         self._configuration = configuration
         self._listen = listen
+        self._leads = leads
+        """Whether it is this process that serves the stack now; a mark wakes the loop when that changes."""
         self._marks: SimpleQueue[Mark | None] = SimpleQueue()
         self._stopped = Event()
         self._schedule = Schedule()
@@ -90,7 +99,7 @@ class Loop:
                 if time.monotonic() >= full:
                     self._take(Mark(Cause.FULL))
                     full = time.monotonic() + FULL_PASS
-                at = self._schedule.look_at()
+                at = self._schedule.look_at() if self._leads() else None
                 if at is not None and at <= time.monotonic():
                     self._look()
                 else:

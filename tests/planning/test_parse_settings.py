@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.planning.leadership import Timing
 from locallb.planning.model import ClusterName
 from locallb.planning.parse_settings import KEYS, cluster_name, parse_settings
 from locallb.planning.settings import (
     AddressRange,
     Classes,
+    LeaderElection,
     ManifestsSource,
     Pool,
     ProxySettings,
@@ -412,3 +414,47 @@ def test_whatever_stands_there_is_taken_or_told(config: dict[str, object]) -> No
         told = error.sentences
     assert told
     assert all(sentence.isprintable() for sentence in told)
+
+
+LIVE = {"kubernetes": {"name": "live"}}
+
+
+def test_leader_election_is_off_and_has_the_usual_times() -> None:
+    """15, 10 and 2 seconds, in the only live cluster, where nothing else is said."""
+    assert parse_settings(SOURCES).leader_election is None
+    assert parse_settings(SOURCES | {"leaderElection": {"enabled": False}}).leader_election is None
+    election = parse_settings({"sources": [LIVE], "leaderElection": {"enabled": True}}).leader_election
+    assert election == LeaderElection(ClusterName("live"), "local-lb", "kube-system", Timing(15, 10, 2))
+
+
+@pytest.mark.parametrize(
+    ("sources", "given", "told"),
+    [
+        (SOURCES["sources"], {}, "leaderElection: no source is a live cluster, so nobody has a Lease; remove the key"),
+        (
+            [LIVE, {"kubernetes": {"name": "other"}}],
+            {},
+            "leaderElection.cluster: it is missing; name the cluster that has the Lease: live or other",
+        ),
+        ([LIVE], {"cluster": "x"}, "leaderElection.cluster: x is no live cluster; name live"),
+        (
+            [LIVE],
+            {"enabled": 1},
+            "leaderElection.enabled: 1 is neither true nor false; write one of them, without quotes",
+        ),
+        (
+            [LIVE],
+            {"retryPeriod": "2s"},
+            'leaderElection.retryPeriod: "2s" is no number of seconds; write one such as 15',
+        ),
+        (
+            [LIVE],
+            {"renewDeadline": 15},
+            "leaderElection: leaseDuration must be longer than renewDeadline, and that longer than retryPeriod",
+        ),
+        ([LIVE], {"leaseDurations": 15}, "leaderElection.leaseDurations: no such key; did you mean leaseDuration?"),
+    ],
+)
+def test_what_is_wrong_with_an_election(sources: object, given: Mapping[str, object], told: str) -> None:
+    """One sentence each."""
+    assert mistakes(sources=sources, leaderElection={"enabled": True, **given}) == (told,)

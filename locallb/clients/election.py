@@ -1,0 +1,115 @@
+"""Takes part in a leader election: reads and writes one Lease, in a thread of its own, until it is told to stop.
+
+Campaigns again after every loss. What to do next is decided in `planning.leadership`. Not here: what a leader does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from locallb.clients.kube import Cluster
+from locallb.clients.kube_errors import Fault, KubeError
+from locallb.planning.leadership import Candidate, Term, Timing, lease_record, lease_spec, observed, wanted_term, won
+
+
+class Election:
+    """One process's part in it. `changed` is called from its thread with whether it leads, whenever that changes."""
+
+    def __init__(  # noqa: PLR0913 - what an election consists of
+        self,
+        cluster: Cluster,
+        place: tuple[str, str],
+        candidate: Candidate,
+        *,
+        least: Callable[[], int] = lambda: 0,
+        changed: Callable[[bool], None] = lambda _leads: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._namespace, self._name = place
+        self._candidate = candidate
+        self._least = least
+        self._changed = changed
+        self._clock = clock
+        self._acquired = ""
+        self._told = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="election", daemon=True)
+        self.problem = ""
+        """Why the last step failed; empty if it didn't."""
+
+    @property
+    def timing(self) -> Timing:
+        """How long things count."""
+        return self._candidate.timing
+
+    @property
+    def holder(self) -> str:
+        """Who held the Lease when it was read last."""
+        seen = self._candidate.seen
+        return seen.holder if seen else ""
+
+    def term(self) -> Term | None:
+        """Give the term of this process, which may be over."""
+        return self._candidate.term
+
+    def leads(self) -> bool:
+        """Tell whether this process is the leader now."""
+        return self._candidate.leads(self._clock())
+
+    def start(self) -> None:
+        """Campaign from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give the Lease up, if it is ours, and take no part any more."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self.leads():
+            try:
+                self._write(self._candidate.term.number if self._candidate.term else 0, holder="")
+            except KubeError:
+                return
+            finally:
+                self._candidate = observed(self._candidate, None, self._clock())
+
+    def step(self) -> None:
+        """Read the Lease, and take or renew it if that may be."""
+        try:
+            found = self._cluster.lease(self._namespace, self._name)
+            self._candidate = observed(self._candidate, lease_record(found) if found else None, self._clock())
+            asked = self._clock()
+            term = wanted_term(self._candidate, asked, self._least())
+            if term is not None:
+                lease = self._write(term, holder=self._candidate.identity)
+                self._candidate = won(self._candidate, lease_record(lease), asked, self._clock())
+            self.problem = ""
+        except KubeError as error:
+            self.problem = "" if error.fault is Fault.CONFLICT else str(error)
+        self._tell()
+
+    def _write(self, term: int, *, holder: str) -> dict[str, object]:
+        """Write the Lease over what was read; a conflict tells that another one was quicker."""
+        wall = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        seen = self._candidate.seen
+        if seen is None or seen.holder != self._candidate.identity:
+            self._acquired = wall
+        spec = {**lease_spec(self._candidate, term, wall, self._acquired or wall), "holderIdentity": holder}
+        version = {"resourceVersion": seen.version} if seen else {}
+        body = {"metadata": {"name": self._name, "namespace": self._namespace, **version}, "spec": spec}
+        return self._cluster.write_lease(self._namespace, body, fresh=seen is None)
+
+    def _tell(self) -> None:
+        if (leads := self.leads()) != self._told:
+            self._told = leads
+            self._changed(leads)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self.step()
+            self._stopped.wait(self.timing.retry_period)
+            self._tell()
