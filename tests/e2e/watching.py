@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.e2e.support import Stage, ask
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds for anything to come true; most takes milliseconds."""
 
 
