@@ -209,7 +209,7 @@ class Loop:
         wanted = self._converger.wanted(plan)
         self._note_broken(plan, marks)
         disturbed, later = self._converger.disturbed(reading.snapshot, plan, wanted, time.monotonic())
-        self._broken |= disturbed
+        self._broken = (self._broken | disturbed) & wanted.keys()
         self._schedule = self._schedule.looking(later) if later else self._schedule
         now = time.monotonic()
         work = self._converger.work(wanted, self._broken)

@@ -1,0 +1,46 @@
+"""One process at a time: who comes second is told who is there, and a holder that ends in any way is none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from locallb.clients.single import TakenError, only_one
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from locallb.clients.single import only_one
+with only_one(Path(sys.argv[1]), "it"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_second_is_told_who_is_there(tmp_path: Path) -> None:
+    """Then it is free again, and no file remains."""
+    path = tmp_path / "lock"
+    told = f"the loop runs already .pid {os.getpid()}.: end"
+    with only_one(path, "the loop"), pytest.raises(TakenError, match=told), only_one(path, "the loop"):
+        pass
+    with only_one(path, "the loop"):
+        assert path.exists()
+    assert not path.exists()
+
+
+def test_a_holder_that_is_killed_holds_nothing(tmp_path: Path) -> None:
+    """The lock is the kernel's."""
+    path = tmp_path / "lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(TakenError, match=str(other.pid)), only_one(path, "it"):
+            pass
+        other.send_signal(signal.SIGKILL)
+    with only_one(path, "it"):
+        assert path.read_text() == f"{os.getpid()}\n"
