@@ -203,7 +203,7 @@ class Containers:
     def _client(self) -> APIClient:
         if self._made is None:
             _try_to_reach(self.host)
-            self._made = APIClient(version="auto", timeout=PATIENCE, **_arguments())
+            self._made = _Client(version="auto", timeout=PATIENCE, **_arguments())
         return self._made
 
     @contextmanager
@@ -215,6 +215,18 @@ class Containers:
         except (DockerException, requests.RequestException, OSError) as error:
             self._made = None
             raise DockerAbsentError(_absence(self.host, error)) from error
+
+
+class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
+    """docker-py's client, with the certificate authority that Docker's settings name.
+
+    requests prefers REQUESTS_CA_BUNDLE, which is about the web's, to what a session was told.
+    """
+
+    def merge_environment_settings(self, *args: object, **kwargs: object) -> dict[str, object]:
+        """Take the environment's settings, but for who is to be trusted."""
+        settings: dict[str, object] = super().merge_environment_settings(*args, **kwargs)
+        return {**settings, "verify": self.verify}
 
 
 def _arguments() -> dict[str, Any]:
@@ -237,6 +249,9 @@ def _try_to_reach(host: str) -> None:
 
 
 def _absence(host: str, error: BaseException) -> str:
+    if "SSL" in str(error):
+        words = str(error).rpartition("Error(")[2].strip("()'\" ")
+        return f"Docker at {host} isn't trusted, or doesn't trust us: {words}; correct DOCKER_CERT_PATH, and run again"
     if "Permission denied" in str(error):
         return f"Docker at {host} isn't open to this user: join the group `docker`, or use the runtime process"
     return (

@@ -1,0 +1,122 @@
+"""What a daemon goes through, and how it is reached: stopped, killed, started again; other users, TLS, contexts."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docker.daemon import Hosted, asked, hosted, served
+from tests.e2e.support import node, port, service
+
+pytestmark = [pytest.mark.docker, pytest.mark.envoy]
+USER = 12_345
+HERE = "TCP at 127.0.0.1"
+
+
+def prepare(host: Hosted) -> None:
+    """Write one Service with a low port, whose backend is on the host itself."""
+    host.configure()
+    host.project.write("node.yaml", node())
+    host.project.write("web.yaml", service("web", port(80, 30080)))
+
+
+@pytest.fixture
+def host(image: str) -> Iterator[Hosted]:
+    """Give a host with one Service that is served from a container."""
+    del image  # there is a daemon, or there is none to be had
+    with hosted() as made, served(made.project.space, "TCP@127.0.0.1@30080"):
+        prepare(made)
+        made.project.up()
+        yield made
+
+
+def place(host: Hosted, user: int = 0) -> str:
+    """Tell where the Service is."""
+    return f"TCP@{host.project.status(user=user)['web']['addresses'][0]}@80"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_while_the_daemon_is_away_every_command_says_so_and_afterwards_one_up_mends(
+    host: Hosted, how: signal.Signals
+) -> None:
+    """The state stays as it is; when the daemon is back, so is everything: the same container, the same address."""
+    at, before = place(host), host.identities()
+    state = host.project.root / ".state/.pulumi/stacks/local-lb/dev.json"
+    text = state.read_bytes()
+    host.daemon.end(how)
+    for words in (("status",), ("preview",), ("up", "--yes"), ("refresh", "--yes"), ("destroy", "--yes")):
+        done = host.project.locallb(*words)
+        assert done.code == 1, words
+        assert done.err.count("Docker doesn't answer") == 1, done.err
+        assert "Traceback" not in done.err
+    assert state.read_bytes() == text
+    host.daemon.start()
+    host.project.up()
+    assert (place(host), host.identities()) == (at, before)
+    assert asked(host.project.space, at) == [HERE]
+    assert host.project.locallb("up", "--yes", "--expect-no-changes").code == 0
+
+
+def test_a_member_of_the_group_docker_needs_no_other_right(image: str) -> None:
+    """Not root, no capability: low ports all the same, and whoever isn't a member is told so."""
+    del image
+    with hosted("--group", str(USER), owner=USER) as made, served(made.project.space, "TCP@127.0.0.1@30080"):
+        prepare(made)
+        made.project.up(user=USER)
+        assert asked(made.project.space, place(made, USER)) == [HERE]
+        assert made.project.locallb("up", "--yes", "--expect-no-changes", user=USER).code == 0
+        made.daemon.space.shell(f"chown 0:0 {made.daemon.root}/docker.sock")
+        done = made.project.locallb("up", "--yes", user=USER)
+        assert done.code == 1
+        assert "isn't open to this user: join the group `docker`" in done.err
+        made.daemon.space.shell(f"chown 0:{USER} {made.daemon.root}/docker.sock")
+
+
+CERTIFICATES = """
+cd {root}/tls
+openssl req -x509 -newkey rsa:2048 -nodes -keyout ca-key.pem -out ca.pem -days 2 -subj /CN=ca 2>/dev/null
+for who in server client; do
+  openssl req -newkey rsa:2048 -nodes -keyout $who-key.pem -out $who.csr -subj /CN=$who 2>/dev/null
+  echo 'subjectAltName=IP:127.0.0.1' >$who.ext
+  openssl x509 -req -in $who.csr -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 -extfile $who.ext \
+    -out $who.pem 2>/dev/null
+done
+mv client.pem cert.pem; mv client-key.pem key.pem
+"""
+TLS = "tcp://127.0.0.1:2376"
+
+
+def test_tls_settings_and_contexts_are_respected(image: str) -> None:
+    """By the variables of the environment, by Docker's current context; without a certificate it is refused."""
+    del image
+    with hosted() as made, served(made.project.space, "TCP@127.0.0.1@30080"):
+        root, space = made.project.root, made.project.space
+        (root / "tls").mkdir()
+        space.shell(CERTIFICATES.format(root=root))
+        made.daemon.end()
+        names = {"tlscacert": "ca.pem", "tlscert": "server.pem", "tlskey": "server-key.pem"}
+        files = [f"--{option}={root}/tls/{name}" for option, name in names.items()]
+        made.daemon.options = ("-H", TLS, "--tlsverify", *files)
+        made.daemon.start()
+        prepare(made)
+        done = made.project.locallb(
+            "up", "--yes", DOCKER_HOST=TLS, DOCKER_TLS_VERIFY="1", DOCKER_CERT_PATH=f"{root}/tls"
+        )
+        assert done.code == 0, done.err
+        refused = made.project.locallb("up", "--yes", DOCKER_HOST=TLS)
+        assert refused.code == 1
+        assert TLS in refused.err
+        assert "Traceback" not in refused.err
+        keys = f"ca={root}/tls/ca.pem,cert={root}/tls/cert.pem,key={root}/tls/key.pem"
+        config = f"{root}/config"
+        for words in (("create", "lab", "--docker", f"host={TLS},{keys}"), ("use", "lab")):
+            done = space.run("docker", "context", *words, DOCKER_CONFIG=config, DOCKER_HOST="")
+            assert done.code == 0, f"{shlex.join(words)}: {done.err}"
+        again = ("up", "--yes", "--expect-no-changes")
+        by_context = made.project.locallb(*again, DOCKER_CONFIG=config, DOCKER_HOST="")
+        assert by_context.code == 0, by_context.err
+        (row,) = made.project.locallb("status", "--json", DOCKER_CONFIG=config, DOCKER_HOST="").json
+        assert row["state"] == "serving"

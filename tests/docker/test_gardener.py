@@ -1,0 +1,100 @@
+"""Gardener's layout in namespaces: both families published, its names and labels, 32 addresses, a 33rd that waits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docker.daemon import GATEWAYS, NETWORK, NETWORK_6, POOLS, ROUTES, Hosted, asked, hosted, served
+from tests.e2e.support import port, service
+
+pytestmark = [pytest.mark.docker, pytest.mark.envoy]
+NODE_PORT = 30080
+
+
+@pytest.fixture
+def host(image: str) -> Iterator[Hosted]:
+    """Give a host with Gardener's addresses, its Docker network and one node; Docker's own proxy may bind IPv6."""
+    del image  # there is a daemon, or there is none to be had
+    with hosted() as made:
+        space = made.project.space
+        space.shell(ROUTES)
+        done = made.daemon.docker("network", "create", *NETWORK, *NETWORK_6, "kind")
+        assert done.code == 0, done.err
+        made.configure(network="publish", compat="gardener", pools=POOLS)
+        addresses = [{"type": "InternalIP", "address": one} for one in GATEWAYS]
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"addresses": addresses}}
+        made.project.write("node.yaml", node)
+        places = [f"{protocol}@{address}@{NODE_PORT}" for protocol in ("TCP", "UDP") for address in GATEWAYS]
+        with served(space, *places):
+            yield made
+
+
+def test_both_families_and_protocols_are_published_and_settle(host: Hosted) -> None:
+    """TCP and UDP over IPv4 and IPv6; internal addresses end as the external ones do; Gardener's names and labels."""
+    ports = port(80, NODE_PORT), port(80, NODE_PORT, "UDP")
+    host.project.write(
+        "both.yaml", service("both", *ports, uid="4b3c", ipFamilies=["IPv4", "IPv6"], ipFamilyPolicy="RequireDualStack")
+    )
+    host.project.up()
+    (row,) = host.project.status().values()
+    assert (row["state"], row["reason"]) == ("rejected", "NotOnHost")
+    host.project.space.shell("sysctl -qw net.ipv6.ip_nonlocal_bind=1")
+    host.project.up()
+    (row,) = host.project.status().values()
+    assert row["state"] == "serving"
+    four, six = row["addresses"]
+    places = [f"{protocol}@{address}@80" for protocol in ("TCP", "UDP") for address in (four, six)]
+    assert asked(host.project.space, *places) == [f"{p} at {one}" for p in ("TCP", "UDP") for one in GATEWAYS]
+    before = host.identities()
+    name = f"gardener-lb-{hashlib.sha256(b'4b3c').hexdigest()[:8]}"
+    assert list(before) == [name]
+    (seen,) = json.loads(host.daemon.docker("inspect", name).out)
+    assert {key: seen["Config"]["Labels"][key] for key in LABELS} == LABELS
+    network = seen["NetworkSettings"]["Networks"]["kind"]
+    last = int(four.rpartition(".")[2])
+    assert network["IPAddress"] == f"172.18.0.{last}"
+    assert network["GlobalIPv6Address"] == f"fd00:10::{six.rpartition(':')[2]}"
+    for words in (("up",), ("refresh",), ("up",)):
+        done = host.project.locallb(*words, "--yes", "--expect-no-changes")
+        assert done.code == 0, done.out + done.err
+    assert host.identities() == before
+
+
+LABELS = {
+    "gardener.cloud/role": "loadbalancer",
+    "gardener.cloud/service": "n/both",
+    "kubernetes.io/cluster": "c",
+}
+
+
+@pytest.mark.slow
+def test_all_addresses_are_used_and_the_next_service_waits_until_one_is_freed(host: Hosted) -> None:
+    """32 Services at 32 addresses, .255 among them; the 33rd is told why, and gets the one that is freed."""
+    services = {f"s{n:02}": service(f"s{n:02}", port(80, NODE_PORT), uid=str(n)) for n in range(33)}
+    host.project.write("services.yaml", *list(services.values())[:32])
+    host.project.up()
+    rows = host.project.status()
+    assert {row["state"] for row in rows.values()} == {"serving"}
+    at = {name: row["addresses"][0] for name, row in rows.items()}
+    assert sorted(int(one.rpartition(".")[2]) for one in at.values()) == list(range(224, 256))
+    assert asked(host.project.space, *(f"TCP@{one}@80" for one in at.values())) == ["TCP at 172.18.0.1"] * 32
+    host.project.write("services.yaml", *services.values())
+    host.project.up()
+    waiting = host.project.status()["s32"]
+    assert (waiting["state"], waiting["reason"]) == ("rejected", "PoolExhausted")
+    assert "add addresses to local-lb:pools or delete a Service" in waiting["message"]
+    before = host.identities()
+    del services["s07"]
+    host.project.write("services.yaml", *services.values())
+    host.project.up()  # the address is released at its end
+    host.project.up()
+    rows = host.project.status()
+    assert (rows["s32"]["addresses"], rows["s32"]["state"]) == ([at["s07"]], "serving")
+    assert {name: rows[name]["addresses"][0] for name in at if name != "s07"} == {
+        name: address for name, address in at.items() if name != "s07"
+    }
+    assert len(before.items() & host.identities().items()) == 31
