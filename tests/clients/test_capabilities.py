@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 import pytest
 
-from locallb.clients import capabilities
 from locallb.clients.capabilities import docker_shortcoming
 
 HERE = "unix:///var/run/docker.sock"
@@ -39,5 +39,5 @@ def test_another_daemon_is_refused_with_a_sentence(info: Mapping[str, object], h
 
 def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses of a machine behind it aren't the host's."""
-    monkeypatch.setattr(capabilities.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     assert "isn't Linux" in docker_shortcoming(GOOD, HERE)
