@@ -5,8 +5,10 @@ Engine API documents in and out, one error class. Not here: what a container sho
 
 from __future__ import annotations
 
+import io
 import os
 import socket
+import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -98,6 +100,17 @@ class Containers:
     def _each(self, stream: Iterable[Document]) -> Iterator[Document]:
         with self._telling():
             yield from stream
+
+    def file(self, identity: str, path: str) -> bytes | None:
+        """Read a file in a container, running or not; None if it isn't there."""
+        with self._telling():
+            try:
+                stream, _ = self._client().get_archive(identity, path)
+            except NotFound:
+                return None
+            with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
+                found = archive.extractfile(archive.getmembers()[0])
+                return found.read() if found else None
 
     @_told
     def create(self, name: str, config: Document) -> str:

@@ -17,6 +17,7 @@ from locallb.planning.loopback_place import parse_metrics
 from locallb.planning.model import ClusterName, Family, IPAddress
 from locallb.planning.parse_containers import parse_containers
 from locallb.planning.parse_election import parse_election
+from locallb.planning.parse_kind import parse_kind
 from locallb.planning.parse_policies import parse_policies
 from locallb.planning.parse_pools import DEFAULT_POOL, parse_pools
 from locallb.planning.parse_proxies import parse_proxies
@@ -40,7 +41,6 @@ KEYS = (
 _SOURCE_KINDS = ("manifests", "kubernetes", "kind")
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
 _CLUSTER = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}"
-_KUBECTL = "kubectl get svc,nodes,endpointslices -A -o yaml"
 
 
 def parse_settings(config: Mapping[str, object]) -> Settings:
@@ -60,6 +60,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         runtime=_runtime(mistakes, config.get("runtime", Runtime.PROCESS)),
         container=parse_containers(mistakes, config),
         proxies=parse_proxies(mistakes, config),
+        kind=parse_kind(mistakes, config.get("sources")),
         policies=parse_policies(mistakes, config.get("policies", {})),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
     )
@@ -97,18 +98,15 @@ def _source(mistakes: Mistakes, key: str, value: object) -> Source | None:
     if kinds[:1] == ["manifests"] and len(kinds) == 1:
         mistakes.unknown(f"{key}.", entry, ("manifests", "name"))
         return _manifests(mistakes, key, entry)
+    if kinds == ["kind"]:
+        mistakes.unknown(f"{key}.", entry, ("kind",))
+        return None  # read by parse_kind
     if kinds == ["kubernetes"]:
         mistakes.unknown(f"{key}.", entry, ("kubernetes",))
         return _kubernetes(mistakes, f"{key}.kubernetes", entry["kubernetes"])
     if len(kinds) > 1:
         mistakes.add(key, f"it is {' and '.join(kinds)} at once; write each as a source of its own")
         return None
-    for kind in kinds:
-        if kind != "manifests":
-            remedy = (
-                f"use kubernetes with the context of a cluster, or manifests, a directory with what `{_KUBECTL}` prints"
-            )
-            mistakes.add(f"{key}.{kind}", f"a source of this kind comes with a later version; {remedy}")
     if not kinds and isinstance(value, Mapping):
         mistakes.unknown(f"{key}.", entry, (*_SOURCE_KINDS, "name"))
         mistakes.add(key, f"it names no directory; write {_SOURCE}")
@@ -139,7 +137,7 @@ def _kubernetes(mistakes: Mistakes, key: str, value: object) -> KubernetesSource
         mistakes.add(key, f"the cluster has no name; write {_CLUSTER}, the last two as needed")
         return None
     name = mistakes.label(f"{key}.name", entry["name"], "shop")
-    return KubernetesSource(ClusterName(name), **texts) if name else None
+    return KubernetesSource(ClusterName(name), texts["kubeconfig"], texts["context"]) if name else None
 
 
 def _place(source: Source) -> str:

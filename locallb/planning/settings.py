@@ -137,6 +137,16 @@ class KubernetesSource:
     """As written, relative to the project; empty: `$KUBECONFIG`, otherwise ~/.kube/config."""
     context: str = ""
     """Empty: the kubeconfig's current context."""
+    found: bool = False
+    """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindSource:
+    """Clusters that kind made on this host's Docker."""
+
+    names: frozenset[str] = frozenset()
+    """Their names; empty for all."""
 
 
 Source = ManifestsSource | KubernetesSource
@@ -208,3 +218,5 @@ class Settings:
     """Where `locallb watch` serves metrics and health, such as 127.0.0.1:9477; empty for nowhere."""
     proxies: ProxySettings = field(default_factory=ProxySettings)
     leader_election: LeaderElection | None = None
+    kind: KindSource | None = None
+    """More sources, found when they are read."""

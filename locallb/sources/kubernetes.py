@@ -32,7 +32,9 @@ class ClusterReading:
     """The families in which its Nodes answer on kube-proxy's health port."""
 
 
-def read_kubernetes(source: KubernetesSource, root: Path, readings_dir: Path, *, keep: bool = False) -> ClusterReading:
+def read_kubernetes(
+    source: KubernetesSource, root: Path, readings_dir: Path, *, keep: bool = False, held: bool = True
+) -> ClusterReading:
     """Read a running cluster.
 
     Args:
@@ -40,9 +42,11 @@ def read_kubernetes(source: KubernetesSource, root: Path, readings_dir: Path, *,
         root: the project's directory, which a kubeconfig's path is relative to.
         readings_dir: where the stack's last good readings are.
         keep: make this the last good reading.
+        held: Services of it hold something.
 
     Raises:
-        SourceError: if it can't be read and there is no last good reading.
+        SourceError: if it can't be read and there is no last good reading; not for one that was only found and of
+            which nothing is held: others needn't wait until it is up.
 
     """
     readings = Readings(readings_dir)
@@ -50,7 +54,7 @@ def read_kubernetes(source: KubernetesSource, root: Path, readings_dir: Path, *,
         access = resolve(source.kubeconfig, source.context, root)
         objects = _interesting(Cluster(access))
     except KubeError as error:
-        return _from_copy(source, root, readings, str(error))
+        return _from_copy(source, root, readings, str(error), needed=held or not source.found)
     if keep:
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
@@ -63,11 +67,14 @@ def _interesting(cluster: Cluster) -> Objects:
     return tuple(slim(one) for one in kept)
 
 
-def _from_copy(source: KubernetesSource, root: Path, readings: Readings, why: str) -> ClusterReading:
+def _from_copy(source: KubernetesSource, root: Path, readings: Readings, why: str, *, needed: bool) -> ClusterReading:
     last = readings.load(source.cluster)
     told = f"source {source.cluster}: the cluster can't be read: {why}"
-    if not last:
+    if not last and needed:
         raise SourceError(f"{told}; start it, or correct local-lb:sources")
+    if not last:
+        access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
+        return ClusterReading(SourceReading(Parsed(), (told,)), access)
     stale = f"{told}; so its Services count as last read: start it, or take it out of local-lb:sources"
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)

@@ -31,6 +31,7 @@ from locallb.planning.model import (
     ServiceKey,
     Snapshot,
 )
+from locallb.planning.parsing import Parsed
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Sharing, Source
 from locallb.planning.sharing import is_shared
 from locallb.sources import SourceError
@@ -70,7 +71,8 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
     refuse_another_runtime(settings, held)
     claims = read_claims()
     known = known_services(home, held, claims)
-    read = [read_source(home, source, known, keep=keep) for source in settings.sources]
+    sources, found = find_sources(home, settings)
+    read = [*found, *(read_source(home, source, known, keep=keep) for source in sources)]
     return assemble(home, held, claims, read, read_host(home, settings, held))
 
 
@@ -82,6 +84,23 @@ class SourceRead:
     access: Mapping[ClusterName, Access] = field(default_factory=dict)
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     """The families in which Nodes of live clusters answer on kube-proxy's health port."""
+
+
+def find_sources(home: Home, settings: Settings) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
+    """Give the sources that are configured and those that are found, and what is to be told of the finding.
+
+    Raises SourceError.
+    """
+    if settings.kind is None:
+        return settings.sources, ()
+    from locallb.sources.kind import find_clusters  # noqa: PLC0415 - few need it
+
+    found = find_clusters(settings.kind, readings_directory(home) / "kind")
+    taken = {source.cluster for source in settings.sources} & {source.cluster for source in found.sources}
+    for name in sorted(taken):
+        raise SourceError(f"a source and a cluster of kind are both called {name}; give the source another `name`")
+    told = SourceRead(SourceReading(Parsed(notices=found.notices), found.complaints))
+    return (*settings.sources, *found.sources), (told,)
 
 
 def assemble(
@@ -132,7 +151,8 @@ def read_source(home: Home, source: Source, known: Collection[ServiceKey], *, ke
         case KubernetesSource():
             from locallb.sources.kubernetes import read_kubernetes  # noqa: PLC0415 - 0.1 s that manifests don't need
 
-            found = read_kubernetes(source, root, readings, keep=keep)
+            held = any(key.cluster == source.cluster for key in known)
+            found = read_kubernetes(source, root, readings, keep=keep, held=held)
             ports = {source.cluster: found.health_ports}
             return SourceRead(found.reading, {source.cluster: found.access}, ports)
 

@@ -22,6 +22,7 @@ from locallb.sources.snapshot import (
     Reading,
     SourceRead,
     assemble,
+    find_sources,
     known_services,
     read_claims,
     read_host,
@@ -47,6 +48,9 @@ class World:
     settings: Settings
     engine: Engine
     mark: Callable[[Mark], None]
+    _sources: tuple[Source, ...] = ()
+    """Those that are configured, and those that were found."""
+    _found: tuple[SourceRead, ...] = ()
     _read: dict[ClusterName, SourceRead] = field(default_factory=dict)
     _followed: dict[ClusterName, FollowedCluster] = field(default_factory=dict)
     _kept: dict[ClusterName, float] = field(default_factory=dict)
@@ -69,10 +73,13 @@ class World:
         known = known_services(self.home, self._held, claims)
         everything = any(mark.cause in {Cause.START, Cause.FULL, Cause.CONFIGURATION} for mark in marks)
         named = {mark.subject for mark in marks if mark.cause is Cause.SOURCE}
-        for source in self.settings.sources:
+        if everything or not self._sources:
+            self._sources, self._found = find_sources(self.home, self.settings)
+            self._forget({source.cluster for source in self._sources})
+        for source in self._sources:
             if everything or source.cluster in named or source.cluster not in self._read:
                 self._read[source.cluster] = self._source(source, known, anew=everything)
-        read = [self._read[source.cluster] for source in self.settings.sources]
+        read = [*self._found, *(self._read[source.cluster] for source in self._sources)]
         return assemble(self.home, self._held, claims, read, self._facts(everything))
 
     def stale(self) -> Mapping[ClusterName, str]:
@@ -97,18 +104,25 @@ class World:
         """Tell through which files clusters are reached."""
         return frozenset(Path(access.kubeconfig) for one in self._read.values() for access in one.access.values())
 
+    def _forget(self, clusters: Collection[ClusterName]) -> None:
+        """Follow no cluster that is a source no more."""
+        for name in self._followed.keys() - clusters:
+            self._followed.pop(name).stop()
+        for name in self._read.keys() - clusters:
+            del self._read[name]
+
     def _source(self, source: Source, known: Collection[object], *, anew: bool) -> SourceRead:
         match source:
             case ManifestsSource():
                 return read_source(self.home, source, known, keep=True)  # type: ignore[arg-type]
             case KubernetesSource():
-                return self._cluster(source, anew=anew)
+                return self._cluster(source, known, anew=anew)
 
-    def _cluster(self, source: KubernetesSource, *, anew: bool) -> SourceRead:
+    def _cluster(self, source: KubernetesSource, known: Collection[object], *, anew: bool) -> SourceRead:
         """Give what a followed cluster has; before everything is listed, read it once as `up` does."""
         followed = self._followed.get(source.cluster)
         if followed is None:
-            read = read_source(self.home, source, (), keep=True)
+            read = read_source(self.home, source, known, keep=True)  # type: ignore[arg-type]
             access = read.access[source.cluster]
             self._followed[source.cluster] = FollowedCluster(
                 source.cluster, access, lambda: self.mark(Mark(Cause.SOURCE, source.cluster))

@@ -15,6 +15,7 @@ from locallb.planning.parse_settings import KEYS, cluster_name, parse_settings
 from locallb.planning.settings import (
     AddressRange,
     Classes,
+    KindSource,
     LeaderElection,
     ManifestsSource,
     Pool,
@@ -30,9 +31,7 @@ A_POOL = "{name: shop, addresses: [127.77.0.0/27]}"
 A_RANGE = "127.77.0.0/27 or 127.78.0.10-127.78.0.20"
 RANGES = "a list such as [127.77.0.0/27, 127.78.0.10-127.78.0.20]"
 A_NAME = "use at most 63 lower-case letters, digits and inner hyphens, such as shop"
-KUBECTL = "a directory with what `kubectl get svc,nodes,endpointslices -A -o yaml` prints"
 A_CLUSTER = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}, the last two as needed"
-A_REMEDY = f"use kubernetes with the context of a cluster, or manifests, {KUBECTL}"
 
 
 def span(first: str, last: str) -> AddressRange:
@@ -187,8 +186,13 @@ SOURCE_MISTAKES: list[tuple[object, str]] = [
         "sources: k and b/x are both called x; give one of them another `name`",
     ),
     (
-        [{"kind": "all"}],
-        f"sources[0].kind: a source of this kind comes with a later version; {A_REMEDY}",
+        [{"kind": "some"}],
+        'sources[0].kind: "some" names no clusters; write {kind: all} or {kind: [shop, test]}',
+    ),
+    ([{"kind": []}], "sources[0].kind: a list of 0 items names no clusters; write {kind: all} or {kind: [shop, test]}"),
+    (
+        [{"kind": "all"}, {"kind": ["a"]}],
+        "sources[1].kind: there is one before it; write all names into one, {kind: all} or {kind: [shop, test]}",
     ),
     (
         [{"manifests": "d", "kind": ["a"]}],
@@ -458,3 +462,11 @@ def test_leader_election_is_off_and_has_the_usual_times() -> None:
 def test_what_is_wrong_with_an_election(sources: object, given: Mapping[str, object], told: str) -> None:
     """One sentence each."""
     assert mistakes(sources=sources, leaderElection={"enabled": True, **given}) == (told,)
+
+
+def test_clusters_of_kind_are_one_more_source() -> None:
+    """All of them, or those that are named."""
+    assert parse_settings({"sources": [{"kind": "all"}]}).kind == KindSource()
+    settings = parse_settings({"sources": [{"manifests": "a"}, {"kind": ["shop", "test"]}]})
+    assert (len(settings.sources), settings.kind) == (1, KindSource(frozenset({"shop", "test"})))
+    assert parse_settings(SOURCES).kind is None
