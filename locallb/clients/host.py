@@ -63,7 +63,7 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
         unprivileged_port_start=_port_start(status),
         watches=max(0, inotify_limit() - found.inotify),
         sockets=tuple(sorted(_sockets(foreign, found.holders), key=_order)),
-        absent=frozenset(absent),
+        absent=frozenset(absent) | _broadcast(pools, known),
         absent_ranges=tuple(absent_ranges),
         on_link=connected(known),
         routed=tuple(sorted({r.destination for r in known if is_way(r)}, key=str)) if known else None,
@@ -142,6 +142,22 @@ def _absent(
         elif not any(_is_local(one.first + offset, local) for offset in _samples(one)):
             ranges.append((one.first, one.last))
     return addresses, ranges
+
+
+def _broadcast(pools: Iterable[Pool], known: Iterable[Route]) -> frozenset[IPAddress]:
+    """Find the addresses of pools that are a connected network's broadcast address, whatever else makes them local.
+
+    They can be bound and not connected to: 172.18.255.255 is one where Docker has 172.18.0.0/16.
+    """
+    found = {route.destination.network_address for route in known if route.kind == "broadcast"}
+    ranges = [one for pool in pools for one in pool.ranges]
+    return frozenset(
+        address
+        for address in found
+        if any(
+            one.first.version == address.version and int(one.first) <= int(address) <= int(one.last) for one in ranges
+        )
+    )
 
 
 def _each(one: AddressRange) -> Iterator[IPAddress]:

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from locallb.clients import descriptors, host
 from locallb.clients.descriptors import held
 from locallb.clients.host import HostError, host_facts
+from locallb.planning.host.routes import Route
 from locallb.planning.model import Protocol, Socket
 from locallb.planning.settings import AddressRange, Pool
 
@@ -148,9 +149,21 @@ def pool(*ranges: tuple[str, str]) -> Pool:
 
 
 def test_addresses_of_the_loopback_network_are_always_there() -> None:
-    """Linux has all of 127.0.0.0/8."""
+    """Linux has all of 127.0.0.0/8; the last one is its broadcast address, to which nobody can connect."""
     facts = host_facts([pool(("127.0.0.0", "127.255.255.255"), ("127.77.0.0", "127.77.0.31"), ("::1", "::1"))], ())
-    assert (facts.absent, facts.absent_ranges) == (frozenset(), ())
+    assert (facts.absent, facts.absent_ranges) == (frozenset({ip_address("127.255.255.255")}), ())
+
+
+def test_a_broadcast_address_is_no_address_even_behind_a_local_route(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool at the end of a Docker network has one: it can be bound, and no client can connect to it."""
+    bridge = [
+        Route(ip_network("172.18.255.224/27"), "local", "lo"),
+        Route(ip_network("172.18.255.255/32"), "broadcast", "br0"),
+        Route(ip_network("10.0.0.255/32"), "broadcast", "eth0"),
+    ]
+    monkeypatch.setattr(host, "routes", lambda: tuple(bridge))
+    facts = host_facts([pool(("172.18.255.224", "172.18.255.255"))], ())
+    assert facts.absent == {ip_address("172.18.255.255")}
 
 
 def test_addresses_that_are_not_here_are_named_each() -> None:

@@ -24,9 +24,9 @@ from locallb.clients.kube import NODE, SLICE
 from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.e2e.support import Backend, ask
-from tests.envoy.traffic import eventually
 from tests.host.support import Namespace
 from tests.traffic.spaces import inside
+from tests.traffic.waiting import eventually
 
 GATEWAY = "172.18.0.1"
 POOLS = ("172.18.255.224/27", "fd00:ff::e0/123")

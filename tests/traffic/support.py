@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.cluster.controlplane import Document
 from tests.e2e.support import SECONDS, Stage, ask, port, service
-from tests.envoy.traffic import eventually
 from tests.traffic.nodes import SERVED, World
+from tests.traffic.waiting import eventually
 
 DUAL = {"ipFamilyPolicy": "RequireDualStack"}
 LOCAL = {"externalTrafficPolicy": "Local"}

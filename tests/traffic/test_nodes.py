@@ -12,7 +12,7 @@ import pytest
 from locallb.clients.kube import NODE
 from locallb.planning.nodes import AUTOSCALER_TAINT
 from tests.e2e.support import Stage
-from tests.envoy.traffic import Load, eventually
+from tests.envoy.traffic import Load
 from tests.traffic.nodes import EXCLUDED, Node, World
 from tests.traffic.support import (
     LOCAL,
@@ -26,6 +26,7 @@ from tests.traffic.support import (
     sees_endpoints,
     up_and_serving,
 )
+from tests.traffic.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 

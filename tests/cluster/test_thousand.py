@@ -1,0 +1,82 @@
+"""A thousand Services in a real API: planned at once, each told an address of its own, and found again by it.
+
+Without proxies: what is tested is that plan and API keep up, and that a status is enough to keep an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+from pulumi.provider.experimental.property_value import PropertyValue
+
+from locallb.clients.kube import SERVICE
+from locallb.planning.ingress import conditions, ingress_fields
+from locallb.planning.model import ClusterName, Home, HostFacts, Snapshot
+from locallb.planning.naming import access_fields, owner_fields
+from locallb.planning.parse_settings import parse_settings
+from locallb.planning.plan import Placement, make_plan
+from locallb.planning.settings import KubernetesSource, Settings
+from locallb.provider.codec import decode, value
+from locallb.provider.properties import ServiceClaimInputs, ServiceStatusInputs
+from locallb.provider.service_claim import ServiceClaim
+from locallb.provider.service_status import ServiceStatus
+from locallb.sources.kubernetes import read_kubernetes
+from tests.cluster.controlplane import Objects
+from tests.e2e.support import port, service
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+COUNT = 1000
+POOL = IPv4Network("127.78.0.0/22")
+THREADS = 8
+
+
+def test_a_thousand_services_get_distinct_addresses_and_are_told(cluster: Objects, tmp_path: Path) -> None:
+    """Every status has the address that was planned, and the next plan is the same by the statuses alone."""
+    names = [f"s{number:04}" for number in range(COUNT)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(lambda name: cluster.service(service(name, port(80, 0))), names))
+        pools = [{"name": "p", "addresses": [str(POOL)]}]
+        settings = parse_settings({"sources": [cluster.plane.source], "pools": pools})
+        first = planned(settings, cluster, tmp_path)
+        assert len({address for one in first for address in one.addresses}) == COUNT
+        list(pool.map(tell, first))
+    told = {
+        one["metadata"]["name"]: one["status"]["loadBalancer"]["ingress"][0]["ip"]
+        for one in cluster.client.list(SERVICE, namespace="n")
+    }
+    assert told == {one.key.name: str(one.addresses[0]) for one in first}
+    again = planned(settings, cluster, tmp_path)
+    assert {one.key: one.addresses for one in again} == {one.key: one.addresses for one in first}
+
+
+def planned(settings: Settings, cluster: Objects, root: Path) -> tuple[Placement, ...]:
+    """Read the cluster and plan, for a host that has room for all."""
+    source = KubernetesSource(ClusterName(cluster.plane.name), str(cluster.plane.kubeconfig))
+    read = read_kubernetes(source, root, root / "readings")
+    snapshot = Snapshot(
+        Home("local-lb", "dev", str(root)),
+        services=read.reading.parsed.services,
+        nodes=read.reading.parsed.nodes,
+        host=HostFacts(),
+        access={source.cluster: read.access},
+    )
+    return make_plan(snapshot, settings).placements
+
+
+def tell(one: Placement) -> None:
+    """Do what the resources of a load balancer do to its Service."""
+    assert one.access
+    both: dict[str, object] = {"access": access_fields(one.access), "owner": owner_fields(one.owner)}
+    ServiceClaim(None).create(decode(ServiceClaimInputs, properties(both.items())))
+    status = {**both, "ingress": ingress_fields(one), "conditions": conditions(one)}
+    ServiceStatus(None).create(decode(ServiceStatusInputs, properties(status.items())))
+
+
+def properties(fields: Iterable[tuple[str, object]]) -> dict[str, PropertyValue]:
+    """Write fields as the engine hands them to a provider."""
+    return {name: value(given) for name, given in fields}

@@ -1,0 +1,83 @@
+"""Several clusters in one stack, several stacks on one host: Services of the same name, and nobody is disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.e2e.support import Stage, envoys, refused
+from tests.envoy.traffic import Load
+from tests.traffic.conftest import configured, new_world
+from tests.traffic.nodes import World
+from tests.traffic.spaces import inside
+from tests.traffic.support import addresses, answer, finalizers, ingress, make, up_and_serving
+from tests.traffic.waiting import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
+
+
+@pytest.fixture(scope="module")
+def second(machine: World) -> Iterator[World]:
+    """Run a second cluster of one Node beside the first, on the same bridge."""
+    with ExitStack() as stack:
+        with inside(machine.host.space):
+            made = new_world(stack, machine.host, "other", ("control-plane",))
+        yield made
+        stack.enter_context(inside(machine.host.space))
+
+
+@pytest.fixture
+def there(world: World, second: World) -> Iterator[World]:
+    """Give the second cluster, emptied at the end."""
+    del world
+    yield second
+    second.reset()
+
+
+@pytest.fixture
+def both(world: World, there: World) -> tuple[World, World]:
+    """Make the same Service with the same NodePort in both clusters, with a pod in each."""
+    made = make(world)
+    number = made["spec"]["ports"][0]["nodePort"]
+    make(there, "web", {**made["spec"]["ports"][0], "nodePort": number})
+    world.pod("a", world.nodes["kind-worker"])
+    there.pod("b", there.nodes["other-control-plane"])
+    return world, there
+
+
+def test_two_clusters_in_one_stack(play: Stage, both: tuple[World, World]) -> None:
+    """Each Service has its own address and its own pods; a cluster that leaves the stack takes only its own along."""
+    here, there = both
+    play.configure(**configured(here, there))
+    eventually(lambda: there.ready_addresses("web") == 1, "the second cluster's Service has an endpoint")
+    one = up_and_serving(here, play)
+    two = up_and_serving(there, play)
+    assert one != two
+    assert (answer(one), answer(two)) == ("a", "b")
+    play.configure(**configured(here))
+    with Load(lambda: answer(one), 50) as asked:
+        play.up()
+    assert asked.failures("a") == []
+    assert (ingress(there), finalizers(there)) == ([], [])
+    assert refused(two, 80)
+
+
+def test_two_stacks_on_one_host(play: Stage, both: tuple[World, World]) -> None:
+    """Of the same project, with the same pool: no address is shared, and one's destroy doesn't disturb the other."""
+    here, there = both
+    play.configure("other", **configured(there))
+    one = up_and_serving(here, play)
+    eventually(lambda: there.ready_addresses("web") == 1, "the second cluster's Service has an endpoint")
+    assert play.run("--stack", "other", "up", "--yes").code == 0
+    (two,) = addresses(there)
+    assert one != two
+    eventually(lambda: answer(two) == "b", "the second stack serves")
+    with Load(lambda: answer(two), 50) as asked:
+        assert play.run("destroy", "--yes").code == 0
+    assert asked.failures("b") == []
+    assert refused(one, 80)
+    assert (ingress(here), finalizers(here)) == ([], [])
+    assert addresses(there) == [two]
+    assert len(envoys(play.root)) == 1

@@ -1,0 +1,120 @@
+"""What fails beside us: API server, etcd, kube-proxy, proxies. The data plane goes on, and all converges afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.support import Stage, envoys, refused
+from tests.envoy.traffic import Load
+from tests.traffic.nodes import World
+from tests.traffic.support import DUAL, addresses, answer, follows, make, sees_endpoints, served, up_and_serving
+from tests.traffic.waiting import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
+
+
+@contextmanager
+def watching(play: Stage) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `locallb watch` until the block ends; it stops when told to, without complaint."""
+    command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch"]
+    with (play.root / "watch.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            yield process
+            process.terminate()
+            assert process.wait(30) == 0, (play.root / "watch.log").read_text()
+        finally:
+            process.kill()
+            process.wait()
+            print((play.root / "watch.log").read_text())  # noqa: T201 - what a failure needs
+
+
+@pytest.fixture
+def mended(world: World) -> Iterator[World]:
+    """Give the cluster, whose control plane runs again at the end."""
+    yield world
+    if "etcd" not in world.plane.processes:
+        world.plane.start_etcd()
+    if "kube-apiserver" not in world.plane.processes:
+        world.plane.start_api()
+    world.plane.await_ready()
+
+
+def has_address(world: World, name: str) -> bool:
+    """Tell whether the status of a Service has an address."""
+    return world.read(name) is not None and addresses(world, name) != []
+
+
+@pytest.mark.parametrize("what", ["kube-apiserver", "etcd"])
+def test_an_outage_of_the_control_plane_is_survived(what: str, mended: World, play: Stage) -> None:
+    """Every request is served meanwhile, also by a proxy that was killed; afterwards all is done that was asked."""
+    world, plane = mended, mended.plane
+    for name in ("web", "gone", "killed"):
+        make(world, name)
+    world.pod("a", world.nodes["kind-worker"])
+    sees_endpoints(world, "killed", 1)
+    with watching(play):
+        for name in ("web", "gone", "killed"):
+            eventually(lambda n=name: has_address(world, n), f"{name} has an address")  # type: ignore[misc]
+        at, leaving, broken = (addresses(world, name)[0] for name in ("web", "gone", "killed"))
+        follows(lambda: answer(at), "a")
+        with Load(lambda: answer(at), 20) as asked:
+            stop, start = {
+                "kube-apiserver": (plane.stop_api, plane.start_api),
+                "etcd": (plane.stop_etcd, plane.start_etcd),
+            }[what]
+            stop()
+            os.kill(play.pids()["n/killed"], signal.SIGKILL)
+            eventually(lambda: answer(broken) == "a", "the killed proxy is replaced, with the API away")
+            start()
+            plane.await_ready()
+            world.delete("gone")
+            make(world, "late")
+            eventually(lambda: world.read("gone") is None, "what was deleted is gone")
+            eventually(lambda: has_address(world, "late"), "what was made has an address")
+            follows(lambda: answer(addresses(world, "late")[0]), "a")
+        assert asked.failures("a") == []
+        assert refused(leaving, 80)
+        assert (addresses(world), addresses(world, "killed")) == ([at], [broken])
+
+
+def test_restarts_of_everything_change_no_address(mended: World, play: Stage) -> None:
+    """Proxy, kube-proxies, API server and etcd, one after the other: every time the same addresses serve."""
+    world, plane = mended, mended.plane
+    make(world, "web", served(80), served(80, "UDP"), **DUAL)
+    world.pod("a", world.nodes["kind-worker"])
+    up_and_serving(world, play)
+    at = addresses(world)
+
+    def kube_proxies() -> None:
+        for node in world.nodes.values():
+            node.stop_proxy()
+            node.start_proxy()
+        world.wait_for_nodes()
+
+    def api() -> None:
+        plane.stop_api()
+        plane.start_api()
+
+    def etcd() -> None:
+        plane.stop_etcd()
+        plane.start_etcd()
+        plane.await_ready()
+
+    def proxy() -> None:
+        os.kill(play.pids()["n/web"], signal.SIGKILL)
+
+    for restart in (proxy, kube_proxies, api, etcd):
+        restart()
+        play.up()
+        assert addresses(world) == at
+        follows(lambda: {answer(one, 80, protocol) for one in at for protocol in ("TCP", "UDP")}, {"a"})
+    assert len(envoys(play.root)) == 1
