@@ -50,7 +50,7 @@ test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host
 test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak"
 
-test-cluster: .venv/dev ## Run the tests against a real Kubernetes API (needs etcd; builds once)
+test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.cluster.build
 	@$(BIN)/python -m pytest -q -m cluster

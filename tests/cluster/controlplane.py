@@ -306,11 +306,8 @@ class Objects:
         """Remove Services, EndpointSlices and events, finalizers or not."""
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self._clear_service, self.client.list(SERVICE, namespace="n")))
-        for resource in self.client.list(SLICE, namespace="n"):
-            with contextlib.suppress(ApiError):  # its controller may be quicker
-                self.client.delete(SLICE, resource["metadata"]["name"], namespace="n")
-        for event in self.client.list(EVENT, namespace="n"):
-            self.client.delete(EVENT, event["metadata"]["name"], namespace="n")
+        self.client.deletecollection(SLICE, namespace="n")
+        self.client.deletecollection(EVENT, namespace="n")
 
 
 def _free_ports(count: int) -> list[int]:
