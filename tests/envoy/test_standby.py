@@ -1,0 +1,66 @@
+"""Backends that stand by: used when those before them are unhealthy and they aren't, and not otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from locallb.planning.model import Discovery, Protocol
+from locallb.planning.serving import HttpCheck
+from tests.envoy.conftest import Serve, Start
+from tests.envoy.support import rendering, serve
+from tests.envoy.traffic import Block, Load, Server, ask, ask_tcp, eventually
+
+pytestmark = pytest.mark.envoy
+
+
+def health_ports(block: Block, numbers: str, port: int = 0) -> list[Server]:
+    """Start what answers health checks at the addresses of the given nodes, all on one port."""
+    made = [Server("H", block[int(numbers[0])], port)]
+    return [*made, *(Server("H", block[int(number)], made[0].port) for number in numbers[1:])]
+
+
+@pytest.mark.parametrize("affinity", [False, True], ids=["any", "affinity"])
+@pytest.mark.parametrize("protocol", list(Protocol)[:2])
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_traffic_follows_the_health_checks(  # noqa: PLR0913 - three cases, three fixtures
+    discovery: Discovery, protocol: Protocol, *, affinity: bool, start: Start, nodes: Serve, block: Block
+) -> None:
+    """An endpoint moves from A to B and back: its Node's health port goes there with it, and so does all traffic."""
+    backends = nodes("ABC")
+    healthy = health_ports(block, "1")
+    listener, upstream = serve(block[100], backends[:1], protocol, affinity=affinity, health=HttpCheck(healthy[0].port))
+    standby = replace(upstream, standby=tuple(one.backend for one in backends[1:]))
+    start(rendering((listener, standby), discovery=discovery))
+    asking = ask(protocol)
+    assert {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"A"}
+    healthy += health_ports(block, "2", healthy[0].port)
+    assert {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"A"}
+    healthy[0].close()
+    try:
+        eventually(lambda: {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"B"}, "B takes over")
+        healthy.append(health_ports(block, "1", healthy[0].port)[0])
+        eventually(lambda: {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"A"}, "A is back")
+    finally:
+        for one in healthy[1:]:
+            one.close()
+
+
+def test_becoming_the_first_choice_costs_no_request(start: Start, nodes: Serve, block: Block) -> None:
+    """What stood by is planned as a backend, and the other way round, with both healthy: nobody notices."""
+    backends = nodes("AB")
+    healthy = health_ports(block, "12")
+    listener, upstream = serve(block[100], backends[:1], health=HttpCheck(healthy[0].port))
+    one = replace(upstream, standby=(backends[1].backend,))
+    two = replace(upstream, backends=(backends[1].backend,), standby=(backends[0].backend,))
+    envoy = start(rendering((listener, one)))
+    try:
+        with Load(lambda: ask_tcp(block[100], 8080)) as load:
+            for chosen, expected in ((two, "B"), (one, "A")):
+                envoy.apply(rendering((listener, chosen)))
+                eventually(lambda name=expected: ask_tcp(block[100], 8080) == name, f"{expected} answers")  # type: ignore[misc]
+        assert load.failures("AB") == []
+    finally:
+        for each in healthy:
+            each.close()
