@@ -59,11 +59,13 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
     known = _routes()
     routed = [route.destination for route in known if route.kind == "local"]
     absent, absent_ranges = _absent(pools, [one for one in routed if not strict or one.version == _IPV4])
+    broadcast = _broadcast(pools, known)
     return HostFacts(
         unprivileged_port_start=_port_start(status),
         watches=max(0, inotify_limit() - found.inotify),
         sockets=tuple(sorted(_sockets(foreign, found.holders), key=_order)),
-        absent=frozenset(absent) | _broadcast(pools, known),
+        absent=frozenset(absent) | broadcast,
+        broadcast=broadcast,
         absent_ranges=tuple(absent_ranges),
         on_link=connected(known),
         routed=tuple(sorted({r.destination for r in known if is_way(r)}, key=str)) if known else None,

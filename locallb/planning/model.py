@@ -253,6 +253,8 @@ class HostFacts:
     sockets: tuple[Socket, ...] = ()
     absent: frozenset[IPAddress] = frozenset()
     """Addresses of the pools that this host could not bind: neither local nor routed to it."""
+    broadcast: frozenset[IPAddress] = frozenset()
+    """Those of `absent` that are the broadcast address of a network of this host, whatever else makes them local."""
     absent_ranges: tuple[tuple[IPAddress, IPAddress], ...] = ()
     """The same for whole ranges that are too large to list: first and last address of each."""
     on_link: tuple[IPv6Network, ...] = ()

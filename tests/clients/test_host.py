@@ -163,7 +163,7 @@ def test_a_broadcast_address_is_no_address_even_behind_a_local_route(monkeypatch
     ]
     monkeypatch.setattr(host, "routes", lambda: tuple(bridge))
     facts = host_facts([pool(("172.18.255.224", "172.18.255.255"))], ())
-    assert facts.absent == {ip_address("172.18.255.255")}
+    assert facts.absent == facts.broadcast == {ip_address("172.18.255.255")}
 
 
 def test_addresses_that_are_not_here_are_named_each() -> None:

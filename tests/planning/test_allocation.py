@@ -87,10 +87,12 @@ def given(  # noqa: PLR0913 - a test names what it is about, all else has a defa
     state: Sequence[Claim] = (),
     nodes: Sequence[Node] = (),
     host: HostFacts | None = None,
+    external_ips: Sequence[str] = (),
 ) -> dict[str, Answer]:
     """Allocate, and give the answers by Service name; `others` are Services that aren't ours."""
     snapshot = Snapshot(HOME, (*services, *others), nodes=tuple(nodes), claims=tuple(ledger), remembered=tuple(state))
-    snapshot = replace(snapshot, host=host or HostFacts())
+    elsewhere = frozenset(map(ip_address, external_ips))
+    snapshot = replace(snapshot, host=host or HostFacts(), external_ips=elsewhere)
     wanted = {name: tuple(map(ip_address, texts)) for name, texts in (pins or {}).items()}
     answers = allocate(snapshot, services, Settings((), tuple(pools) or (pool(),), wanted))
     assert list(answers) == [one.key for one in sorted(services, key=lambda one: (one.created, one.key))]
@@ -100,6 +102,9 @@ def given(  # noqa: PLR0913 - a test names what it is about, all else has a defa
 def words(answer: Answer) -> str:
     """Write an answer: the addresses, or the reason code."""
     return str(answer.reason) if isinstance(answer, Problem) else " ".join(map(str, answer))
+
+
+BROADCAST = frozenset({ip_address("10.0.0.2")})
 
 
 def listening(address: str) -> HostFacts:
@@ -340,6 +345,24 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
         Problem(
             Reason.IN_USE,
             "a/n/web asks for 10.0.0.2, which is the address of Node worker in a; "
+            "ask for another address or release it there",
+        ),
+    ),
+    (
+        service("web", "10.0.0.2"),
+        {"external_ips": ["10.0.0.2"]},
+        Problem(
+            Reason.IN_USE,
+            "a/n/web asks for 10.0.0.2, which is in spec.externalIPs of a Service; "
+            "ask for another address or release it there",
+        ),
+    ),
+    (
+        service("web", "10.0.0.2"),
+        {"host": HostFacts(absent=BROADCAST, broadcast=BROADCAST)},
+        Problem(
+            Reason.IN_USE,
+            "a/n/web asks for 10.0.0.2, which is the broadcast address of a network of this host; "
             "ask for another address or release it there",
         ),
     ),

@@ -67,6 +67,23 @@ def test_an_unknown_readiness_counts_as_ready(ready: bool | None, counts: bool) 
     assert one.endpoints[0].ready is counts
 
 
+def test_an_endpoint_drains_while_it_is_terminating_and_serves() -> None:
+    """Terminating alone isn't enough: it may have ended already."""
+    drains = []
+    for conditions in ({"serving": True, "terminating": True}, {"terminating": True}, {"serving": True}):
+        (one,) = parsed(endpoints({"addresses": ["10.0.0.7"], "conditions": conditions})).slices
+        drains.append(one.endpoints[0].draining)
+    assert drains == [True, False, False]
+
+
+def test_external_ips_of_services_of_any_type_are_kept() -> None:
+    """Also of Services that are nobody's load balancer; what isn't an address is left out."""
+    other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spec": {"externalIPs": ["10.0.0.2"]}}
+    result = parsed(service(externalIPs=["fd00::2", "nonsense", 7]), other)
+    assert result.external_ips == {ip_address("10.0.0.2"), ip_address("fd00::2")}
+    assert len(result.services) == 1
+
+
 def test_slices_of_no_service_or_of_names_are_somebody_elses() -> None:
     """Without the label, or with the address type FQDN, kube-proxy passes them over as well."""
     assert parsed(endpoints(service=""), endpoints(family="FQDN")) == Parsed()
