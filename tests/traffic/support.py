@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.controlplane import Document
@@ -12,6 +16,22 @@ from tests.traffic.waiting import eventually
 
 DUAL = {"ipFamilyPolicy": "RequireDualStack"}
 LOCAL = {"externalTrafficPolicy": "Local"}
+
+
+@contextmanager
+def watching(play: Stage) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `locallb watch` until the block ends; it stops when told to, without complaint."""
+    command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch"]
+    with (play.root / "watch.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            yield process
+            process.terminate()
+            assert process.wait(30) == 0, (play.root / "watch.log").read_text()
+        finally:
+            process.kill()
+            process.wait()
+            print((play.root / "watch.log").read_text())  # noqa: T201 - what a failure needs
 
 
 def served(number: int, protocol: str = "TCP") -> Document:

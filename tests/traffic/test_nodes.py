@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.traffic.support import (
     make,
     sees_endpoints,
     up_and_serving,
+    watching,
 )
 from tests.traffic.waiting import eventually
 
@@ -68,15 +70,15 @@ def test_under_policy_local_only_nodes_with_endpoints_are_reached(
     assert worker2.addresses[0] not in {peer for pod in pods for peer in pod.peers}
 
 
-@pytest.mark.parametrize("runs", ["nothing", "up"])
+@pytest.mark.parametrize("runs", ["nothing", "up", "watch"])
 def test_a_pod_that_moves_gracefully_costs_no_request(
     runs: str, world: World, play: Stage, worker: Node, worker2: Node
 ) -> None:
-    """Under policy Local traffic follows the pod by health checks alone, and by `up`: no request fails."""
+    """Under policy Local traffic follows the pod by health checks alone, by `up`, and by `watch`: no request fails."""
     make(world, **LOCAL)
     old = world.pod("a", worker)
     at = up_and_serving(world, play)
-    with load(at) as asked:
+    with watching(play) if runs == "watch" else nullcontext(), load(at) as asked:
         time.sleep(0.2)
         world.pod("b", worker2)
         sees_endpoints(world, "web", 2)

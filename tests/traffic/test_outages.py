@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.support import Stage, envoys, refused
 from tests.envoy.traffic import Load
 from tests.traffic.nodes import World
-from tests.traffic.support import DUAL, addresses, answer, follows, make, sees_endpoints, served, up_and_serving
+from tests.traffic.support import (
+    DUAL,
+    addresses,
+    answer,
+    follows,
+    make,
+    sees_endpoints,
+    served,
+    up_and_serving,
+    watching,
+)
 from tests.traffic.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
-
-
-@contextmanager
-def watching(play: Stage) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `locallb watch` until the block ends; it stops when told to, without complaint."""
-    command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch"]
-    with (play.root / "watch.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        try:
-            yield process
-            process.terminate()
-            assert process.wait(30) == 0, (play.root / "watch.log").read_text()
-        finally:
-            process.kill()
-            process.wait()
-            print((play.root / "watch.log").read_text())  # noqa: T201 - what a failure needs
 
 
 @pytest.fixture
