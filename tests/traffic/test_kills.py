@@ -40,8 +40,8 @@ def killed(play: Stage, command: str, after: float) -> None:
 
 def test_killed_again_and_again_it_serves_and_converges(world: World, play: Stage) -> None:
     """A Service that is there and left alone answers after every kill; after one whole run everything is as asked."""
-    seed = random.randrange(1 << 32)  # noqa: S311 - chance, not secrecy
-    chance = random.Random(seed)  # noqa: S311 - likewise
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
     make(world, "steady")
     world.pod("a", world.nodes["kind-worker"])
     at = up_and_serving(world, play, "steady")
