@@ -106,10 +106,11 @@ def sees_endpoints(world: World, name: str, ready: int) -> None:
     eventually(lambda: world.ready_addresses(name) == ready, f"{name} has {ready} ready addresses")
 
 
-def up_and_serving(world: World, play: Stage, name: str = "web", number: int = 80) -> str:
-    """Run `up` once the Service has an endpoint, and give the address, which serves."""
+def up_and_serving(world: World, play: Stage, name: str = "web", number: int = 80, *, runs: bool = True) -> str:
+    """Run `up` once the Service has an endpoint, unless somebody else does; give the address, which serves."""
     eventually(lambda: world.ready_addresses(name) > 0, f"{name} has a ready endpoint")
-    play.up()
+    if runs:
+        play.up()
     address = addresses(world, name)[0]
     eventually(lambda: answer(address, number) in world.pods, f"{name} answers at {address}:{number}")
     return address

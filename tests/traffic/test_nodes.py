@@ -77,18 +77,21 @@ def test_a_pod_that_moves_gracefully_costs_no_request(
     """Under policy Local traffic follows the pod by health checks alone, by `up`, and by `watch`: no request fails."""
     make(world, **LOCAL)
     old = world.pod("a", worker)
-    at = up_and_serving(world, play)
-    with watching(play) if runs == "watch" else nullcontext(), load(at) as asked:
-        time.sleep(0.2)
-        world.pod("b", worker2)
-        sees_endpoints(world, "web", 2)
-        world.terminate(old)
-        sees_endpoints(world, "web", 1)
-        if runs == "up":
-            play.up()
-        eventually(lambda: {each.answer for each in asked.outcomes[-RATE // 2 :]} == {"b"}, "all traffic reaches b")
-        world.remove(old)
-        time.sleep(0.2)
+    with watching(play) if runs == "watch" else nullcontext():
+        if runs == "watch":
+            eventually(lambda: addresses(world) != [], "it has an address")
+        at = up_and_serving(world, play, runs=runs != "watch")
+        with load(at) as asked:
+            time.sleep(0.2)
+            world.pod("b", worker2)
+            sees_endpoints(world, "web", 2)
+            world.terminate(old)
+            sees_endpoints(world, "web", 1)
+            if runs == "up":
+                play.up()
+            eventually(lambda: {each.answer for each in asked.outcomes[-RATE // 2 :]} == {"b"}, "all reaches b")
+            world.remove(old)
+            time.sleep(0.2)
     assert asked.failures("ab") == []
     assert addresses(world) == [at]
 
