@@ -15,7 +15,7 @@ from locallb.cli.console import Out
 from locallb.cli.observe import ask
 from locallb.cli.session import Session
 from locallb.cli.watching.health import Health
-from locallb.cli.watching.lines import as_json, plain
+from locallb.cli.watching.lines import as_json, is_journal, journal, plain
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.records import started
 from locallb.cli.watching.relay import Relay
@@ -152,4 +152,6 @@ def _face(out: Out, stack: str, args: Arguments) -> Face:
     """Choose how to tell: the live view on a terminal, unless lines are asked for."""
     if out.live and not out.console.is_dumb_terminal and not args.plain and not args.json:
         return OnScreen(out.console, Screen(stack))
-    return Lines(sys.stdout, partial(as_json, stack=stack) if args.json else plain)
+    descriptor = sys.stdout.fileno()
+    form = partial(as_json, stack=stack) if args.json else journal if is_journal(descriptor) else plain
+    return Lines(open(descriptor, "wb", buffering=0, closefd=False), form)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 
 from locallb.cli.report.safe import visible
@@ -10,12 +11,27 @@ from locallb.cli.watching.records import Level, Record
 
 LONGEST = 2000
 """Characters of a plain line."""
+_PRIORITIES = {Level.ERROR: 3, Level.WARNING: 4, Level.INFO: 6}
 
 
 def plain(record: Record) -> str:
     """Write a record for people: the local time, and one sentence."""
     level = "" if record.level is Level.INFO else f"{record.level}: "
     return f"{clock(record.at)} {level}{visible(record.sentence.replace(chr(10), ' | '), LONGEST)}"
+
+
+def journal(record: Record) -> str:
+    """Write a record for systemd's journal, which has the time and takes the level from the prefix (sd-daemon(3))."""
+    return f"<{_PRIORITIES[record.level]}>{visible(record.sentence.replace(chr(10), ' | '), LONGEST)}"
+
+
+def is_journal(descriptor: int) -> bool:
+    """Tell whether what is written there goes to systemd's journal."""
+    try:
+        seen = os.fstat(descriptor)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{seen.st_dev}:{seen.st_ino}"
 
 
 def as_json(record: Record, stack: str) -> str:

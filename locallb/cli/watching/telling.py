@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
+from io import RawIOBase
 from threading import Thread
-from typing import Protocol, TextIO
+from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -39,14 +40,16 @@ class Face(Protocol):
 
 
 class Lines:
-    """One line a record, on a stream."""
+    """One line a record, on a stream without a buffer: what was not written is known at once."""
 
     pace = 0.05
 
-    def __init__(self, stream: TextIO, form: Callable[[Record], str]) -> None:
+    def __init__(self, stream: RawIOBase, form: Callable[[Record], str]) -> None:
         self._stream = stream
         self._form = form
         self._lost = 0
+        self._cut = False
+        """Whether the last line is there only in part."""
 
     def open(self) -> None:
         """Begin: nothing to do."""
@@ -54,22 +57,27 @@ class Lines:
     def show(self, records: Sequence[Record], board: Board, views: Sequence[View]) -> None:
         """Write the records. Where there is no room, lines are left out and counted; raises OSError if nobody reads."""
         del board, views
-        if records and self._lost:
-            sentence = f"{counted(self._lost, 'line')} could not be written"
-            records = (Record(records[0].at, Level.WARNING, "lost", sentence, {"count": self._lost}), *records)
-        try:
-            for record in records:
-                self._stream.write(f"{self._form(record)}\n")
-            self._stream.flush()
-        except OSError as error:
-            if error.errno in _GONE:
-                raise
-            self._lost += len(records)
-        else:
-            self._lost = 0
+        for record in records:
+            if self._lost:
+                sentence = f"{counted(self._lost, 'line')} could not be written"
+                if self._write(Record(record.at, Level.WARNING, "lost", sentence, {"count": self._lost})):
+                    self._lost = 0
+            self._lost += not self._write(record)
 
     def close(self) -> None:
         """End: nothing to do."""
+
+    def _write(self, record: Record) -> bool:
+        """Write one; tell whether all of it is there."""
+        left = f"{chr(10) if self._cut else ''}{self._form(record)}\n".encode(errors="replace")
+        try:
+            while left:
+                left = left[self._stream.write(left) or 0 :]
+                self._cut = bool(left)
+        except OSError as error:
+            if error.errno in _GONE:
+                raise
+        return not left
 
 
 class OnScreen:

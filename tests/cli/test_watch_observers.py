@@ -1,0 +1,291 @@
+"""What observes the loop beside the views: hand-over without waiting, health of proxies, metrics; all of it bounded."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import io
+import itertools
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from typing_extensions import Buffer
+
+from locallb.cli.watching.board import Board
+from locallb.cli.watching.health import Health
+from locallb.cli.watching.lines import plain
+from locallb.cli.watching.metrics import Metrics
+from locallb.cli.watching.records import Narrator
+from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuck
+from locallb.cli.watching.telling import Lines, Teller
+from locallb.planning.serving import Proxy
+from locallb.planning.status import Observation
+from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Pulse, Stopped
+from tests.cli.watch_story import planned, serving, snapshot_of, story, updated
+
+PATIENCE = 20.0
+
+
+def becomes(fact: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.005)
+
+
+def test_the_relay_gives_everything_in_order_and_only_the_latest_plan() -> None:
+    """Plans are large: entries have none."""
+    relay, first, last = Relay(), planned(snapshot_of("web")), planned(snapshot_of("web", "api"))
+    for one in (first, updated("web"), last, Converged()):
+        relay.listen(one)
+    batch = relay.take(0)
+    assert [type(entry.happening).__name__ for entry in batch.entries] == ["Planned", "Updated", "Planned", "Converged"]
+    assert batch.latest is last
+    assert not any(getattr(entry.happening, "snapshot", None) for entry in batch.entries)
+    assert relay.take(0).entries == ()
+
+
+def test_a_relay_that_nobody_empties_drops_the_oldest_and_says_how_many() -> None:
+    """The loop is never held up, and memory stays bounded."""
+    relay = Relay(most=3)
+    for number in range(10):
+        relay.listen(Converged(number))
+    batch = relay.take(0)
+    assert batch.lost == 7
+    assert [entry.happening for entry in batch.entries] == [Converged(7), Converged(8), Converged(9)]
+    assert next(Narrator().tell(batch, [])).event == "lost"
+
+
+class Asked:
+    """Stands for proxies: answers what it is told to, and remembers who was asked."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.answers: dict[str, Observation | None] = {}
+
+    def __call__(self, proxy: Proxy) -> Observation | None:
+        """Answer."""
+        self.names.append(proxy.name)
+        return self.answers.get(proxy.name)
+
+
+def test_health_asks_those_that_were_updated_and_tells_what_is_new() -> None:
+    """Only the updated one is asked at once; an answer that is the same again is no news."""
+    asked, news = Asked(), threading.Event()
+    happening = planned(snapshot_of("web", "api"))
+    asked.answers = serving(happening.plan)
+    health = Health(asked, news.set)
+    health._turn_at = time.monotonic() + 3600  # nobody's turn in this test
+    health.start()
+    health.listen(happening)
+    health.listen(updated("web"))
+    assert news.wait(PATIENCE)
+    assert asked.names == ["demo/shop/web"]
+    assert health.seen() == {"demo/shop/web": asked.answers["demo/shop/web"]}
+    news.clear()
+    health.listen(updated("web"))
+    becomes(lambda: len(asked.names) == 2)
+    health.listen(updated("api"))
+    assert news.wait(PATIENCE)
+    assert asked.names == ["demo/shop/web", "demo/shop/web", "demo/shop/api"]
+    health.listen(planned(snapshot_of("api"), marks=[Mark(Cause.PROXY, "demo/shop/api")]))
+    becomes(lambda: len(asked.names) == 4)
+    assert health.seen().keys() == {"demo/shop/api"}
+    health.stop()
+
+
+def test_every_proxy_has_its_turn() -> None:
+    """Without anything that happens, all are asked again and again."""
+    asked = Asked()
+    health = Health(asked, lambda: None)
+    happening = planned(snapshot_of("web", "api", "db"))
+    asked.answers = serving(happening.plan)
+    health.listen(happening)
+    names = []
+    for now in itertools.count(1000, 100):
+        proxy = health._next(float(now))
+        assert proxy
+        names.append(proxy.name)
+        if len(names) == 6:
+            break
+    assert names == ["demo/shop/api", "demo/shop/db", "demo/shop/web"] * 2
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
+    """Read one value from what Prometheus would get."""
+    text, kind = metrics.text("")
+    assert kind.startswith("text/plain")
+    for family in text_string_to_metric_families(text.decode()):
+        for one in family.samples:
+            if one.name == name and one.labels == labels:
+                return float(one.value)
+    return None
+
+
+def metrics_of_the_story(chapters: int) -> Metrics:
+    """Count the story's beginning."""
+    seen: dict[str, Observation | None] = {}
+    metrics = Metrics(lambda: seen)
+    for batch, now in story()[:chapters]:
+        seen = dict(now)
+        for entry in batch.entries:
+            happening = entry.happening
+            metrics.listen(happening)
+    return metrics
+
+
+def test_metrics_count_what_happened_and_what_there_is() -> None:
+    """In the middle of the story: a failure waits, a source is stale, the pool is full."""
+    metrics = metrics_of_the_story(5)
+    assert sample(metrics, "locallb_marks_total", cause="source") == 2
+    assert sample(metrics, "locallb_updates_total", outcome="failed") == 1
+    assert sample(metrics, "locallb_load_balancer_failures_total") == 1
+    assert sample(metrics, "locallb_applied_latency_seconds_count") == 2
+    assert sample(metrics, "locallb_resource_operations_total", operation="create") == 28
+    assert sample(metrics, "locallb_waiting_retries") == 1
+    assert sample(metrics, "locallb_source_stale", source="demo") == 1
+    assert sample(metrics, "locallb_pool_addresses_used", pool="small", family="IPv4") == 4
+    assert sample(metrics, "locallb_pool_addresses_free", pool="small", family="IPv4") == 0
+    assert sample(metrics, "locallb_service_problems", reason="PoolExhausted") == 1
+    assert sample(metrics, "locallb_proxies") == 4
+    assert (sample(metrics, "process_resident_memory_bytes") or 0) > 0
+
+
+def test_metrics_have_no_names_of_services() -> None:
+    """However many Services there are, the number of series stays the same."""
+    few, many = Metrics(dict), Metrics(dict)
+    few.listen(planned(snapshot_of("web")))
+    many.listen(planned(snapshot_of(*(f"other{number}" for number in range(4)))))
+    assert b"other" not in many.text("")[0]
+    assert len(few.text("")[0].splitlines()) == len(many.text("")[0].splitlines())
+
+
+@pytest.mark.parametrize(
+    ("happenings", "ready"),
+    [
+        ((), False),
+        ((planned(snapshot_of("web")),), False),
+        ((planned(snapshot_of("web")), Converged()), True),
+        ((Failed("no reading", "source"),), False),
+        ((planned(snapshot_of("web")), Converged(), Failed("no reading", "source")), False),
+        ((planned(snapshot_of("web")), Converged(), Failed("no reading", "source"), planned(snapshot_of())), True),
+    ],
+)
+def test_ready_is_after_the_first_convergence_while_everything_can_be_read(
+    happenings: tuple[Happening, ...], *, ready: bool
+) -> None:
+    """The page says why not; liveness is another question."""
+    metrics = Metrics(dict)
+    for one in happenings:
+        metrics.listen(one)
+    made = pages(metrics, lambda: Pulse(time.monotonic()))
+    assert (made["/readyz"]("").status, made["/healthz"]("").status) == (200 if ready else 503, 200)
+    assert sample(metrics, "locallb_ready") == float(ready)
+
+
+def test_a_loop_that_shows_no_sign_of_life_is_stuck() -> None:
+    """An update may take longer than a moment of idleness."""
+    assert not stuck(Pulse(100.0), 100.0 + IDLE_LIMIT)
+    assert stuck(Pulse(100.0), 101.0 + IDLE_LIMIT)
+    assert not stuck(Pulse(100.0, busy=True), 100.0 + BUSY_LIMIT)
+    assert stuck(Pulse(100.0, busy=True), 101.0 + BUSY_LIMIT)
+    late = pages(Metrics(dict), lambda: Pulse(time.monotonic() - 1000))
+    assert (late["/healthz"]("").status, late["/readyz"]("").status) == (503, 503)
+
+
+class Stream(io.RawIOBase):
+    """A stream that at times takes less than it is given, or fails."""
+
+    def __init__(self, *answers: int) -> None:
+        super().__init__()
+        self.text = ""
+        self.answers = list(answers)
+        """For each write how many bytes are taken, or a negative error number; afterwards all are."""
+
+    def write(self, data: Buffer, /) -> int:
+        """Take some, or fail."""
+        text = bytes(data).decode()
+        answer = self.answers.pop(0) if self.answers else len(text)
+        if answer < 0:
+            raise OSError(-answer, "no")
+        self.text += text[:answer]
+        return answer
+
+
+def test_a_full_disk_costs_lines_which_are_counted_and_never_the_loop() -> None:
+    """What can't be written is left out; the next line tells how much that was, and isn't glued to half a line."""
+    stream = Stream(10, -errno.ENOSPC, -errno.ENOSPC, -errno.ENOSPC)
+    lines, narrator, board = Lines(stream, plain), Narrator(), Board()
+    for batch, _ in story()[:4]:
+        board.take(batch)
+        lines.show(list(narrator.tell(batch, board.views())), board, ())
+    told = stream.text.splitlines()
+    assert len(told[0]) == 10
+    assert told[1].endswith("warning: 2 lines could not be written")
+    assert told[2].endswith("converged: 2 Services")
+
+
+def test_a_reader_that_went_away_is_told() -> None:
+    """A closed pipe: nobody will ever read what is written there."""
+    relay, gone = Relay(), threading.Event()
+    teller = Teller(relay, Lines(Stream(-errno.EPIPE), plain), dict, lambda _error: gone.set())
+    relay.listen(planned(snapshot_of("web"), "web"))
+    teller.start()
+    assert gone.wait(PATIENCE)
+
+
+def test_the_teller_tells_all_and_ends_with_the_loop() -> None:
+    """The last words are told."""
+    relay, stream = Relay(), Stream()
+    teller = Teller(relay, Lines(stream, plain), dict, lambda error: pytest.fail(str(error)))
+    teller.start()
+    for one in (planned(snapshot_of("web"), "web"), updated("web"), Converged(), Stopped()):
+        relay.listen(one)
+    assert teller.join(PATIENCE)
+    words = [line.partition(" ")[2].split()[0] for line in stream.text.splitlines()]
+    assert words == ["planned", "updated", "converged:", "stopped;"]
+
+
+@pytest.mark.slow
+def test_weeks_of_happenings_take_no_memory() -> None:
+    """Ten thousand, with Services that come and go under new names each time: what is kept doesn't grow."""
+    relay, metrics, health = Relay(), Metrics(dict), Health(lambda _proxy: None, lambda: None)
+    board, narrator, lines = Board(), Narrator(), Lines(Stream(), plain)
+    snapshots = [snapshot_of(f"a{number}", f"b{number}", f"c{number}") for number in range(100)]
+    plans = [planned(one, marks=[Mark(Cause.RETRY)]) for one in snapshots]
+
+    def live(rounds: int) -> None:
+        for number in range(rounds):
+            name = f"a{number % 100}"
+            for one in (
+                plans[number % 100],
+                updated(name, failed={name: "no"} if number % 3 == 0 else {}),
+                Failed(f"number {number}", "host"),
+                Converged(number % 2),
+            ):
+                for listen in (relay.listen, metrics.listen, health.listen):
+                    listen(one)
+            if number % 5 == 0:  # a teller that is slow at times
+                batch = relay.take(0)
+                board.take(batch)
+                views = board.views()
+                lines.show([*narrator.tell(batch, views), *narrator.services(0.0, views)], board, views)
+                lines._stream = Stream()
+
+    tracemalloc.start()
+    try:
+        live(500)
+        gc.collect()  # also empties the interpreter's lists of free tuples
+        before, _ = tracemalloc.get_traced_memory()
+        live(2500)  # of four happenings each
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 20_000, f"{before} bytes became {after}"

@@ -1,0 +1,188 @@
+"""What `locallb watch` shows of a recorded story: plain lines, JSON lines, and the table at several widths."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, by_urgency
+from locallb.cli.watching.lines import as_json, journal, plain
+from locallb.cli.watching.records import Narrator, Record, started
+from locallb.cli.watching.relay import Batch, Entry
+from locallb.cli.watching.screen import Screen
+from locallb.planning.status import State
+from locallb.watch.happenings import Converged, Planned
+from tests.cli.watch_story import EVIL, NOON, key, planned, serving, snapshot_of, story, updated
+from tests.conftest import Golden
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Show times as in UTC, wherever this runs."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def told() -> list[tuple[Record, Board]]:
+    """Give all records of the story."""
+    board, narrator = Board(), Narrator()
+    records = [(started(NOON, "dev", "1.2.3", 4711, "http://127.0.0.1:9477/metrics"), board)]
+    for batch, seen in story():
+        board.seen = seen
+        board.take(batch)
+        views = board.views()
+        at = batch.entries[-1].at
+        records += [(one, board) for one in (*narrator.tell(batch, views), *narrator.services(at, views))]
+    return records
+
+
+def drawn(chapter: int, width: int, height: int) -> str:
+    """Draw the screen as it is after a chapter."""
+    screen, narrator = Screen("dev"), Narrator()
+    for batch, seen in story()[: chapter + 1]:
+        screen.board.seen = seen
+        screen.board.take(batch)
+        screen.views = screen.board.views()
+        told = narrator.tell(batch, screen.views), narrator.services(batch.entries[-1].at, screen.views)
+        screen.records.extend(record for some in told for record in some)
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, height=height, force_terminal=False, color_system=None)
+    console.print(screen, end="")
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def test_the_story_as_lines_and_tables(golden: Golden) -> None:
+    """Every form of the same records; the table while something updates, fails, is stale, and at the end."""
+    records = [record for record, _ in told()]
+    golden.check(
+        "watch/story",
+        {
+            "plain.txt": "".join(f"{plain(one)}\n" for one in records),
+            "journal.txt": "".join(f"{journal(one)}\n" for one in records),
+            "records.jsonl": "".join(f"{as_json(one, 'dev')}\n" for one in records),
+            "screen-updating-120.txt": drawn(2, 120, 24),
+            "screen-failed-120.txt": drawn(3, 120, 24),
+            "screen-stale-80.txt": drawn(4, 80, 24),
+            "screen-failing-60.txt": drawn(5, 60, 16),
+            "screen-end-40.txt": drawn(8, 40, 10),
+        },
+    )
+
+
+def test_no_form_lets_a_cluster_break_a_line_or_drive_a_terminal() -> None:
+    """The story has escape sequences, line ends and marks that turn text; each record stays one harmless line."""
+    for record, _ in told():
+        for form in (plain(record), journal(record), as_json(record, "dev")):
+            assert form.isprintable(), form
+        assert json.loads(as_json(record, EVIL))["stack"] == EVIL
+    for chapter in range(len(story())):
+        assert all(line.isprintable() for line in drawn(chapter, 100, 24).splitlines())
+
+
+@pytest.mark.parametrize("width", [20, 33, 34, 50, 70, 90, 110, 200])
+@pytest.mark.parametrize("height", [5, 9, 15, 16, 24, 60])
+def test_the_view_never_exceeds_the_terminal(width: int, height: int) -> None:
+    """No line is wider; from nine lines on none scrolls away."""
+    for chapter in range(len(story())):
+        lines = drawn(chapter, width, height).splitlines()
+        assert all(len(line) <= width for line in lines)
+        assert len(lines) <= max(height, 9)
+
+
+def test_of_a_thousand_services_the_troubled_and_the_recent_are_shown_and_the_rest_is_counted() -> None:
+    """Whoever looks sees first what may need somebody."""
+    names = [f"s{number:04d}" for number in range(1000)]
+    screen = Screen("dev")
+    happening = planned_large(names)
+    screen.board.seen = serving(happening.plan, without={"s0500"})
+    screen.board.take(Batch((Entry(NOON, happening), Entry(NOON + 1, updated("s0700"))), happening))
+    screen.views = screen.board.views()
+    stream = io.StringIO()
+    Console(file=stream, width=120, height=24, color_system=None).print(screen)
+    lines = stream.getvalue().splitlines()
+    table = lines[lines.index(next(line for line in lines if line.startswith("SERVICE"))) + 1 :]
+    assert [line.split()[0] for line in table[:3]] == ["demo/shop/s0500", "demo/shop/s0700", "demo/shop/s0000"]
+    assert any(line.startswith("and 987 more, all serving") for line in lines)
+
+
+def planned_large(names: list[str]) -> Planned:
+    """Plan many Services in a pool that has room for all."""
+    from dataclasses import replace  # noqa: PLC0415 - used here only
+
+    from locallb.planning.parse_settings import parse_settings  # noqa: PLC0415 - likewise
+    from locallb.planning.plan import make_plan  # noqa: PLC0415 - likewise
+
+    settings = parse_settings(
+        {
+            "sources": [{"manifests": "m", "name": "demo"}],
+            "pools": [{"name": "p", "addresses": ["127.80.0.0/20"]}],
+        }
+    )
+    snapshot = snapshot_of(*names)
+    return replace(planned(snapshot_of()), plan=make_plan(snapshot, settings), snapshot=snapshot, settings=settings)
+
+
+def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
+    """Being updated, failed, silent, rejected: each has its own reason; a success ends a failure."""
+    happening = planned(snapshot_of("web", "api", "db", "ftp", "git"), "web", "api")
+    board = Board(seen=serving(happening.plan, without={"web", "db", "ftp"}))
+    board.take(Batch((Entry(NOON, happening), Entry(NOON, updated("api", failed={"api": "no"}))), happening))
+    reasons = {one.row.key.name: (one.row.state, one.row.reason) for one in board.views()}
+    assert reasons == {
+        "web": (State.PENDING, UPDATING),
+        "api": (State.DEGRADED, FAILED),
+        "db": (State.PENDING, NO_ANSWER),
+        "ftp": (State.PENDING, NO_ANSWER),
+        "git": (State.REJECTED, "PoolExhausted"),
+    }
+    assert by_urgency(board.views())[0].row.key == key("api")
+    board.take(Batch((Entry(NOON + 5, updated("api", "web")),)))
+    reasons = {one.row.key.name: (one.row.state, one.row.reason) for one in board.views()}
+    assert reasons["api"] == (State.SERVING, "")
+    assert board.open == 0
+
+
+def test_what_is_told_once_is_not_told_again() -> None:
+    """Plans without work and complaints that stay are silent; a complaint's end is told."""
+    snapshot = snapshot_of("web")
+    sentence = "source demo: gone"
+    board, narrator = Board(seen=serving(planned(snapshot).plan)), Narrator()
+
+    def events(*happenings: Planned | Converged) -> list[str]:
+        batch = Batch(tuple(Entry(NOON, one) for one in happenings), planned(snapshot))
+        board.take(batch)
+        return [one.event for one in narrator.tell(batch, board.views())]
+
+    assert events(planned(snapshot), Converged()) == ["converged"]
+    assert events(planned(snapshot), Converged()) == []
+    assert events(planned(snapshot, complaints=(sentence,)), Converged()) == ["complaint"]
+    assert events(planned(snapshot, complaints=(sentence,)), Converged()) == []
+    assert events(planned(snapshot), Converged()) == ["resolved"]
+
+
+def test_services_are_told_when_trouble_comes_and_goes() -> None:
+    """A Service that is merely being updated isn't trouble; one that serves again is told by its addresses."""
+    happening = planned(snapshot_of("web"), "web")
+    board, narrator = Board(), Narrator()
+    batch = Batch((Entry(NOON, happening),), happening)
+
+    def events() -> list[str]:
+        return [f"{one.event} {one.fields['state']}" for one in narrator.services(NOON, board.views())]
+
+    board.take(batch)
+    assert events() == []
+    board.take(Batch((Entry(NOON, updated("web")),)))
+    board.seen = serving(happening.plan, without={"web"})
+    assert events() == ["service pending"]
+    assert events() == []
+    board.seen = serving(happening.plan)
+    assert events() == ["service serving"]
+    assert events() == []

@@ -1,0 +1,97 @@
+"""A recorded story of a watch loop, for whatever observes one: happenings at fixed times, and what proxies answered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from locallb.cli.watching.relay import Batch, Entry
+from locallb.planning.model import ClusterName, Home, HostFacts, Node, ServiceKey, Snapshot
+from locallb.planning.parse_settings import parse_settings
+from locallb.planning.plan import Plan, make_plan
+from locallb.planning.settings import Settings
+from locallb.planning.status import Observation
+from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Planned, Stopped, Updated
+from tests.planning.objects import node, parsed, service
+
+NOON = 1_793_275_200.0
+"""2026-10-29T12:00:00Z."""
+HOME = Home("local-lb", "dev", "/p")
+SETTINGS: Settings = parse_settings(
+    {
+        "sources": [{"manifests": "manifests", "name": "demo"}],
+        "pools": [{"name": "small", "addresses": ["127.77.0.0/30"]}],
+    }
+)
+EVIL = "\x1b[31mred\x1b[2J \u202eright to left\x00 \rover"
+"""What a cluster might write to drive a terminal or break a line."""
+
+
+def key(name: str) -> ServiceKey:
+    """Give a Service of the story."""
+    return ServiceKey(ClusterName("demo"), "shop", name)
+
+
+def snapshot_of(*names: str, nodes: bool = True) -> Snapshot:
+    """Make a snapshot of Services with these names, in the order of their age."""
+    objects = [service(name, meta={"creationTimestamp": f"2026-01-01T00:00:{n:02d}Z"}) for n, name in enumerate(names)]
+    read = parsed(*objects, *([node()] if nodes else []))
+    found: tuple[Node, ...] = read.nodes
+    return Snapshot(HOME, services=read.services, nodes=found, host=HostFacts(watches=10_000))
+
+
+def planned(
+    snapshot: Snapshot,
+    *open_: str,
+    marks: Collection[Mark] = (Mark(Cause.SOURCE, "demo"),),
+    complaints: tuple[str, ...] = (),
+    notices: tuple[str, ...] = (),
+) -> Planned:
+    """Make the happening of a plan; `open_` are names of what differs."""
+    stale = {ClusterName("demo"): complaints[0]} if complaints else {}
+    keys = tuple(key(name) for name in open_)
+    plan = make_plan(snapshot, SETTINGS)
+    return Planned(plan, tuple(marks), 0.002, len(keys), 0.006, keys, snapshot, SETTINGS, stale, complaints, notices)
+
+
+def updated(*names: str, failed: Mapping[str, str] | None = None) -> Updated:
+    """Make the happening of an update."""
+    wrong = {key(name): why for name, why in (failed or {}).items()}
+    return Updated(tuple(map(key, names)), 0.031, 0.04, {"create": 7 * len(names)}, wrong)
+
+
+def serving(plan: Plan, without: Collection[str] = ()) -> dict[str, Observation | None]:
+    """Give what proxies answer that serve what is planned; those named don't answer."""
+    return {
+        one.proxy.name: None
+        if one.proxy.name.rpartition("/")[2] in without
+        else Observation(frozenset(listener.name for listener in one.proxy.listeners))
+        for one in plan.proxies
+    }
+
+
+def story() -> list[tuple[Batch, Mapping[str, Observation | None]]]:
+    """Tell it: three Services start, one fails, a source breaks and comes back, and the loop is stopped."""
+    small, large = snapshot_of("web", "api"), snapshot_of("web", "api", "db", "ftp", "git")
+    first, second = planned(small, "web", "api", marks=[Mark(Cause.START)]), planned(large, "db", "ftp")
+    stale = "source demo: manifests/a.yaml line 3: not YAML; its Services count as last read until it answers"
+    broken = planned(large, complaints=(stale,), notices=(f"an object was passed over: {EVIL}",))
+    chapters: list[list[Happening]] = [
+        [first],
+        [updated("api", "web"), Converged()],
+        [second],
+        [updated("db", "ftp", failed={"ftp": f"127.77.0.2 port 8080 is held by {EVIL}\nand more"}), Converged(1)],
+        [broken, Converged(1)],
+        [Failed(f"no reading of demo: {EVIL}", "source")],
+        [planned(large, "ftp", marks=[Mark(Cause.RETRY)]), updated("ftp"), Converged()],
+        [planned(large, marks=[Mark(Cause.FULL)]), Converged()],
+        [Stopped()],
+    ]
+    told: list[tuple[Batch, Mapping[str, Observation | None]]] = []
+    latest = first
+    for number, chapter in enumerate(chapters):
+        latest = next((one for one in reversed(chapter) if isinstance(one, Planned)), latest)
+        entries = tuple(Entry(NOON + number + n / 10, one) for n, one in enumerate(chapter))
+        unasked = number in {0, 2}
+        seen = {} if unasked else serving(latest.plan, {"ftp"} if number < 6 else ())
+        told.append((Batch(entries, latest), seen))
+    return told
