@@ -11,7 +11,7 @@ from threading import Timer
 from types import FrameType
 
 INTERRUPTED = 130
-PATIENCE = 5.0
+PATIENCE = 2.0
 """Seconds that operations which had begun have to end; the state is valid without, the next run finishes them."""
 
 _OUTPUT = 1

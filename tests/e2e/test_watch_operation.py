@@ -1,0 +1,271 @@
+"""Running `locallb watch`: what it prints, where it is asked how it is, and what signals and supervisors make it do."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from locallb.cli.arguments import parse
+from tests.e2e.support import CHECKOUT, Backend, Stage, node, port, service
+from tests.e2e.watching import PATIENCE, Watch, answers, becomes, is_alive, watching
+
+pytestmark = pytest.mark.envoy
+Backends = Callable[..., Backend]
+
+
+def get(watch: Watch, path: str) -> tuple[int, str]:
+    """Ask the watch's server, whose port its first line tells."""
+    found = re.search(r"http://(127\.0\.0\.1):(\d+)/metrics", watch.told())
+    if not found:
+        raise OSError("it doesn't listen yet")
+    connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=PATIENCE)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def test_lines_metrics_and_health_and_a_stop_that_stops_nothing(play: Stage, backend: Backends) -> None:
+    """The run as a service: a line for each thing, numbers and health on the loopback, SIGTERM leaves what serves."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    with watching(play, "--metrics", "127.0.0.1:0") as watch:
+        becomes(lambda: get(watch, "/readyz") == (200, "ok\n"), watch)
+        assert get(watch, "/healthz") == (200, "ok\n")
+        becomes(lambda: 'locallb_services{state="serving"} 1.0' in get(watch, "/metrics")[1], watch)
+        assert "locallb_proxies_answering 1.0" in get(watch, "/metrics")[1]
+        address, pid = play.addresses()["n/web"], play.pids()["n/web"]
+        assert watch.stop() == 0, watch.told()
+    told = [line.split(" ", 1)[1] for line in watch.told().splitlines()]
+    assert [line.split()[0] for line in told if "warning" not in line][:4] == [
+        "watching",
+        "planned",
+        "updated",
+        "converged:",
+    ]
+    assert told[-1] == "stopped; what serves goes on serving"
+    assert answers(address, 8080, "web")
+    assert is_alive(pid)
+
+
+def test_json_lines_are_objects_with_stable_heads(play: Stage) -> None:
+    """Each line is one object, also those about what can't be served and what can't be read."""
+    play.write("base.yaml", node(), service("web", port(80, 31000)), service("sctp", port(7, 31001, "SCTP")))
+    with watching(play, "--json") as watch:
+        becomes(lambda: '"converged"' in watch.told(), watch)
+        (play.manifests / "broken.yaml").write_text("{ \x1b[31m\u202e broken")
+        becomes(lambda: '"complaint"' in watch.told(), watch)
+        watch.stop()
+    records = [json.loads(line) for line in watch.told().splitlines()]
+    assert all({"time", "level", "event", "stack"} <= one.keys() for one in records)
+    assert {"started", "planned", "service", "complaint", "stopped"} <= {one["event"] for one in records}
+    rejected = {one["service"]: one["reason"] for one in records if one["event"] == "service"}
+    assert rejected["c/n/sctp"] == "ProtocolNotSupported"
+
+
+@pytest.fixture
+def supervisor(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Listen as systemd does."""
+    place = play.root / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.settimeout(PATIENCE)
+        listener.bind(str(place))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(place))
+        monkeypatch.setenv("WATCHDOG_USEC", "400000")
+        yield listener
+
+
+def hears(supervisor: socket.socket, start: str) -> str:
+    """Wait for a message; others may come before it."""
+    while True:
+        message = supervisor.recv(1000).decode()
+        if message.startswith(start):
+            return message
+
+
+def test_a_supervisor_hears_ready_reloading_and_stopping(
+    play: Stage, backend: Backends, supervisor: socket.socket
+) -> None:
+    """SIGHUP reads the configuration anew; READY ends the reload; the watchdog is fed meanwhile."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    with watching(play) as watch:
+        hears(supervisor, "READY=1")
+        hears(supervisor, "STATUS=converged")
+        hears(supervisor, "WATCHDOG=1")
+        before = play.addresses()["n/web"]
+        play.configure(pools=[{"name": "p", "addresses": ["127.78.0.0/28"]}])
+        watch.process.send_signal(signal.SIGHUP)
+        assert "MONOTONIC_USEC=" in hears(supervisor, "RELOADING=1")
+        hears(supervisor, "READY=1")
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        assert play.addresses()["n/web"] != before
+        assert watch.stop() == 0
+        hears(supervisor, "STOPPING=1")
+
+
+def test_a_stop_in_the_midst_of_slow_operations_leaves_a_valid_state(play: Stage, backend: Backends) -> None:
+    """A proxy that hangs holds up its update; one signal waits a moment for it, a second one for nothing."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)), service("keeper", port(8080, web.port)))
+    play.up()
+    address, pid = play.addresses()["n/keeper"], play.pids()["n/web"]
+    for signals in ([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]):
+        with watching(play) as watch:
+            becomes(lambda: "converged" in watch.told(), watch)
+            before = watch.told()
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                ports = [port(8080 + number, web.port) for number in range(1 + len(signals))]
+                play.write("base.yaml", node(), service("web", *ports), service("keeper", port(8080, web.port)))
+                becomes(partial(_is_told, watch, "1 to do", before), watch)
+                for each in signals:
+                    watch.process.send_signal(each)
+                assert watch.process.wait(PATIENCE) in ({130} if len(signals) > 1 else {0, 130})
+            finally:
+                os.kill(pid, signal.SIGCONT)
+        assert answers(address, 8080, "web")
+        assert play.run("state", "check").code == 0
+        play.up()
+        assert play.pids()["n/web"] == pid
+        assert answers(play.addresses()["n/web"], 8080 + len(signals), "web")
+
+
+def _is_told(watch: Watch, words: str, before: str) -> bool:
+    return words in watch.told().removeprefix(before)
+
+
+@pytest.mark.parametrize("place", ["0.0.0.0:9477", "192.0.2.1:9477", "9477"])
+def test_metrics_are_for_this_host_only(play: Stage, place: str) -> None:
+    """Refused before anything begins, with what to write instead."""
+    done = play.spawn("watch", "--metrics", place)
+    assert done.code == 2
+    assert "127.0.0.1:9477" in done.err
+    assert not (play.root / ".state/.pulumi").exists()
+
+
+def test_a_port_that_others_have_is_told(play: Stage) -> None:
+    """From the configuration as from the command line; nothing begins."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        place = f"127.0.0.1:{other.getsockname()[1]}"
+        play.configure(metrics=place)
+        done = play.spawn("watch")
+    assert done.code == 1
+    assert f"{place.replace(':', ' port ')} can't be listened on" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_reader_that_goes_away_ends_the_watch_and_nothing_else(play: Stage, backend: Backends) -> None:
+    """As `locallb watch | head -1` does."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    play.up()
+    command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stderr
+        assert "watching" in process.stdout.readline()
+        process.stdout.close()
+        play.write("more.yaml", service("more", port(8080, web.port)))
+        assert "nobody reads standard output any more" in process.stderr.read()
+        assert process.wait(PATIENCE) == 1
+    assert answers(play.addresses()["n/web"], 8080, "web")
+
+
+class Terminal:
+    """A terminal with a `locallb watch` on it."""
+
+    def __init__(self, play: Stage) -> None:
+        self.master, slave = pty.openpty()
+        self.resize(24, 100)
+        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch"]
+        environment = {**os.environ, "TERM": "xterm"}
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no threads of ours hold locks
+        )
+        os.close(slave)
+        self.text = ""
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Give the terminal another size, as a window does."""
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def shows(self, words: str) -> None:
+        """Wait until the words are drawn; what was drawn before is forgotten."""
+        deadline = time.monotonic() + PATIENCE
+        while words not in self.text:
+            assert time.monotonic() < deadline, self.text
+            if select.select([self.master], [], [], 0.1)[0]:
+                with contextlib.suppress(OSError):
+                    self.text += os.read(self.master, 65536).decode(errors="replace")
+        self.text = self.text.partition(words)[2]
+
+
+@pytest.fixture
+def terminal(play: Stage, backend: Backends) -> Iterator[Terminal]:
+    """Watch one Service on a terminal."""
+    play.write("base.yaml", node(), service("web", port(8080, backend("web").port)))
+    made = Terminal(play)
+    yield made
+    with contextlib.suppress(OSError):
+        os.close(made.master)
+    if made.process.poll() is None:
+        made.process.kill()
+    made.process.wait()
+
+
+def test_on_a_terminal_there_is_a_table_that_follows_its_size_and_leaves_no_trace(
+    play: Stage, terminal: Terminal
+) -> None:
+    """It is drawn on the other screen, again after a resize, and Ctrl-C gives the terminal back."""
+    terminal.shows("\x1b[?1049h")
+    terminal.shows("1 Service: 1 serving")
+    terminal.resize(10, 40)
+    terminal.shows("1 Service: 1…")
+    os.write(terminal.master, b"\x03")
+    terminal.shows("\x1b[?1049l")
+    assert terminal.process.wait(PATIENCE) == 0
+    assert answers(play.addresses()["n/web"], 8080, "web")
+
+
+def test_a_terminal_that_goes_away_takes_the_watch_with_it(play: Stage, terminal: Terminal) -> None:
+    """SIGHUP means reload, but not from a window that was closed."""
+    terminal.shows("1 serving")
+    os.close(terminal.master)
+    assert terminal.process.wait(PATIENCE) in {0, 1}
+    assert answers(play.addresses()["n/web"], 8080, "web")
+
+
+def test_the_unit_for_systemd_runs_a_command_that_exists() -> None:
+    """Its options are ours, its reload is our signal, and it ends nothing but the loop."""
+    unit = (CHECKOUT / "deploy/locallb-watch@.service").read_text()
+    lines = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
+    words = shlex.split(lines["ExecStart"])
+    arguments = parse(words[1:])
+    assert (words[0], arguments.command, arguments.stack) == ("%h/local-lb/.venv/bin/locallb", "watch", "%i")
+    assert (lines["Type"], lines["KillMode"], lines["ExecReload"]) == ("notify", "process", "/bin/kill -HUP $MAINPID")
