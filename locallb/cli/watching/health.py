@@ -32,6 +32,8 @@ class Health:
         self._lock = Condition()
         self._planned: Planned | None = None
         self._proxies: dict[str, Proxy] = {}
+        self._wanted: dict[str, set[str]] = {}
+        """The listeners that each proxy shall have, for one Service or for many."""
         self._due: dict[str, float] = {}
         """When to ask next, by the proxy's name and the monotonic clock."""
         self._seen: dict[str, Observation | None] = {}
@@ -75,6 +77,10 @@ class Health:
         """Take the plan's proxies; forget all others."""
         self._planned = planned
         self._proxies = {one.proxy.name: one.proxy for one in planned.plan.proxies}
+        self._wanted = {name: set() for name in self._proxies}
+        for placement in planned.plan.placements:
+            listeners = {listener.name for port in placement.ports for listener in port.listeners}
+            self._wanted.setdefault(placement.proxy, set()).update(listeners)
         for kept in (self._seen, self._due):
             for name in kept.keys() - self._proxies.keys():
                 del kept[name]
@@ -83,7 +89,7 @@ class Health:
     def _ask_anew(self, names: Collection[str]) -> None:
         """Ask soon; forget answers from before the update that were none, or none yet."""
         for name in names:
-            if (proxy := self._proxies.get(name)) and not _serves(self._seen.get(name), proxy):
+            if not self._serves(name, self._seen.get(name)):
                 self._seen.pop(name, None)
         self._ask_soon(names)
 
@@ -129,13 +135,12 @@ class Health:
         with self._lock:
             if self._proxies.get(proxy.name) != proxy:  # changed or gone meanwhile
                 return False
-            if not _serves(answer, proxy):
+            if not self._serves(proxy.name, answer):
                 self._due[proxy.name] = time.monotonic() + AGAIN + len(self._due) * AGAIN_EACH
             new = proxy.name not in self._seen or self._seen[proxy.name] != answer
             self._seen[proxy.name] = answer
             return new
 
-
-def _serves(answer: Observation | None, proxy: Proxy) -> bool:
-    """Tell whether all listeners are there as planned."""
-    return bool(answer and not answer.failed and answer.listening.issuperset(one.name for one in proxy.listeners))
+    def _serves(self, name: str, answer: Observation | None) -> bool:
+        """Tell whether all listeners are there as planned."""
+        return bool(answer and not answer.failed and answer.listening.issuperset(self._wanted.get(name, ())))
