@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack $(STACK)
 
-.PHONY: help setup up down preview status test test-slow test-quick test-cluster lint format goldens bench clean
+.PHONY: help setup up watch down preview status test test-slow test-quick test-cluster lint format goldens bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ setup: .venv/runtime ## Make .venv with all that local-lb needs
 up: setup ## Set everything up and serve the stack's Services (STACK=dev: the example)
 	@if [ "$(STACK)" = dev ]; then $(BIN)/python examples/shop/backends.py start; fi
 	@$(LOCALLB) up --yes
+
+watch: setup ## Keep the stack converged until it is stopped; what serves goes on serving
+	@if [ "$(STACK)" = dev ]; then $(BIN)/python examples/shop/backends.py start; fi
+	@exec $(LOCALLB) watch
 
 down: setup ## Remove all that `make up` made
 	@$(LOCALLB) destroy --yes

@@ -31,7 +31,7 @@ from locallb.planning.loopback_place import loopback_place
 from locallb.planning.settings import Settings
 from locallb.sources.configuration import stack_settings
 from locallb.sources.snapshot import readings_directory
-from locallb.watch.happenings import Cause, Happening, Mark
+from locallb.watch.happenings import Cause, Happening, Leading, Mark
 from locallb.watch.loop import Loop
 
 OK, FAILED = 0, 1
@@ -44,7 +44,8 @@ def watch(session: Session, args: Arguments, out: Out) -> int:
     place = args.metrics or session.settings.metrics
     if session.settings.leader_election:
         return _watch_when_leading(session, args, out, place)
-    with only_one(readings_directory(session.home).with_suffix(".watch"), f"watch of stack {session.stack}"):
+    lock = readings_directory(session.home).with_name(f"{session.stack}.watch")
+    with only_one(lock, f"watch of stack {session.stack}"):
         return _Watch(session, args, out).run(place)
 
 
@@ -71,12 +72,12 @@ class _Watch:
         self._health = Health(ask, self._relay.poke)
         self._metrics = Metrics(self._health.seen)
         self._supervised = Supervised()
+        self._leads = leads or _alone
         configuration = session.project.stack_file(session.stack)
         self._loop = Loop(
-            session.home, session.engine(lambda _event: None), load, configuration, self._listen, leads=leads or _alone
+            session.home, session.engine(lambda _event: None), load, configuration, self._listen, leads=self._leads
         )
         self._face = _face(out, session.stack, args)
-        self._plain = not args.json and not isinstance(self._face, OnScreen)
         self._teller = Teller(self._relay, self._face, self._health.seen, self._nobody_listens)
         self._fault = ""
         self._over = False
@@ -93,6 +94,8 @@ class _Watch:
             metrics = f"http://{server.place}/metrics" if server else ""
             self._teller.start(started(time.time(), self._stack, __version__, os.getpid(), metrics))
             thread.start()
+            if not self._leads():
+                self._supervised.stand_by()
             self._wait(signals)
         if not self._teller.join(LAST_WORDS):  # whoever should read what we say holds up our end
             signals.leave(FAILED)
@@ -103,9 +106,8 @@ class _Watch:
 
     def lead(self, leads: bool) -> None:  # noqa: FBT001 - as an election tells it
         """Begin to serve the stack with a fresh look at everything, or leave that to another process."""
+        self._listen(Leading(leads))
         self._loop.mark(Mark(Cause.CONFIGURATION))
-        if self._plain:
-            self._out.line("this process leads now" if leads else "this process leads no more")
 
     def _listen(self, happening: Happening) -> None:
         self._health.listen(happening)

@@ -99,6 +99,13 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
+class Leading:
+    """This process serves the stack from now on, or leaves that to another one."""
+
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Pulse:
     """When the loop's thread was last seen to go on, by the monotonic clock, and whether it is at work."""
 
@@ -106,5 +113,5 @@ class Pulse:
     busy: bool = False
 
 
-Happening: TypeAlias = Planned | Updated | Failed | Converged | Stopped
+Happening: TypeAlias = Planned | Updated | Failed | Converged | Leading | Stopped
 Listener: TypeAlias = Callable[[Happening], None]

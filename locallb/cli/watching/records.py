@@ -15,7 +15,7 @@ from locallb.cli.watching.relay import Batch
 from locallb.planning.model import ServiceKey
 from locallb.planning.status import State
 from locallb.planning.words import counted
-from locallb.watch.happenings import Cause, Converged, Failed, Happening, Planned, Stopped, Updated
+from locallb.watch.happenings import Cause, Converged, Failed, Happening, Leading, Planned, Stopped, Updated
 
 _NAMED = 3
 """Services that a sentence names."""
@@ -89,6 +89,9 @@ class Narrator:
                 yield Record(at, Level.ERROR, "failed", one.sentence, {"kind": one.kind, "message": one.sentence})
             case Converged():
                 yield from self._converged(at, one, views)
+            case Leading():
+                sentence = "this process leads now" if one.leads else "another process may lead: standing by"
+                yield Record(at, Level.INFO, "leader", sentence, {"leads": one.leads})
             case Stopped():
                 yield Record(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
 

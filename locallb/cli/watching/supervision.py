@@ -9,7 +9,7 @@ from http import HTTPStatus
 from locallb.cli.watching.metrics import Metrics
 from locallb.clients import supervisor
 from locallb.clients.answering import Page
-from locallb.watch.happenings import Cause, Converged, Failed, Happening, Planned, Pulse
+from locallb.watch.happenings import Cause, Converged, Failed, Happening, Leading, Planned, Pulse
 
 IDLE_LIMIT, BUSY_LIMIT = 30.0, 300.0
 """Seconds without a sign of life after which the loop counts as stuck: while it waits, and while it updates."""
@@ -66,8 +66,15 @@ class Supervised:
             case Converged():
                 waiting = f", {happening.waiting} tried again later" if happening.waiting else ""
                 supervisor.notify(f"STATUS=converged{waiting}")
+            case Leading(leads=False):
+                supervisor.notify("STATUS=standing by: another process may lead")
             case _:
                 pass
+
+    def stand_by(self) -> None:
+        """Say READY although nothing was looked at: it isn't this process's turn."""
+        self._ready()
+        supervisor.notify("STATUS=standing by")
 
     def stopping(self) -> None:
         """Say that we end."""
