@@ -170,7 +170,7 @@ def manifests(ports: list[int], backend: tuple[str, int]) -> str:
 class Locallb:
     """local-lb as a whole: manifests in, traffic out. Kept in memory, as a watch loop would, or a command each time."""
 
-    def __init__(self, name: str, *, kept: bool) -> None:
+    def __init__(self, name: str, *, kept: bool, settings: Mapping[str, object] | None = None) -> None:
         self.name = name
         self._kept = kept
         self._root = Path(tempfile.mkdtemp(prefix="llb-bench-", dir="/tmp"))
@@ -180,7 +180,8 @@ class Locallb:
             (self._root / each).mkdir()
         sources = [{"manifests": "manifests", "name": "c"}]
         pools = [{"name": "p", "addresses": [f"{ADDRESS}/32"]}]
-        config = {"config": {"local-lb:sources": sources, "local-lb:pools": pools}}
+        every = {"sources": sources, "pools": pools, **(settings or {})}
+        config = {"config": {f"local-lb:{key}": value for key, value in every.items()}}
         (self._root / "stacks" / "Pulumi.dev.yaml").write_text(json.dumps(config))
         self._session = Session.open(self._root, "dev")
         self._engine: Engine = self._session.engine(lambda _event: None)

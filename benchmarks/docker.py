@@ -1,0 +1,166 @@
+"""Containers, measured against `docker run` alone: from a Service to its first byte, on either network.
+
+`docker run` starts the same image with the least files that serve the same port: on the host's network, or with the
+port published on a Docker network. `up, kept` is local-lb as a whole with the runtime docker, from renamed manifests to
+traffic, in a process that stays. All take turns within one run on one machine, after one run each that isn't counted. A
+table goes to standard error, one JSON object to standard output. Needs root, or the group of Docker.
+
+    python -m benchmarks.docker [--runs 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import secrets
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol as Shape
+
+from benchmarks.contestants import Locallb, by_hand
+from benchmarks.traffic import ADDRESS, PORT, backend, until
+from locallb.clients.containers import Containers
+from locallb.clients.envoy_image import make_image
+from locallb.planning.envoy import ARGUMENTS
+
+BACKEND_PORT = 18080
+
+
+class Contestant(Shape):
+    """Something that serves ADDRESS from a container."""
+
+    name: str
+
+    def start(self, ports: list[int], backend: tuple[str, int]) -> None:
+        """Serve."""
+
+    def stop(self) -> None:
+        """Serve no more."""
+
+
+@dataclass
+class DockerRun:
+    """`docker run` with files written by hand; `network` is a Docker network, or `host`."""
+
+    name: str
+    image: str
+    network: str
+    directory: Path = field(init=False)
+
+    def start(self, ports: list[int], backend: tuple[str, int]) -> None:
+        """Write the files and run."""
+        self.directory = Path(tempfile.mkdtemp(prefix="locallb-bench-"))
+        published = self.network != "host"
+        for name, text in by_hand(ports, backend).items():
+            inside = text.replace(f'"{ADDRESS}"', '"0.0.0.0"') if published else text
+            (self.directory / name).write_text(inside)
+        ports_ = [f"--publish={ADDRESS}:{port}:{port}" for port in ports if published]
+        mount = ("--volume", f"{self.directory}:/run/proxy", "--workdir", "/run/proxy")
+        docker("run", "--detach", "--name", self._container, "--network", self.network, *ports_, *mount, self.image,
+               *ARGUMENTS)  # fmt: skip
+
+    def stop(self) -> None:
+        """Remove container and files."""
+        docker("rm", "--force", self._container)
+        shutil.rmtree(self.directory)
+
+    @property
+    def _container(self) -> str:
+        return self.directory.name
+
+
+def docker(*words: str) -> str:
+    """Run Docker's own command."""
+    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextmanager
+def network() -> Iterator[tuple[str, str]]:
+    """Make a Docker network, and give its name and the host's address on it."""
+    name, third = f"llb-bench-{secrets.token_hex(4)}", secrets.randbelow(250)
+    gateway = f"10.232.{third}.1"
+    docker("network", "create", "--subnet", f"10.232.{third}.0/24", "--gateway", gateway, name)
+    try:
+        yield name, gateway
+    finally:
+        docker("network", "rm", name)
+
+
+def measure(contestants: list[Contestant], where: tuple[str, int], runs: int) -> Mapping[str, list[float]]:
+    """Let the contestants take turns; gives milliseconds from the beginning to the first byte."""
+    times: dict[str, list[float]] = {each.name: [] for each in contestants}
+    for number in range(-1, runs):
+        for each in contestants:
+            began = time.perf_counter()
+            each.start([PORT], where)
+            try:
+                taken = (until(where[0], PORT) - began) * 1000
+            finally:
+                each.stop()
+            if number >= 0:
+                times[each.name].append(taken)
+    return times
+
+
+def summary(times: Mapping[str, list[float]]) -> dict[str, object]:
+    """Tell the distributions, and the medians' ratios to `docker run` on the same network."""
+    spreads = {}
+    for name, values in times.items():
+        low, middle, high = statistics.quantiles(values, n=4)
+        named = {"min": min(values), "p25": low, "p50": middle, "p75": high, "max": max(values)}
+        spreads[name] = {key: round(value, 1) for key, value in named.items()}
+    median = {name: statistics.median(values) for name, values in times.items()}
+    ratios = {
+        which: round(median[f"up, kept, {which}"] / median[f"docker run, {which}"], 2) for which in ("host", "publish")
+    }
+    return {"cores": os.cpu_count(), "milliseconds": spreads, "ratios to docker run": ratios}
+
+
+def table(result: Mapping[str, object]) -> str:
+    """Lay it out for reading."""
+    lines = [f"{'Service created, first byte (ms)':<34}{'min':>8}{'p25':>8}{'p50':>8}{'p75':>8}{'max':>8}"]
+    spreads = result["milliseconds"]
+    assert isinstance(spreads, dict)
+    for name, spread in spreads.items():
+        lines.append(f"{name:<34}" + "".join(f"{value:>8.1f}" for value in spread.values()))
+    return "\n".join([*lines, f"ratios of the medians to docker run: {result['ratios to docker run']}"])
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10, help="of each contestant (at least 2)")
+    runs: int = parser.parse_args().runs
+    image = make_image(Containers())
+    with network() as (name, gateway):
+        where = (gateway, BACKEND_PORT)
+        process = multiprocessing.Process(target=backend, args=(where,), daemon=True)
+        process.start()
+        common = {"runtime": "docker", "image": image}
+        ours = [
+            Locallb("up, kept, host", kept=True, settings=common),
+            Locallb("up, kept, publish", kept=True, settings={**common, "network": {"publish": name}}),
+        ]
+        alone = [DockerRun("docker run, host", image, "host"), DockerRun("docker run, publish", image, name)]
+        try:
+            result = {"runs": runs, **summary(measure([*alone, *ours], where, runs))}
+        finally:
+            for each in ours:
+                each.close()
+            process.terminate()
+    sys.stderr.write(table(result) + "\n")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
