@@ -64,7 +64,10 @@ class Session:
     def engine(self, listen: Callable[[Event], None]) -> Engine:
         """Make the engine for this stack."""
         root = self.project.root
-        providers = {"locallb": make_provider(root), "docker": make_docker_provider(root)}
+        providers = {
+            "locallb": make_provider(root),
+            "docker": make_docker_provider(root, lambda: self.settings.container.pull),
+        }
         return Engine(self.project, self.stack, providers, on_event=listen)
 
     def require_docker(self, *, planned: bool) -> None:

@@ -63,6 +63,11 @@ class ProxyContainer:
             "ports": [[str(p.address), p.port, p.protocol, p.container_port] for p in self.ports],
         }
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What a reader of a report hears about it."""
+        return container_words(self.image, self.memory, self.cpus, self.network)
+
     def address(self, family: Family) -> str | None:
         """Give its fixed address of a family."""
         return next((str(one) for one in self.inside if Family.of(one) is family), None)
@@ -110,6 +115,12 @@ def _gardeners_labels(owner: Owner) -> Mapping[str, str]:
         "gardener.cloud/service": f"{owner.service.namespace}/{owner.service.name}",
         "kubernetes.io/cluster": owner.service.cluster,
     }
+
+
+def container_words(image: str, memory: int, cpus: str, network: str) -> tuple[str, ...]:
+    """Say how a container runs, in the words of the configuration; `network` is empty for the host's."""
+    limits = (f"memory {memory} MiB", *([f"cpus {cpus}"] if cpus else []))
+    return (f"image {image}", *limits, f"network {network or 'host'}")
 
 
 def labelled_owner(labels: Mapping[str, str]) -> Owner | None:

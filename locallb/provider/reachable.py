@@ -113,13 +113,21 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
             if new.published:
                 published.prove(new.listeners, EnvoyAdmin(_directory(new)), arriving)
         except EnvoyAdminError as error:
-            identity = new.process.removeprefix(IDENTITY_PREFIX)[:12]
-            log = f"`docker logs {identity}`" if contained else "envoy.log there"
+            identity = new.process.removeprefix(IDENTITY_PREFIX)
+            log = f"`docker logs {identity[:12]}` ({_last_words(identity)})" if contained else "envoy.log there"
             raise ProviderError(f"{error}; run up again, and see {log} if that doesn't help") from error
         for place in () if new.published else probes:
             _probe(place)
         ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
         return grown(self.state, new, ports=ports)
+
+
+def _last_words(identity: str) -> str:
+    """Give the end of a container's log: an image of another kind tells there what it is."""
+    try:
+        return Containers().logs(identity, 2) or "it says nothing"
+    except ContainersError as error:
+        return str(error)
 
 
 def _refuse_drained(identity: str, directory: Path) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from locallb.clients.containers import Containers, ContainersError
+from locallb.planning.containers import LABEL_PREFIX
+from locallb.provider.docker import inputs
+from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.provider.stopping import drain_container
 from tests.docker.support import configure, containers, content, docker, identities, stream_outlives
-from tests.e2e.support import Backend, Stage, ask, port, refused, service
+from tests.e2e.support import Backend, Stage, ask, node, port, refused, service
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
@@ -185,3 +191,152 @@ def test_a_container_that_an_interrupted_run_told_to_stop_is_mended(shop: Stage)
     assert ask(at["n/web"], 80) == "web: hello"
     assert (shop.addresses(), identities(shop)) == (at, before)
     content(shop)
+
+
+def test_limits_change_in_place_or_with_another_container_and_a_preview_says_which(shop: Stage) -> None:
+    """Memory in place; CPUs, as the official plugin decides, with another container at the same address."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    configure(shop, limits={"memory": 256})
+    document = shop.run("preview", "--format", "json").json
+    (web,) = [one for one in document["services"] if one["name"] == "web"]
+    (told,) = [one for one in web["differences"] if one["what"] == "container"]
+    assert (told["before"], told["after"]) == (["memory 512 MiB"], ["memory 256 MiB"])
+    shop.up()
+    assert identities(shop) == before
+    assert {one["HostConfig"]["Memory"] for one in containers(shop).values()} == {256 << 20}
+    configure(shop, limits={"memory": 256, "cpus": 0.5})
+    shop.up()
+    assert {one["HostConfig"]["NanoCpus"] for one in containers(shop).values()} == {500_000_000}
+    assert identities(shop)["web"] != before["web"]
+    assert (shop.addresses(), ask(at["n/web"], 80)) == (at, "web: hello")
+    content(shop)
+
+
+def test_an_image_can_be_named_by_its_digest(shop: Stage, image: str) -> None:
+    """The id of an image is one, too: it settles, and a preview tells it."""
+    shop.up()
+    digest = docker("image", "inspect", "--format", "{{.Id}}", image)
+    configure(shop, image={"name": digest, "pullPolicy": "Never"})
+    assert f"image {digest}" in shop.run("preview", "--format", "markdown").out
+    shop.up()
+    assert {one["Config"]["Image"] for one in containers(shop).values()} == {digest}
+    content(shop)
+
+
+def test_an_image_that_must_always_be_fetched_is_not_taken_from_here(shop: Stage, image: str) -> None:
+    """PullPolicy Always asks the registry for every new container, IfNotPresent only for what is missing."""
+    here = "127.0.0.1:1/here/envoy:1"
+    docker("tag", image, here)
+    try:
+        configure(shop, image={"name": here, "pullPolicy": "Always"})
+        done = shop.run("up", "--yes")
+        assert done.code == 1
+        assert f"the image {here} for the container" in done.err
+        assert "can't be fetched" in done.err
+        configure(shop, image={"name": here})
+        shop.up()
+        assert ask(shop.addresses()["n/web"], 80) == "web: hello"
+        assert shop.run("destroy", "--yes").code == 0
+    finally:
+        docker("rmi", here)
+
+
+def test_an_image_that_must_not_be_fetched_is_told_before_anything_begins(shop: Stage) -> None:
+    """PullPolicy Never: no registry is asked, no address claimed."""
+    configure(shop, image={"name": "127.0.0.1:1/nowhere/envoy:1", "pullPolicy": "Never"})
+    done = shop.run("up", "--yes")
+    assert done.code == 1
+    assert "127.0.0.1:1/nowhere/envoy:1 isn't there, and pullPolicy Never forbids to fetch it" in done.err
+    assert list((shop.state_home / "proxies").glob("*")) == []
+
+
+def test_a_mirror_stands_for_the_registry(shop: Stage) -> None:
+    """Of the official image, too."""
+    configure(shop, image={"mirror": "127.0.0.1:1/mirror"})
+    done = shop.run("up", "--yes")
+    assert done.code == 1
+    assert "127.0.0.1:1/mirror/envoyproxy/envoy:distroless-v" in done.err
+
+
+@pytest.fixture
+def strange(image: str) -> Iterator[Callable[[str], str]]:
+    """Give a maker of images that start something else than a proxy."""
+    made: list[str] = []
+
+    def make(entry: str) -> str:
+        made.append(f"local-lb/strange:{secrets.token_hex(4)}")
+        text = f"FROM {image}\nENTRYPOINT {entry}\n"
+        subprocess.run(["docker", "build", "-q", "-t", made[-1], "-"], input=text, text=True, check=True, timeout=60)
+        return made[-1]
+
+    yield make
+    for one in made:
+        docker("rmi", "-f", one)
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ('["/bin/nothing"]', "no such file or directory"),
+        ('["/usr/local/bin/envoy", "--version"]', "docker logs"),
+    ],
+    ids=["no-such-program", "ends-at-once"],
+)
+def test_an_image_of_another_kind_is_told_in_dockers_words(
+    shop: Stage, strange: Callable[[str], str], entry: str, words: str
+) -> None:
+    """One sentence; with a right image the next `up` mends it."""
+    (shop.manifests / "dns.yaml").unlink()
+    good = yaml.safe_load((shop.root / "stacks/Pulumi.dev.yaml").read_text())["config"]["local-lb:image"]
+    configure(shop, image=strange(entry))
+    done = shop.run("up", "--yes")
+    assert done.code == 1
+    assert words in done.err
+    assert "Traceback" not in done.err
+    configure(shop, image=good)
+    shop.up()
+    assert ask(shop.addresses()["n/web"], 80) == "web: hello"
+
+
+def test_a_port_that_was_taken_meanwhile_is_told_in_dockers_words(image: str) -> None:
+    """Between the plan and the start; no container is left."""
+    address, name = "127.253.1.2", f"llb-test-{secrets.token_hex(4)}"
+    ports = [{"internal": 80, "external": 80, "ip": address, "protocol": "tcp"}]
+    owner = [{"label": f"{LABEL_PREFIX}{key}", "value": "x"} for key in OWNER]
+    wanted = inputs.checked({"name": name, "image": image, "ports": ports, "labels": owner})
+    with socket.create_server((address, 80)), pytest.raises(ContainersError, match="address already in use"):
+        Lifecycle(Containers(), None).create(wanted)
+    assert docker("ps", "-aq", "--filter", f"name={name}") == ""
+
+
+OWNER = ("project", "stack", "root", "cluster", "namespace", "name", "uid")
+
+
+def test_a_stream_outlives_changes_of_nodes_backends_and_ports(shop: Stage, backend: Callable[..., Backend]) -> None:
+    """On the host's network: one connection through all of them, in one container."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    other = backend("other", "127.0.0.2")
+    with socket.create_connection((at["n/web"], 80)) as stream, stream.makefile("rb") as answers:
+
+        def goes_on() -> bool:
+            stream.sendall(b"more\n")
+            return answers.readline() == b"web: more\n"
+
+        assert goes_on()
+        shop.write("web.yaml", service("web", port(80, other.port)))
+        shop.up()
+        assert goes_on()
+        shop.write("nodes.yaml", node("node-b", "127.0.0.2"))
+        shop.up()
+        assert ask(at["n/web"], 80) == "other: hello"
+        assert goes_on()
+        shop.write("web.yaml", service("web", port(80, other.port), port(81, other.port)))
+        shop.up()
+        assert goes_on()
+        shop.write("web.yaml", service("web", port(81, other.port)))
+        shop.up()
+        assert refused(at["n/web"], 80)
+        assert goes_on()
+    assert (shop.addresses(), identities(shop)) == (at, before)

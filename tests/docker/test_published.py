@@ -220,3 +220,13 @@ def test_other_networks_of_a_deployed_stack_take_another_container(shop: Stage) 
     assert {one["HostConfig"]["NetworkMode"] for one in containers(shop).values()} == {"host"}
     assert shop.addresses() == at
     content(shop)
+
+
+def test_an_address_that_this_host_does_not_have_is_told(shop: Stage) -> None:
+    """Before Docker is asked to publish anything there, with the remedy."""
+    configure(shop, pools=[{"name": "away", "addresses": ["198.51.100.0/28"]}])
+    shop.up()
+    rows = shop.status()
+    assert {row["reason"] for row in rows.values()} == {"NotOnHost"}
+    assert "host setup --apply" in rows["n/web"]["message"]
+    assert containers(shop) == {}

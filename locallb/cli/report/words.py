@@ -25,6 +25,7 @@ _NAMES = {
     What.PROBLEM: "problem",
     What.LISTENS: "listens at",
     What.ENVOY: "Envoy",
+    What.CONTAINER: "container",
 }
 _ORDER = {
     change: number

@@ -49,6 +49,8 @@ class What(StrEnum):
     """The addresses where a port answers; empty where it is closed."""
     UID = "uid"
     ENVOY = "envoy"
+    CONTAINER = "container"
+    """Image, limits or network of its container."""
     CONFIGURATION = "configuration"
     """Anything else that its proxy is told."""
     RESOURCES = "resources"
@@ -176,6 +178,9 @@ def _of_whole(before: Balancer, after: Balancer) -> Iterator[Difference]:
         yield Difference(What.UID, "", (before.uid,), (after.uid,))
     if before.envoy != after.envoy:
         yield Difference(What.ENVOY, "", (before.envoy,), (after.envoy,))
+    if before.container != after.container:
+        was = tuple(one for one in before.container if one not in after.container)
+        yield Difference(What.CONTAINER, "", was, tuple(one for one in after.container if one not in before.container))
 
 
 def _of_ports(before: Balancer, after: Balancer) -> Iterator[Difference]:

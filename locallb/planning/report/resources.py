@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from types import MappingProxyType
 
+from locallb.planning.containers import container_words, labelled_owner
 from locallb.planning.envoy.parts import as_files
 from locallb.planning.model import IPAddress, IPNetwork, Protocol, ServiceKey
 from locallb.planning.naming import owner_from
@@ -24,6 +25,7 @@ ADDRESS, CONFIG, PROCESS, SERVICE, BALANCER = (
     f"locallb:index:{kind}"
     for kind in ("LoopbackAddress", "ProxyConfig", "EnvoyProcess", "ServiceConfig", "LoadBalancer")
 )
+CONTAINER = "docker:index/container:Container"
 _PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
 """A listener's name, as `serving.Listener.name` makes it."""
 _LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?: (\w+))?")
@@ -50,6 +52,7 @@ class _Parts:
     proxy_name: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     envoy: str = ""
+    container: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
     by_id = {one.proxy: one for one in of_stack.values()}
     for key, one in parts.items():
         if host := by_id.get(one.proxy):
-            one.proxy_name, one.envoy = host.proxy_name, host.envoy
+            one.proxy_name, one.envoy, one.container = host.proxy_name, host.envoy, host.container
         if str(key) in by_name:
             one.order = _texts(by_name[str(key)].inputs.get("addresses"))
             one.labels = _texts(by_name[str(key)].inputs.get("ports"))
@@ -84,6 +87,9 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
 
 def _key(resource: Resource) -> ServiceKey | None:
     """Tell which Service a resource belongs to; None if it isn't one of ours that matters here."""
+    if resource.type == CONTAINER:
+        owner = labelled_owner(_labels(resource.inputs.get("labels")))
+        return owner.service if owner else None
     if resource.type not in {ADDRESS, CONFIG, PROCESS, SERVICE}:
         return None
     try:
@@ -104,6 +110,8 @@ def _take(parts: _Parts, resource: Resource) -> None:
         case "locallb:index:ServiceConfig":
             parts.owner, parts.proxy = _strings(inputs.get("owner")), _text(inputs.get("proxy"))
             parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
+        case "docker:index/container:Container":
+            parts.container = _container(inputs)
         case _:
             parts.envoy = _text(inputs.get("version"))
 
@@ -118,8 +126,28 @@ def _balancer(key: ServiceKey, parts: _Parts) -> Balancer:
         proxy=parts.proxy_name,
         uid=parts.owner.get("uid", ""),
         envoy=parts.envoy,
-        fingerprint=fingerprint((parts.order, parts.labels), parts.proxy, parts.owner, parts.files, parts.envoy),
+        container=parts.container,
+        fingerprint=fingerprint(
+            (parts.order, parts.labels),
+            parts.proxy,
+            parts.owner,
+            parts.files,
+            "\n".join((parts.envoy, *parts.container)),
+        ),
     )
+
+
+def _container(inputs: Mapping[str, object]) -> tuple[str, ...]:
+    """Read how a container is declared with pulumi-docker."""
+    networks, memory = inputs.get("networksAdvanced"), inputs.get("memory")
+    network = _text(_object(networks[0]).get("name")) if isinstance(networks, list) and networks else ""
+    number = int(memory) if isinstance(memory, int | float) else 0
+    return container_words(_text(inputs.get("image")), number, _text(inputs.get("cpus")), network)
+
+
+def _labels(value: object) -> Mapping[str, str]:
+    pairs = (_object(one) for one in value) if isinstance(value, list) else ()
+    return {_text(one.get("label")): _text(one.get("value")) for one in pairs}
 
 
 def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:

@@ -51,6 +51,8 @@ class Balancer:
     """The name of its proxy."""
     uid: str = ""
     envoy: str = ""
+    container: tuple[str, ...] = ()
+    """Image, limits and network of its container; empty where it is a process."""
     fingerprint: str = ""
     """A digest of all that is declared for it: equal exactly where nothing is to be done."""
 
@@ -67,10 +69,13 @@ class Side:
 
 
 def fingerprint(
-    shown: tuple[list[str], list[str]], proxy: str, owner: Mapping[str, str], files: Mapping[str, str], envoy: str
+    shown: tuple[list[str], list[str]], proxy: str, owner: Mapping[str, str], files: Mapping[str, str], runs: str
 ) -> str:
-    """Digest what the resources of one load balancer are declared with; `shown` are its addresses and its ports."""
-    return digest([list(shown), proxy, dict(owner), dict(files), envoy])
+    """Digest what the resources of one load balancer are declared with.
+
+    `shown` are its addresses and its ports, `runs` is how its Envoy runs.
+    """
+    return digest([list(shown), proxy, dict(owner), dict(files), runs])
 
 
 def planned_side(label: str, snapshot: Snapshot, plan: Plan, *, hostless: bool = False) -> Side:
@@ -110,6 +115,7 @@ def _balancer(
     files = as_files(part.rendered.listeners, part.rendered.clusters) if part else planned.rendered.files
     backends = {each.name: tuple(str(one) for one in each.backends) for each in upstreams}
     ports = tuple(_port(port, service, backends) for port in placement.ports)
+    container = planned.container.told if planned.container else ()
     if hostless:
         ports = tuple(
             _unjudged(port) if service.key.cluster in blind or not given.port.node_port else port
@@ -122,12 +128,13 @@ def _balancer(
         proxy=placement.proxy,
         uid=placement.owner.uid,
         envoy=planned.envoy,
+        container=container,
         fingerprint=fingerprint(
             ([str(each) for each in placement.addresses], [str(each) for each in placement.ports]),
             planned.proxy.id,
             owner_fields(placement.owner),
             files,
-            planned.envoy,
+            "\n".join((planned.envoy, *container)),
         ),
     )
 

@@ -6,20 +6,25 @@ Pulumi CLI runs the official plugin and never this.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pulumi.provider.experimental.provider import Provider
 
 from locallb.clients.containers import Containers
+from locallb.planning.settings import PullPolicy
+from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.provider.docker.provider import DockerProvider
 
 __all__ = ["make_docker_provider"]
 
 
-def make_docker_provider(root: Path | None = None) -> Provider:
+def make_docker_provider(
+    root: Path | None = None, pull: Callable[[], PullPolicy] = lambda: PullPolicy.IF_NOT_PRESENT
+) -> Provider:
     """Make the provider for the daemon that the environment names.
 
     `root` is the directory of the project that is deployed: containers of another project, whose state was copied
-    here, are left alone by deletions.
+    here, are left alone by deletions. `pull` is asked when a container is made.
     """
-    return DockerProvider(Containers(), root)
+    return DockerProvider(Lifecycle(Containers(), root, pull))

@@ -5,13 +5,14 @@ A run may be killed between an effect and its line in the state; `create` theref
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from locallb.clients import places
 from locallb.clients.containers import Containers, ContainersError, DockerAbsentError
 from locallb.planning.containers import labelled_owner
+from locallb.planning.settings import PullPolicy
 from locallb.provider.docker import inputs, rendering, spec
 from locallb.provider.docker.differences import compare
 from locallb.provider.docker.values import Values
@@ -25,9 +26,15 @@ _GRACE = STOP_PATIENCE
 class Lifecycle:
     """Containers of one daemon, for the project in `root`."""
 
-    def __init__(self, containers: Containers, root: Path | None) -> None:
+    def __init__(
+        self,
+        containers: Containers,
+        root: Path | None,
+        pull: Callable[[], PullPolicy] = lambda: PullPolicy.IF_NOT_PRESENT,
+    ) -> None:
         self._containers = containers
         self._root = root
+        self._pull = pull
 
     def create(self, new: Values) -> tuple[str, dict[str, Any]]:
         """Make it and start it, or take the one that is just this; gives id and outputs."""
@@ -115,7 +122,7 @@ class Lifecycle:
         return spec.limits(new, changed)
 
     def _provide_image(self, image: str, name: str) -> None:
-        if self._containers.has_image(image):
+        if self._pull() is not PullPolicy.ALWAYS and self._containers.has_image(image):
             return
         try:
             self._containers.pull(image)
@@ -123,7 +130,7 @@ class Lifecycle:
             raise
         except ContainersError as error:
             raise ProviderError(
-                f"the image {image} for the container {name} isn't there and can't be fetched ({error});"
+                f"the image {image} for the container {name} can't be fetched ({error});"
                 " `locallb image` makes one here, then say its name as local-lb:image"
             ) from error
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pulumi.provider.experimental import provider as protocol
 from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
 from pulumi.runtime.rpc import UNKNOWN
 
-from locallb.clients.containers import Containers
 from locallb.provider.docker import inputs, rendering
 from locallb.provider.docker.differences import compare
 from locallb.provider.docker.lifecycle import Lifecycle
@@ -27,8 +25,8 @@ T = TypeVar("T")
 class DockerProvider(protocol.Provider):
     """Containers of one daemon."""
 
-    def __init__(self, containers: Containers, root: Path | None) -> None:
-        self._life = Lifecycle(containers, root)
+    def __init__(self, life: Lifecycle) -> None:
+        self._life = life
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="docker")
 
     async def configure(self, request: protocol.ConfigureRequest) -> protocol.ConfigureResponse:
