@@ -91,6 +91,7 @@ class LoadBalancer(pulumi.ComponentResource):
             owner=owner_fields(self.placement.owner),
             ingress=ingress_fields(self.placement),
             conditions=conditions(self.placement),
+            alone=self.placement.take_over,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[proof]),
         )
         ServiceEvents(

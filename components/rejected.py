@@ -29,6 +29,7 @@ class Rejected(pulumi.ComponentResource):
             owner=owner_fields(owner),
             ingress=[],
             conditions=not_serving([problem]),
+            alone=False,
             opts=pulumi.ResourceOptions(parent=self),
         )
         ServiceEvents(

@@ -211,6 +211,7 @@ class ServiceStatus(pulumi.CustomResource):
     owner: pulumi.Output[Mapping[str, Any]]
     ingress: pulumi.Output[Sequence[Mapping[str, Any]]]
     conditions: pulumi.Output[Sequence[Mapping[str, Any]]]
+    alone: pulumi.Output[bool]
 
     def __init__(  # noqa: PLR0913 - one keyword a property
         self,
@@ -221,9 +222,10 @@ class ServiceStatus(pulumi.CustomResource):
         owner: pulumi.Input[Mapping[str, Any]],
         ingress: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]],
         conditions: pulumi.Input[Sequence[pulumi.Input[Mapping[str, Any]]]],
+        alone: pulumi.Input[bool],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        properties = {"access": access, "owner": owner, "ingress": ingress, "conditions": conditions}
+        properties = {"access": access, "owner": owner, "ingress": ingress, "conditions": conditions, "alone": alone}
         super().__init__("locallb:index:ServiceStatus", resource_name, properties, opts)
 
 

@@ -23,8 +23,6 @@ DELETED = "DeletedLoadBalancer"
 FAILED = "SyncLoadBalancerFailed"
 UNAVAILABLE = "UnAvailableLoadBalancer"
 """Upstream's reasons, those of k8s.io/cloud-provider's service controller."""
-NOTICED = "ExcludedNodesUsed"
-"""A reason of our own: every Node is excluded from load balancers, so all are used."""
 BURST = 25
 SECONDS_A_TOKEN = 300
 """At most so many at once for a Service, and one more every five minutes: client-go's own limit."""
@@ -57,7 +55,7 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
     told = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
     problems = dict.fromkeys(port.problem for port in placement.ports if port.problem)
     told += [_warning(problem) for problem in problems]
-    told += [Event(WARNING, NOTICED, notice[:_LONGEST_NOTE]) for notice in placement.notices]
+    told += [Event(WARNING, notice.reason, notice.message[:_LONGEST_NOTE]) for notice in placement.notices]
     return tuple(told)
 
 

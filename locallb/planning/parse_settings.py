@@ -36,7 +36,7 @@ from locallb.planning.words import clipped, shown
 
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
-    *("proxies", "image", "limits", "compat", "policies", "metrics", "leaderElection"),
+    *("proxies", "image", "limits", "compat", "policies", "metrics", "leaderElection", "takeOver"),
 )
 _SOURCE_KINDS = ("manifests", "kubernetes", "kind")
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
@@ -60,6 +60,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         runtime=_runtime(mistakes, config.get("runtime", Runtime.PROCESS)),
         container=parse_containers(mistakes, config),
         proxies=parse_proxies(mistakes, config),
+        take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
         kind=parse_kind(mistakes, config.get("sources")),
         policies=parse_policies(mistakes, config.get("policies", {})),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",

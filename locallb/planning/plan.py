@@ -16,7 +16,6 @@ from locallb.planning.containers import ProxyContainer, container_of
 from locallb.planning.envoy import Rendered, RenderedPart, render, render_empty, render_part
 from locallb.planning.model import (
     Access,
-    ClusterName,
     Discovery,
     Family,
     HostFacts,
@@ -29,6 +28,7 @@ from locallb.planning.model import (
 )
 from locallb.planning.naming import digest, owner_fields, part_id, proxy_id, proxy_name, proxy_owner, upstream_name
 from locallb.planning.nodes import eligible
+from locallb.planning.notices import OTHERS, Notice, notices_of
 from locallb.planning.ports import address_problem, port_problem
 from locallb.planning.published import Place, internal_addresses, publish
 from locallb.planning.reasons import Problem, Reason
@@ -71,8 +71,10 @@ class Placement:
     """Listeners that one TCP connect may check at first publication: with backends, open to everybody."""
     access: Access | None = None
     """Where the Service lives and is told what it got; None for manifests."""
-    notices: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
     """What else its user should hear of."""
+    take_over: bool = False
+    """What others wrote into its status goes."""
     sharing: str = ""
     """The key under which other Services may have the addresses, too; empty for none."""
     part: PlannedPart | None = None
@@ -153,20 +155,25 @@ def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     backends = {s.key: upstreams(s, around) for s in servable if s.key in seats}
     made = [_place(s, placed[s.key], backends[s.key], seats[s.key], snapshot) for s in servable if s.key in seats]
     made.sort(key=lambda pair: pair[0].key)
+    by_key = {service.key: service for service in servable}
+    placements = tuple(
+        replace(
+            one,
+            notices=notices_of(by_key[one.key], one.addresses, lone, snapshot, settings),
+            take_over=settings.take_over,
+        )
+        for one, _ in made
+    )
+    others = [told.message for one in placements for told in one.notices if told.reason == OTHERS]
     return Plan(
-        placements=tuple(_noticed(placement, lone) for placement, _ in made),
+        placements=placements,
         proxies=(
             *(_contained(placement, own, settings, snapshot) for placement, own in made if own),
             *(_contained(None, _of_stack(name, snapshot), settings, snapshot) for name in seated.proxies),
         ),
         rejections=_rejections(snapshot, settings, hopeless, answers, seats),
-        notices=tuple(lone.values()),
+        notices=(*lone.values(), *others),
     )
-
-
-def _noticed(placement: Placement, lone: Mapping[ClusterName, str]) -> Placement:
-    notice = lone.get(placement.key.cluster)
-    return replace(placement, notices=(notice,)) if notice else placement
 
 
 def _by_servable_ports(

@@ -63,7 +63,9 @@ def releasing(live: Live) -> Mapping[str, object] | None:
     return _patch(live, finalizers=[one for one in _finalizers(live) if one != FINALIZER])
 
 
-def publishing(live: Live, ours: Collection[str], wanted: Published, now: str) -> Mapping[str, object] | None:
+def publishing(
+    live: Live, ours: Collection[str], wanted: Published, now: str, *, alone: bool = False
+) -> Mapping[str, object] | None:
     """Make the patch after which the status says `wanted`, in place of all that was ours; None if it says so.
 
     Args:
@@ -71,10 +73,12 @@ def publishing(live: Live, ours: Collection[str], wanted: Published, now: str) -
         ours: addresses that we published before; those of `wanted` count as well.
         wanted: what it shall say; NOTHING withdraws it.
         now: the time, RFC 3339, for conditions that change their status.
+        alone: entries of others go; conditions of others stay in any case.
 
     """
     mine = {*ours, *(entry["ip"] for entry in wanted.ingress)}
-    ingress = [*wanted.ingress, *(entry for entry in _ingress(live) if entry.get("ip") not in mine)]
+    theirs = [] if alone else [entry for entry in _ingress(live) if entry.get("ip") not in mine]
+    ingress = [*wanted.ingress, *theirs]
     conditions = [
         *(one for one in _conditions(live) if not _is_ours(one)),
         *(_dated(one, live, now) for one in wanted.conditions),
@@ -85,14 +89,14 @@ def publishing(live: Live, ours: Collection[str], wanted: Published, now: str) -
     return {**_patch(live), "status": status}
 
 
-def published(live: Live, ours: Collection[str]) -> Published:
-    """Read what the status says of ours: entries of the addresses `ours`, conditions with our prefix."""
+def published(live: Live, ours: Collection[str] | None) -> Published:
+    """Read what the status says of ours: entries of the addresses `ours` (None: all), conditions with our prefix."""
     conditions = [
         {field: str(one.get(field) or "") for field in ("type", "status", "reason", "message")}
         for one in _conditions(live)
         if _is_ours(one)
     ]
-    return Published([entry for entry in _ingress(live) if entry.get("ip") in set(ours)], conditions)
+    return Published([one for one in _ingress(live) if ours is None or one.get("ip") in set(ours)], conditions)
 
 
 def _patch(live: Live, **metadata: object) -> Mapping[str, object]:

@@ -218,5 +218,7 @@ class Settings:
     """Where `locallb watch` serves metrics and health, such as 127.0.0.1:9477; empty for nowhere."""
     proxies: ProxySettings = field(default_factory=ProxySettings)
     leader_election: LeaderElection | None = None
+    take_over: bool = False
+    """Entries of other controllers go from the status of Services that are ours."""
     kind: KindSource | None = None
     """More sources, found when they are read."""

@@ -270,6 +270,8 @@ class ServiceStatusInputs:
     """Entries of ours; those of others stay."""
     conditions: tuple[Condition, ...]
     """Conditions of ours; those of others stay."""
+    alone: bool
+    """Entries of other controllers are removed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class ServiceStatus(Kind[ServiceStatusInputs, ServiceStatusState]):
             return state
         if found is None:
             return None
-        seen = published(found, _addresses(state))
+        seen = published(found, None if state.alone else _addresses(state))
         ingress = tuple(_ingress(entry) for entry in seen.ingress)
         return replace(state, ingress=ingress, conditions=tuple(Condition(**one) for one in seen.conditions))
 
@@ -70,7 +70,10 @@ class ServiceStatus(Kind[ServiceStatusInputs, ServiceStatusState]):
 
     def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
         wanted = Published([_entry(one) for one in new.ingress], [asdict(one) for one in new.conditions])
-        if live.write(new.access, new.owner, lambda found: publishing(found, ours, wanted, _now())) is None:
+        if (
+            live.write(new.access, new.owner, lambda found: publishing(found, ours, wanted, _now(), alone=new.alone))
+            is None
+        ):
             raise ProviderError(f"{identity(new.owner).service} was deleted meanwhile; run again")
         return grown(self.state, new)
 
@@ -94,7 +97,7 @@ def _ingress(entry: Mapping[str, Any]) -> Ingress:
         IngressPort(int(port.get("port") or 0), str(port.get("protocol") or ""), str(port.get("error") or ""))
         for port in entry.get("ports") or ()
     ]
-    return Ingress(str(entry["ip"]), str(entry.get("ipMode") or ""), tuple(ports))
+    return Ingress(str(entry.get("ip") or entry.get("hostname") or ""), str(entry.get("ipMode") or ""), tuple(ports))
 
 
 def _now() -> str:

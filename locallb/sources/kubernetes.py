@@ -6,6 +6,8 @@ the context that it was read by. Not here: what objects mean (`planning.parsing`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +16,9 @@ from locallb.clients.kube import Cluster
 from locallb.clients.kube_errors import KubeError
 from locallb.clients.kubeconfig import kubeconfig_path, resolve
 from locallb.planning.health import KUBE_PROXY_PORT
-from locallb.planning.model import Access, Family
+from locallb.planning.model import Access, ClusterName, Family
 from locallb.planning.parsing import Parsed, parse_objects, relevant
-from locallb.planning.settings import KubernetesSource
+from locallb.planning.settings import KubernetesSource, Source
 from locallb.sources import SourceError
 from locallb.sources.manifests import SourceReading
 from locallb.sources.readings import Objects, Readings, slim
@@ -59,6 +61,16 @@ def read_kubernetes(
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
     return ClusterReading(SourceReading(parsed), access, health_ports(parsed))
+
+
+def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
+    """Tell how the live clusters among `sources` are reached, as far as their kubeconfigs tell it."""
+    found: dict[ClusterName, Access] = {}
+    for source in sources:
+        if isinstance(source, KubernetesSource):
+            with suppress(KubeError):
+                found[source.cluster] = resolve(source.kubeconfig, source.context, root)
+    return found
 
 
 def _interesting(cluster: Cluster) -> Objects:

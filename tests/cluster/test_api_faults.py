@@ -77,7 +77,7 @@ class Hand:
         ports = [{"port": 8080, "protocol": "TCP", "error": ""}]
         condition = {"type": "local-lb.dev/Serving", "status": "True", "reason": "Serves", "message": ""}
         self.status = {**self.base, "ingress": [{"ip": "127.77.0.9", "mode": "Proxy", "ports": ports}]}
-        self.status["conditions"] = [condition]
+        self.status |= {"conditions": [condition], "alone": False}
         event = {"type": "Normal", "reason": "EnsuredLoadBalancer", "note": "serves"}
         self.events = {**self.base, "events": [event]}
         self.driver = Driver(root)

@@ -11,7 +11,6 @@ from locallb.planning.events import (
     BURST,
     ENSURED,
     FAILED,
-    NOTICED,
     SECONDS_A_TOKEN,
     UNAVAILABLE,
     UPDATED,
@@ -24,6 +23,7 @@ from locallb.planning.events import (
     spend,
 )
 from locallb.planning.model import Access, ClusterName, Home, Owner, ServiceKey, Snapshot, Uid
+from locallb.planning.notices import NODES, OTHERS
 from locallb.planning.parse_pools import DEFAULT_POOL
 from locallb.planning.plan import Plan, make_plan
 from locallb.planning.settings import Classes, Settings
@@ -104,7 +104,7 @@ def test_nodes_that_are_used_although_excluded_are_told() -> None:
     """Only to Services of that cluster."""
     lone = node(meta={"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}})
     (placement,) = planned(service(), lone).placements
-    assert [one.reason for one in placement_events(placement)] == [ENSURED, NOTICED]
+    assert [one.reason for one in placement_events(placement)] == [ENSURED, NODES]
 
 
 def test_a_rejection_is_told_where_the_service_lives() -> None:
@@ -124,3 +124,13 @@ def test_malformed_services_of_others_are_none_of_our_business() -> None:
     plan = planned(service("a", loadBalancerClass="example.com/other", **broken), leaving, service("c", **broken))
     assert [rejection.key.name for rejection in plan.rejections] == ["c"]
     assert planned(service("c", **broken), classes=Classes(default=False)).rejections == ()
+
+
+def test_another_controller_in_the_status_is_told() -> None:
+    """Unless what it left is to be taken over, or the address is one that this Service had from us."""
+    document = service()
+    document["status"] = {"loadBalancer": {"ingress": [{"ip": "172.18.0.9"}]}}
+    plan = planned(document, node())
+    assert [one.reason for one in placement_events(plan.placements[0])] == [ENSURED, OTHERS]
+    assert len(plan.notices) == 1
+    assert "its status lists 172.18.0.9, which is not ours" in plan.notices[0]

@@ -71,7 +71,7 @@ def test_what_cannot_be_read_is_shown_and_stays(root: Path) -> None:
 @pytest.mark.envoy
 def test_a_forgotten_proxy_is_stopped_and_removed(driver: Driver, wanted: Wanted, home: Path) -> None:
     """Directory, process and claim go; nothing is left to list."""
-    driver.create("LoopbackAddress", {"address": wanted.address, "owner": wanted.config["owner"]})
+    driver.create("LoopbackAddress", {"address": wanted.address, "owner": wanted.config["owner"], "sharing": ""})
     _, process, _ = driver.up(wanted)
     found = leftovers(wanted.owner.home, set(), set())
     assert [each.sort for each in found] == [Sort.ADDRESS, Sort.PROXY]

@@ -1,0 +1,50 @@
+"""What the user of one Service should hear of although it serves: Nodes used against their label, others at work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.planning.model import ClusterName, IPAddress, Service, Snapshot
+from locallb.planning.settings import Settings
+
+NODES = "ExcludedNodesUsed"
+"""Every Node is excluded from load balancers, so all are used."""
+OTHERS = "OtherController"
+"""The status lists addresses that aren't ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An event's reason, and a sentence."""
+
+    reason: str
+    message: str
+
+
+def notices_of(
+    service: Service,
+    addresses: tuple[IPAddress, ...],
+    lone: Mapping[ClusterName, str],
+    snapshot: Snapshot,
+    settings: Settings,
+) -> tuple[Notice, ...]:
+    """Give what is to be told of a Service that gets `addresses`; `lone` has sentences by cluster."""
+    told = [Notice(NODES, lone[service.key.cluster])] if service.key.cluster in lone else []
+    others = _of_others(service, addresses, snapshot)
+    if others and service.key.cluster in snapshot.access and not settings.take_over:
+        told.append(Notice(OTHERS, _other_controller(service, others)))
+    return tuple(told)
+
+
+def _of_others(service: Service, addresses: tuple[IPAddress, ...], snapshot: Snapshot) -> list[IPAddress]:
+    claims = (*snapshot.claims, *snapshot.remembered)
+    held = {one.address for one in claims if (one.owner.home, one.owner.service) == (snapshot.home, service.key)}
+    return [one.address for one in service.ingress if one.address not in {*addresses, *held}]
+
+
+def _other_controller(service: Service, others: list[IPAddress]) -> str:
+    return (
+        f"{service.key}: its status lists {', '.join(map(str, others))}, which is not ours: another controller serves"
+        " it as well, or did; stop that one or give it a class of its own, then local-lb:takeOver removes what it left"
+    )
