@@ -32,6 +32,9 @@ class Contestant(Shape):
 
     name: str
 
+    def prepare(self) -> None:
+        """Do what was done before anybody asked for a Service."""
+
     def start(self, ports: list[int], backend: tuple[str, int]) -> None:
         """Serve the ports from the backend."""
 
@@ -56,6 +59,9 @@ class EnvoyWithFiles:
     files: Callable[[list[int], tuple[str, int]], Files]
     directory: Path = field(init=False)
     process: subprocess.Popen[bytes] = field(init=False)
+
+    def prepare(self) -> None:
+        """Nothing is done before."""
 
     def start(self, ports: list[int], backend: tuple[str, int]) -> None:
         """Write a directory and run Envoy in it."""
@@ -151,7 +157,7 @@ def _endpoints(port: int, backend: tuple[str, int]) -> dict[str, object]:
 
 
 def manifests(ports: list[int], backend: tuple[str, int]) -> str:
-    """Write a Node at the backend's address, and a Service whose nodePorts are the backend's port."""
+    """Write a Node at the backend's address, and a Service, if it has ports, whose nodePorts are the backend's port."""
     node = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -164,7 +170,8 @@ def manifests(ports: list[int], backend: tuple[str, int]) -> str:
         "ports": [{"name": f"p{port}", "port": port, "nodePort": backend[1]} for port in ports],
     }
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, service]})
+    items = [node, service] if ports else [node]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
 class Locallb:
@@ -173,6 +180,7 @@ class Locallb:
     def __init__(self, name: str, *, kept: bool, settings: Mapping[str, object] | None = None) -> None:
         self.name = name
         self._kept = kept
+        self._prepared = "proxies" in (settings or {})
         self._root = Path(tempfile.mkdtemp(prefix="llb-bench-", dir="/tmp"))
         for each in ("Pulumi.yaml", "__main__.py"):
             shutil.copy(CHECKOUT / each, self._root)
@@ -185,6 +193,11 @@ class Locallb:
         (self._root / "stacks" / "Pulumi.dev.yaml").write_text(json.dumps(config))
         self._session = Session.open(self._root, "dev")
         self._engine: Engine = self._session.engine(lambda _event: None)
+
+    def prepare(self) -> None:
+        """Start the proxies that wait for a Service, where there are any."""
+        if self._prepared:
+            self.change([], ("127.0.0.1", 9))
 
     def start(self, ports: list[int], backend: tuple[str, int]) -> None:
         """Write the manifests and run `up`."""
@@ -211,9 +224,9 @@ class Locallb:
             self._command("destroy")
 
     def memory(self) -> float:
-        """Tell the proxy's private memory, in MiB."""
-        record = next((self._root / "s/locallb/proxies").glob("*/process.json"))
-        return private_memory(int(json.loads(record.read_text())["pid"]))
+        """Tell the proxies' private memory, spares' too, in MiB."""
+        records = (self._root / "s/locallb/proxies").glob("*/process.json")
+        return sum(private_memory(int(json.loads(record.read_text())["pid"])) for record in records)
 
     def close(self) -> None:
         """Remove the project."""

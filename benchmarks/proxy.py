@@ -2,7 +2,8 @@
 
 `Envoy by hand` is the least that serves the same listener: no checks, no retries, endpoints from a file. `Envoy, our
 files` is the same Envoy with the files that we render. `up, kept` is local-lb as a whole, from renamed manifests to
-traffic, in a process that stays; `up, command` is `locallb up --yes` typed each time. All take turns within one run on
+traffic, in a process that stays; `spare, kept` and `shared, kept` are the same where a proxy waits or is shared;
+`up, command` is `locallb up --yes` typed each time. All take turns within one run on
 one machine, so that ratios mean something where absolute figures depend on the machine. A table goes to standard error,
 one JSON object to standard output.
 
@@ -39,6 +40,7 @@ class Figures:
 
 def run_once(contestant: Contestant, figures: Figures) -> None:
     """Start, change the backend, add a port, stop."""
+    contestant.prepare()
     began = time.perf_counter()
     contestant.start([PORT], OLD)
     try:
@@ -121,6 +123,8 @@ def main() -> None:
         EnvoyWithFiles("Envoy by hand", by_hand),
         EnvoyWithFiles("Envoy, our files", ours),
         Locallb("up, kept", kept=True),
+        Locallb("spare, kept", kept=True, settings={"proxies": {"mode": "per-service", "spares": 1}}),
+        Locallb("shared, kept", kept=True, settings={"proxies": "shared"}),
         Locallb("up, command", kept=False),
     ]
     try:

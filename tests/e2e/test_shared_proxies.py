@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import threading
@@ -12,10 +13,13 @@ from typing import Self
 import pytest
 
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, refused, service
+from tests.e2e.test_kills import LONGEST, STARTUP, kill_in_the_middle
+from tests.e2e.watching import becomes, watching
 
 pytestmark = pytest.mark.envoy
 
 SHARED, SPARE = "shared", {"mode": "per-service", "spares": 1}
+KILLS = 10
 CHANGES = {"create", "update", "delete", "replace", "create-replacement", "delete-replaced"}
 
 
@@ -202,3 +206,55 @@ def test_what_a_lost_state_leaves_of_proxies_of_the_stack_is_collected(pair: tup
     assert any(one["owner"].startswith("shared-1 of local-lb/dev") and one["ours"] for one in found)
     assert play.run("gc", "--yes").code == 0
     assert envoys(play.root) == []
+
+
+@pytest.mark.parametrize(("proxies", "its"), [(SHARED, "/shared-1"), (SPARE, "/spare-1")])
+def test_the_watch_loop_keeps_proxies_of_the_stack_too(
+    play: Stage, backend: Callable[..., Backend], proxies: object, its: str
+) -> None:
+    """A Service that comes is served by the proxy that was there; a killed one serves again; a loop takes over."""
+    one = backend("one")
+    play.configure(proxies=proxies)
+    play.write("all.yaml", node())
+    with watching(play) as watch:
+        becomes(lambda: its in play.pids(), watch)
+        play.write("all.yaml", node(), service("a", port(8080, one.port)))
+        becomes(lambda: ask(play.addresses()["n/a"], 8080) == "one: hello", watch)
+        pid = play.pids()[its]
+        os.kill(pid, signal.SIGKILL)
+        becomes(lambda: play.pids()[its] != pid, watch)
+        becomes(lambda: ask(play.addresses()["n/a"], 8080) == "one: hello", watch)
+    with watching(play) as watch:
+        play.write("all.yaml", node(), service("b", port(8080, one.port)))
+        becomes(lambda: ask(play.addresses()["n/b"], 8080) == "one: hello", watch)
+        becomes(lambda: "n/a" not in play.addresses(), watch)
+    assert "Traceback" not in watch.told()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("proxies", "processes"), [(SHARED, {2: 1, 3: 1}), (SPARE, {2: 3, 3: 4})])
+def test_after_a_kill_one_more_run_converges(
+    play: Stage, backend: Callable[..., Backend], proxies: object, processes: dict[int, int]
+) -> None:
+    """Kills of `up` (with Services that come and go between) and `destroy`: each is healed by one run."""
+    one = backend("one")
+    seed = random.SystemRandom().randrange(2**32)
+    moment = random.Random(seed)  # noqa: S311 - moments, no secret
+    play.configure(proxies=proxies)
+    for number in range(KILLS):
+        names = ("ab", "bcd")[number % 2]
+        play.write("all.yaml", node(), *(service(name, port(8080, one.port)) for name in names))
+        command = "destroy" if number % 5 == 4 else "up"
+        kill_in_the_middle(play, command, moment.uniform(STARTUP, LONGEST))
+        done = play.run("up", "--yes")
+        told = f"seed {seed}, kill {number} of {command}: {done.out}{done.err}"
+        assert done.code == 0, told
+        at = play.addresses()
+        assert set(at) == {f"n/{name}" for name in names}, told
+        assert len(envoys(play.root)) == processes[len(names)], told
+        assert {ask(address, 8080) for address in at.values()} == {"one: hello"}, told
+        assert [each for each in play.run("gc", "--json").json if each["ours"]] == [], told
+        assert play.run("preview", "--expect-no-changes").code == 0, told
+    assert play.run("destroy", "--yes").code == 0
+    assert envoys(play.root) == []
+    assert list((play.state_home / "ledger").iterdir()) == []
