@@ -116,6 +116,11 @@ class EnvoyAdmin:
         document = self._json("/listeners?format=json")
         return frozenset(_bound(status) for status in document.get("listener_statuses", ()))
 
+    def draining(self) -> frozenset[tuple[IPAddress, int, Protocol]]:
+        """Read where listeners were that are gone, but for the streams that they had accepted."""
+        listeners = ((one.get("draining_state") or {}).get("listener") for one in self._dump("dynamic_listeners", ".*"))
+        return frozenset(_bound({"local_address": one["address"]}) for one in listeners if one)
+
     def arrivals(self) -> dict[str, int]:
         """Count the connections that came to each listener of published ports, by its `stat_prefix`."""
         found: dict[str, int] = {}

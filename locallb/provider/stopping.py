@@ -81,7 +81,8 @@ def _drain(directory: Path, note: str, process: int) -> None:
         files.write(directory / STOPPING, note)
     with suppress(ClientError):  # one that doesn't answer has no connections worth waiting for
         admin = EnvoyAdmin(directory)
-        listening = {(address, port) for address, port, protocol in admin.places() if protocol is Protocol.TCP}
+        places = admin.places() | admin.draining()  # who is gone from a proxy of the stack may have streams, too
+        listening = {(address, port) for address, port, protocol in places if protocol is Protocol.TCP}
         admin.drain()
         deadline = time.monotonic() + LINGER
         while connections(listening, process) and time.monotonic() < deadline:

@@ -239,7 +239,7 @@ def test_after_a_kill_one_more_run_converges(
     """Kills of `up` (with Services that come and go between) and `destroy`: each is healed by one run."""
     one = backend("one")
     seed = random.SystemRandom().randrange(2**32)
-    moment = random.Random(seed)  # noqa: S311 - moments, no secret
+    moment = random.Random(seed)
     play.configure(proxies=proxies)
     for number in range(KILLS):
         names = ("ab", "bcd")[number % 2]

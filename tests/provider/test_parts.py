@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from locallb.planning.envoy import render_empty, render_part
 from locallb.planning.model import Discovery, Owner, Protocol
 from locallb.planning.naming import owner_fields, part_id, proxy_id, proxy_owner
 from locallb.planning.serving import Backend, Listener, Part, Proxy, Upstream
-from locallb.provider import ProviderError
+from locallb.provider import ProviderError, stopping
 from locallb.provider.proxy_config import fingerprint
 from tests.provider.support import Driver, accepts, block, echo, exchanges, owner
 
@@ -126,6 +127,28 @@ def test_an_update_closes_what_is_gone_and_cuts_no_stream_of_the_rest(driver: Dr
             assert not accepts(address, 8081)
             assert driver.create("Reachable", proof)["ports"][0]["state"] == "serving"
             assert exchanges(stream, b"after")
+
+
+def test_a_proxy_that_ends_lets_the_streams_of_a_part_that_went_end_first(
+    driver: Driver, shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part is gone and its port closed, and its stream has its moment all the same."""
+    monkeypatch.setattr(stopping, "LINGER", 30.0)
+    address = f"{block()}.21"
+    with echo() as backend, ThreadPoolExecutor(1) as thread:
+        one, _ = shared.part("one", address, backend, 8080)
+        state = driver.create("ServiceConfig", one)
+        process = driver.create("EnvoyProcess", shared.process)
+        with socket.create_connection((address, 8080), timeout=5) as stream:
+            assert exchanges(stream, b"before")
+            driver.delete("ServiceConfig", state)
+            ending = thread.submit(driver.delete, "EnvoyProcess", process)
+            for _ in range(20):
+                assert exchanges(stream, b"meanwhile")
+                time.sleep(0.05)
+            assert not ending.done()
+        ending.result()
+    assert not accepts(address, 8080)
 
 
 def test_parts_that_come_at_once_are_all_there(driver: Driver, shared: Shared) -> None:
