@@ -296,16 +296,12 @@ class Objects:
         for node in self.client.list(NODE):
             self.client.delete(NODE, node["metadata"]["name"])
 
-    def _clear_service(self, one: Document) -> None:
-        if one["metadata"].get("finalizers"):
-            self.change(one["metadata"]["name"], {"metadata": {"finalizers": None}})
-        with contextlib.suppress(ApiError):  # it was on its way out already
-            self.delete(one["metadata"]["name"])
-
     def clear_services(self) -> None:
         """Remove Services, EndpointSlices and events, finalizers or not."""
+        self.client.deletecollection(SERVICE, namespace="n")
+        waiting = [one["metadata"]["name"] for one in self.client.list(SERVICE, namespace="n")]
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(self._clear_service, self.client.list(SERVICE, namespace="n")))
+            list(pool.map(lambda name: self.change(name, {"metadata": {"finalizers": None}}), waiting))
         self.client.deletecollection(SLICE, namespace="n")
         self.client.deletecollection(EVENT, namespace="n")
 

@@ -277,15 +277,20 @@ class World(Objects):
         """Ask a pod to end: it is terminating and still serves."""
         self.client.delete(POD, pod.name, namespace="n")
 
-    def ready_addresses(self, service: str, family: str = "IPv4") -> int:
-        """Count the ready endpoints that the EndpointSlices of a Service have."""
-        slices = self.client.list(SLICE, namespace="n", labels={"kubernetes.io/service-name": service})
-        return sum(
-            bool(endpoint["conditions"].get("ready"))
-            for one in slices
-            if one["addressType"] == family
-            for endpoint in one.get("endpoints") or ()
-        )
+    def ready_addresses(self, service: str) -> set[int]:
+        """Count the ready endpoints that the EndpointSlices of a Service have, in each of its families."""
+        found = self.read(service)
+        assert found is not None
+        slices = list(self.client.list(SLICE, namespace="n", labels={"kubernetes.io/service-name": service}))
+        return {
+            sum(
+                bool(endpoint["conditions"].get("ready"))
+                for one in slices
+                if one["addressType"] == family
+                for endpoint in one.get("endpoints") or ()
+            )
+            for family in found["spec"]["ipFamilies"]
+        }
 
     def wait_for_nodes(self) -> None:
         """Wait until kube-proxy says on every Node that it works."""

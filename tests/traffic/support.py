@@ -102,13 +102,13 @@ def follows(what: Callable[[], object], expected: object) -> None:
 
 
 def sees_endpoints(world: World, name: str, ready: int) -> None:
-    """Wait until the EndpointSlices of a Service have so many ready addresses of IPv4."""
-    eventually(lambda: world.ready_addresses(name) == ready, f"{name} has {ready} ready addresses")
+    """Wait until the EndpointSlices of a Service have so many ready addresses in each of its families."""
+    eventually(lambda: world.ready_addresses(name) == {ready}, f"{name} has {ready} ready addresses")
 
 
 def up_and_serving(world: World, play: Stage, name: str = "web", number: int = 80, *, runs: bool = True) -> str:
     """Run `up` once the Service has an endpoint, unless somebody else does; give the address, which serves."""
-    eventually(lambda: world.ready_addresses(name) > 0, f"{name} has a ready endpoint")
+    eventually(lambda: min(world.ready_addresses(name)) > 0, f"{name} has a ready endpoint")
     if runs:
         play.up()
     address = addresses(world, name)[0]

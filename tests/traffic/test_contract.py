@@ -146,6 +146,23 @@ def test_without_a_pod_clients_are_refused_and_the_address_stays(world: World, p
     assert addresses(world) == web
 
 
+def test_a_pod_that_is_not_ready_gets_no_traffic(world: World, play: Stage, web: list[str]) -> None:
+    """Of two pods the ready one serves alone; when none is ready clients are refused, until one is again."""
+    other = world.pod("b", world.nodes["kind-worker2"])
+    world.ready(world.pods["a"], is_ready=False)
+    play.up()
+    follows(lambda: answers(web[0]), {"b"})
+    world.ready(other, is_ready=False)
+    sees_endpoints(world, "web", 0)
+    play.up()
+    assert all(refused(address, 80) for address in web)
+    world.ready(world.pods["a"])
+    sees_endpoints(world, "web", 1)
+    play.up()
+    follows(lambda: answers(web[0]), {"a"})
+    assert addresses(world) == web
+
+
 def test_source_ranges_hold_for_tcp_and_udp_in_both_families(world: World, play: Stage, web: list[str]) -> None:
     """Clients within are served; others are cut off (TCP) or get no answer (UDP)."""
     world.change("web", {"spec": {"loadBalancerSourceRanges": ["198.51.100.7/32", "2001:db8::7/128"]}})
