@@ -67,6 +67,13 @@ class Ledger:
         with self._locked(fcntl.LOCK_SH):
             return tuple(sorted((entry.claim for entry in self._entries()), key=_order))
 
+    def claims_on(self, address: IPAddress) -> tuple[Claim, ...]:
+        """Read the claims of one address, without opening those of others."""
+        if not self.directory.is_dir():
+            return ()
+        with self._locked(fcntl.LOCK_SH):
+            return tuple(sorted((entry.claim for entry in self._held(address)), key=_order))
+
     def problems(self) -> tuple[str, ...]:
         """Tell what in the directory isn't a claim that we understand: one sentence each."""
         if not self.directory.is_dir():

@@ -56,8 +56,7 @@ class LoopbackAddress(Kind[LoopbackAddressInputs, LoopbackAddressState]):
     def read(self, state: LoopbackAddressState) -> LoopbackAddressState | None:
         """Look whether the claim is still there and still ours."""
         ledger = Ledger(places.ledger_directory())
-        claims = [claim for claim in ledger.claims() if str(claim.address) == state.address]
-        if any(claim.owner == identity(state.owner) for claim in claims):
+        if any(claim.owner == identity(state.owner) for claim in ledger.claims_on(ip_address(state.address))):
             return replace(state, claim=str(ledger.directory))
         return None
 
