@@ -17,6 +17,8 @@ class Exits:
     def __init__(self, ended: Callable[[str], None]) -> None:
         self._ended = ended
         self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._epoll.register(self._bell, select.EPOLLIN)
         self._lock = threading.Lock()
         self._followed: dict[Process, int] = {}
         self._names: dict[int, tuple[Process, str]] = {}
@@ -36,11 +38,13 @@ class Exits:
     def stop(self) -> None:
         """Follow nothing any more."""
         self._stopped.set()
+        os.eventfd_write(self._bell, 1)
         self._thread.join(2)
         with self._lock:
             for process in tuple(self._followed):
                 self._drop(process)
             self._epoll.close()
+            os.close(self._bell)
 
     def _take(self, process: Process, name: str) -> bool:
         """Follow one; False if it has ended."""
@@ -69,7 +73,7 @@ class Exits:
     def _wait(self) -> None:
         while not self._stopped.is_set():
             try:
-                found = self._epoll.poll(1.0)
+                found = self._epoll.poll()
             except (OSError, ValueError):
                 return
             for descriptor, _event in found:

@@ -107,6 +107,7 @@ def test_every_proxy_has_its_turn() -> None:
     happening = planned(snapshot_of("web", "api", "db"))
     asked.answers = serving(happening.plan)
     health.listen(happening)
+    health._absorb()
     names = []
     for now in itertools.count(1000, 100):
         proxy = health._next(float(now))

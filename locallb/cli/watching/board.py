@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from locallb.cli.watching.relay import Batch
 from locallb.planning.model import ServiceKey
+from locallb.planning.plan import Placement, Plan
 from locallb.planning.status import Observation, Row, State, rows
 from locallb.watch.happenings import Converged, Failed, Planned, Stopped, Updated
 
@@ -62,6 +63,8 @@ class Board:
     _open: set[ServiceKey] = field(default_factory=set)
     _changes: dict[ServiceKey, Change] = field(default_factory=dict)
     _failures: dict[ServiceKey, str] = field(default_factory=dict)
+    _rows: dict[ServiceKey, tuple[Placement, Observation | None, Row]] = field(default_factory=dict)
+    """What was found out last, and from what: most stays as it is."""
 
     def take(self, batch: Batch) -> None:
         """Note what happened."""
@@ -89,9 +92,28 @@ class Board:
         if self.planned is None:
             return []
         plan = self.planned.plan
-        answered = {name: one for name, one in self.seen.items() if one}
         unasked = self._open | {one.key for one in plan.placements if one.proxy not in self.seen}
-        return [View(self._explained(row, unasked), self._changes.get(row.key)) for row in rows(plan, answered)]
+        found = self._looked_at(plan)
+        return [View(self._explained(row, unasked), self._changes.get(row.key)) for row in found]
+
+    def _looked_at(self, plan: Plan) -> list[Row]:
+        """Give a row for each Service; what was planned and seen before isn't looked at again."""
+        kept = {
+            one.key: before
+            for one in plan.placements
+            if (before := self._rows.get(one.key)) and before[1] is self.seen.get(one.proxy) and before[0] == one
+        }
+        new = tuple(one for one in plan.placements if one.key not in kept)
+        names = {one.proxy for one in new}
+        answered = {name: one for name, one in self.seen.items() if one and name in names}
+        fresh = rows(Plan(placements=new, rejections=plan.rejections), answered)
+        placements = {one.key: one for one in new}
+        for row in fresh:
+            if placement := placements.get(row.key):
+                kept[row.key] = placement, self.seen.get(placement.proxy), row
+        self._rows = kept
+        rejected = [row for row in fresh if row.key not in placements]
+        return sorted([*(row for _, _, row in kept.values()), *rejected], key=lambda row: (row.key, row.reason))
 
     def _plan(self, at: float, planned: Planned) -> None:
         self.failure = ""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from threading import Condition, Thread
 
+from locallb.planning.plan import Placement
 from locallb.planning.serving import Proxy
 from locallb.planning.status import Observation
 from locallb.watch.happenings import Cause, Happening, Planned, Updated
@@ -30,10 +31,15 @@ class Health:
         self._ask = ask
         self._changed = changed
         self._lock = Condition()
-        self._planned: Planned | None = None
+        self._news: Planned | None = None
+        self._changed_keys: set[object] = set()
+        self._named: set[str] = set()
+        """What was told and not looked at yet: the latest plan, what was updated, proxies that ended."""
+        self._served: dict[object, str] = {}
+        """The proxy of each Service."""
         self._proxies: dict[str, Proxy] = {}
-        self._wanted: dict[str, set[str]] = {}
-        """The listeners that each proxy shall have, for one Service or for many."""
+        self._placements: dict[str, list[Placement]] = {}
+        """What each proxy serves."""
         self._due: dict[str, float] = {}
         """When to ask next, by the proxy's name and the monotonic clock."""
         self._seen: dict[str, Observation | None] = {}
@@ -55,36 +61,45 @@ class Health:
     def seen(self) -> Mapping[str, Observation | None]:
         """Give the last answer of each proxy that was asked; None where it didn't answer."""
         with self._lock:
+            self._absorb()
             return dict(self._seen)
 
     def listen(self, happening: Happening) -> None:
-        """Note which proxies there are, and which were changed."""
+        """Note which proxies there are, and which were changed; looking at it is for the other thread."""
         match happening:
             case Planned():
-                named = {mark.subject for mark in happening.marks if mark.cause is Cause.PROXY}
                 with self._lock:
-                    self._follow(happening)
-                    self._ask_soon([name for name, one in self._proxies.items() if {name, one.id} & named])
+                    self._news = happening
+                    self._named.update(mark.subject for mark in happening.marks if mark.cause is Cause.PROXY)
+                    self._lock.notify()
             case Updated():
-                changed = set(happening.services)
                 with self._lock:
-                    placements = self._planned.plan.placements if self._planned else ()
-                    self._ask_anew({one.proxy for one in placements if one.key in changed})
+                    self._changed_keys.update(happening.services)
+                    self._lock.notify()
             case _:
                 pass
 
+    def _absorb(self) -> None:
+        """Look at what was told."""
+        if self._news:
+            self._follow(self._news)
+            self._news = None
+        if self._named:
+            self._ask_soon([name for name, one in self._proxies.items() if {name, one.id} & self._named])
+        if self._changed_keys:
+            self._ask_anew({self._served.get(key, str(key)) for key in self._changed_keys})
+        self._named, self._changed_keys = set(), set()
+
     def _follow(self, planned: Planned) -> None:
         """Take the plan's proxies; forget all others."""
-        self._planned = planned
         self._proxies = {one.proxy.name: one.proxy for one in planned.plan.proxies}
-        self._wanted = {name: set() for name in self._proxies}
+        self._placements, self._served = {}, {}
         for placement in planned.plan.placements:
-            listeners = {listener.name for port in placement.ports for listener in port.listeners}
-            self._wanted.setdefault(placement.proxy, set()).update(listeners)
+            self._served[placement.key] = placement.proxy
+            self._placements.setdefault(placement.proxy, []).append(placement)
         for kept in (self._seen, self._due):
             for name in kept.keys() - self._proxies.keys():
                 del kept[name]
-        self._lock.notify()
 
     def _ask_anew(self, names: Collection[str]) -> None:
         """Ask soon; forget answers from before the update that were none, or none yet."""
@@ -96,7 +111,6 @@ class Health:
     def _ask_soon(self, names: Collection[str]) -> None:
         now = time.monotonic()
         self._due.update((name, now) for name in names if name in self._proxies)
-        self._lock.notify()
 
     def _run(self) -> None:
         news = False
@@ -104,6 +118,7 @@ class Health:
             with self._lock:
                 if self._stopped:
                     return
+                self._absorb()
                 proxy = self._next(time.monotonic())
                 if proxy is None and not news:
                     self._lock.wait(self._pause(time.monotonic()))
@@ -143,4 +158,7 @@ class Health:
 
     def _serves(self, name: str, answer: Observation | None) -> bool:
         """Tell whether all listeners are there as planned."""
-        return bool(answer and not answer.failed and answer.listening.issuperset(self._wanted.get(name, ())))
+        if answer is None or answer.failed:
+            return False
+        ports = (port for placement in self._placements.get(name, ()) for port in placement.ports)
+        return answer.listening.issuperset(listener.name for port in ports for listener in port.listeners)

@@ -69,6 +69,11 @@ class Relay:
             self._poked = True
             self._changed.notify_all()
 
+    def wait(self) -> None:
+        """Wait for something to tell."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._poked)
+
     def take(self, seconds: float | None = None) -> Batch:
         """Wait for something to tell, at most `seconds`."""
         with self._changed:

@@ -141,13 +141,13 @@ class Teller:
         board, narrator = Board(), Narrator()
         try:
             while not board.stopped:
-                batch = self._relay.take()
+                self._relay.wait()
+                time.sleep(self._face.pace)  # not while the loop goes on with what it just told
+                batch = self._relay.take(0)
                 board.seen = self._seen()
                 board.take(batch)
                 views = board.views()
                 told = [*narrator.tell(batch, views), *narrator.services(time.time(), views)]
                 self._face.show(told, board, views)
-                if not board.stopped:
-                    time.sleep(self._face.pace)
         except OSError as error:
             self._gone(error)
