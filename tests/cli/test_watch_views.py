@@ -72,7 +72,7 @@ def test_the_story_as_lines_and_tables(golden: Golden) -> None:
             "screen-failed-120.txt": drawn(3, 120, 24),
             "screen-stale-80.txt": drawn(4, 80, 24),
             "screen-failing-60.txt": drawn(5, 60, 16),
-            "screen-end-40.txt": drawn(8, 40, 10),
+            "screen-end-40.txt": drawn(9, 40, 10),
         },
     )
 

@@ -10,7 +10,7 @@ from locallb.planning.parse_settings import parse_settings
 from locallb.planning.plan import Plan, make_plan
 from locallb.planning.settings import Settings
 from locallb.planning.status import Observation
-from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Planned, Stopped, Updated
+from locallb.watch.happenings import Cause, Converged, Failed, Happening, Leading, Mark, Planned, Stopped, Updated
 from tests.planning.objects import node, parsed, service
 
 NOON = 1_793_275_200.0
@@ -84,6 +84,7 @@ def story() -> list[tuple[Batch, Mapping[str, Observation | None]]]:
         [Failed(f"no reading of demo: {EVIL}", "source")],
         [planned(large, "ftp", marks=[Mark(Cause.RETRY)]), updated("ftp"), Converged()],
         [planned(large, marks=[Mark(Cause.FULL)]), Converged()],
+        [Leading(leads=False)],
         [Stopped()],
     ]
     told: list[tuple[Batch, Mapping[str, Observation | None]]] = []

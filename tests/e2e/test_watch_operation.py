@@ -11,6 +11,7 @@ import pty
 import re
 import select
 import shlex
+import shutil
 import signal
 import socket
 import struct
@@ -259,6 +260,18 @@ def test_a_terminal_that_goes_away_takes_the_watch_with_it(play: Stage, terminal
     os.close(terminal.master)
     assert terminal.process.wait(PATIENCE) in {0, 1}
     assert answers(play.addresses()["n/web"], 8080, "web")
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    """Every key and value, where systemd's own checker is installed."""
+    unit = (CHECKOUT / "deploy/locallb-watch@.service").read_text()
+    here = Path(sys.executable).parents[2]
+    (tmp_path / "locallb-watch@dev.service").write_text(unit.replace("%h/local-lb", str(here)))
+    command = ["systemd-analyze", "--user", "verify", str(tmp_path / "locallb-watch@dev.service")]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_the_unit_for_systemd_runs_a_command_that_exists() -> None:

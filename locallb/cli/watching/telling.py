@@ -71,8 +71,8 @@ class Lines:
         """Write one; tell whether all of it is there."""
         left = f"{chr(10) if self._cut else ''}{self._form(record)}\n".encode(errors="replace")
         try:
-            while left:
-                left = left[self._stream.write(left) or 0 :]
+            while left and (taken := self._stream.write(left)):  # None: somebody made it non-blocking, and it is full
+                left = left[taken:]
                 self._cut = bool(left)
         except OSError as error:
             if error.errno in _GONE:
