@@ -12,8 +12,6 @@ from locallb.planning.plan import Placement, PlannedPort
 from locallb.planning.publishing import DOMAIN, SERVING
 from locallb.planning.reasons import Problem, Reason
 
-MODE = "Proxy"
-"""kube-proxy leaves the address alone, so that its Nodes' Pods come through the proxy too."""
 SERVES = "Serves"
 """The condition's reason where nothing is wrong."""
 LONGEST_MESSAGE = 1024
@@ -24,7 +22,7 @@ CONDITION_NOT_AN_ERROR = frozenset({Reason.NO_BACKENDS})
 
 def load_balancer_status(placement: Placement) -> Mapping[str, Sequence[Mapping[str, object]]]:
     """Make the body: one ingress entry an address, in the order of spec.ipFamilies, every port in each."""
-    return {"ingress": [_entry(address, placement.ports) for address in placement.addresses]}
+    return {"ingress": [_entry(placement, address) for address in placement.addresses]}
 
 
 def ingress_fields(placement: Placement) -> Sequence[Mapping[str, object]]:
@@ -32,7 +30,7 @@ def ingress_fields(placement: Placement) -> Sequence[Mapping[str, object]]:
     return [
         {
             "ip": str(address),
-            "mode": MODE,
+            "mode": str(placement.ip_mode),
             "ports": [
                 {"port": one.port.port, "protocol": str(one.port.protocol), "error": _error(one, address)}
                 for one in placement.ports
@@ -56,8 +54,12 @@ def not_serving(problems: Sequence[Problem]) -> Sequence[Mapping[str, str]]:
     return [{"type": SERVING, "status": "False", "reason": problems[0].reason, "message": sentences}]
 
 
-def _entry(address: IPAddress, ports: tuple[PlannedPort, ...]) -> Mapping[str, object]:
-    return {"ip": str(address), "ipMode": MODE, "ports": [_port(port, address) for port in ports]}
+def _entry(placement: Placement, address: IPAddress) -> Mapping[str, object]:
+    return {
+        "ip": str(address),
+        "ipMode": str(placement.ip_mode),
+        "ports": [_port(port, address) for port in placement.ports],
+    }
 
 
 def _port(planned: PlannedPort, address: IPAddress) -> Mapping[str, object]:

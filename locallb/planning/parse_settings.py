@@ -24,6 +24,7 @@ from locallb.planning.parse_proxies import parse_proxies
 from locallb.planning.parse_selection import parse_classes, parse_namespaces, parse_selector
 from locallb.planning.pools import candidates, listed
 from locallb.planning.settings import (
+    IpMode,
     KubernetesSource,
     ManifestsSource,
     Pool,
@@ -36,7 +37,7 @@ from locallb.planning.words import clipped, shown
 
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
-    *("proxies", "image", "limits", "compat", "policies", "metrics", "leaderElection", "takeOver"),
+    *("proxies", "image", "limits", "compat", "policies", "metrics", "leaderElection", "takeOver", "ipMode"),
 )
 _SOURCE_KINDS = ("manifests", "kubernetes", "kind")
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
@@ -60,6 +61,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         runtime=_runtime(mistakes, config.get("runtime", Runtime.PROCESS)),
         container=parse_containers(mistakes, config),
         proxies=parse_proxies(mistakes, config),
+        ip_mode=_ip_mode(mistakes, config.get("ipMode", IpMode.PROXY)),
         take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
         kind=parse_kind(mistakes, config.get("sources")),
         policies=parse_policies(mistakes, config.get("policies", {})),
@@ -71,6 +73,13 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     if mistakes.sentences:
         raise SettingsError(tuple(mistakes.sentences))
     return replace(settings, leader_election=election)
+
+
+def _ip_mode(mistakes: Mistakes, value: object) -> IpMode:
+    if value not in list(IpMode):
+        mistakes.add("ipMode", f"{shown(value)} is no mode; use Proxy or VIP, or remove the key")
+        return IpMode.PROXY
+    return IpMode(str(value))
 
 
 def _runtime(mistakes: Mistakes, value: object) -> Runtime:

@@ -35,7 +35,7 @@ from locallb.planning.reasons import Problem, Reason
 from locallb.planning.seating import Seat, seating
 from locallb.planning.selection import is_ours
 from locallb.planning.serving import Listener, Part, Proxy, Upstream
-from locallb.planning.settings import Runtime, Settings
+from locallb.planning.settings import IpMode, Runtime, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,7 @@ class Placement:
     """Where the Service lives and is told what it got; None for manifests."""
     notices: tuple[Notice, ...] = ()
     """What else its user should hear of."""
+    ip_mode: IpMode = IpMode.PROXY
     take_over: bool = False
     """What others wrote into its status goes."""
     sharing: str = ""
@@ -161,6 +162,7 @@ def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
             one,
             notices=notices_of(by_key[one.key], one.addresses, lone, snapshot, settings),
             take_over=settings.take_over,
+            ip_mode=settings.ip_mode,
         )
         for one, _ in made
     )

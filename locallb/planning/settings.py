@@ -64,6 +64,15 @@ class ProxySettings:
     """How many proxies wait, started, for a Service to come, where each has its own."""
 
 
+class IpMode(StrEnum):
+    """status.loadBalancer.ingress[].ipMode (KEP-1860)."""
+
+    PROXY = "Proxy"
+    """kube-proxy leaves the address alone: Pods come through the proxy too."""
+    VIP = "VIP"
+    """kube-proxy takes Pods' connections to the address straight to the endpoints."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
     """How containers of proxies are made, with the runtime `docker`."""
@@ -218,6 +227,7 @@ class Settings:
     """Where `locallb watch` serves metrics and health, such as 127.0.0.1:9477; empty for nowhere."""
     proxies: ProxySettings = field(default_factory=ProxySettings)
     leader_election: LeaderElection | None = None
+    ip_mode: IpMode = IpMode.PROXY
     take_over: bool = False
     """Entries of other controllers go from the status of Services that are ours."""
     kind: KindSource | None = None

@@ -470,3 +470,10 @@ def test_clusters_of_kind_are_one_more_source() -> None:
     settings = parse_settings({"sources": [{"manifests": "a"}, {"kind": ["shop", "test"]}]})
     assert (len(settings.sources), settings.kind) == (1, KindSource(frozenset({"shop", "test"})))
     assert parse_settings(SOURCES).kind is None
+
+
+def test_the_mode_of_addresses_is_one_of_two() -> None:
+    """Proxy where nothing is said."""
+    assert parse_settings(SOURCES).ip_mode == "Proxy"
+    assert parse_settings(SOURCES | {"ipMode": "VIP"}).ip_mode == "VIP"
+    assert mistakes(ipMode="vip") == ('ipMode: "vip" is no mode; use Proxy or VIP, or remove the key',)

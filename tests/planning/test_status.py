@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -11,6 +12,7 @@ from locallb.planning.model import ClusterName, Home, Owner, Protocol, ServiceKe
 from locallb.planning.plan import Placement, Plan, PlannedPort, Rejection
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.serving import Listener
+from locallb.planning.settings import IpMode
 from locallb.planning.status import Observation, State, rows
 
 KEY = ServiceKey(ClusterName("c"), "shop", "web")
@@ -106,3 +108,12 @@ def test_the_status_body_has_every_port_and_only_real_errors() -> None:
             }
         ]
     }
+
+
+def test_the_mode_of_an_address_can_be_set() -> None:
+    """KEP-1860: with VIP kube-proxy takes Pods' connections itself."""
+    (placement,) = plan_of(open_port(8080)).placements
+    modes = [
+        one["ipMode"] for mode in IpMode for one in load_balancer_status(replace(placement, ip_mode=mode))["ingress"]
+    ]
+    assert modes == ["Proxy", "VIP"]
