@@ -37,6 +37,9 @@ from locallb.planning.selection import is_ours
 from locallb.planning.serving import Listener, Part, Proxy, Upstream
 from locallb.planning.settings import IpMode, Runtime, Settings
 
+PortProblems = Mapping[ServicePort, Problem]
+"""The ports of a Service that can't be served on this host at all, and why."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedPort:
@@ -146,7 +149,8 @@ class Plan:
 def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     """Decide for every Service of the snapshot what it gets."""
     wanted = [s for s in snapshot.services if is_ours(s, settings) and not s.deleting]
-    servable, hopeless = _by_servable_ports(wanted, snapshot)
+    problems = {s.key: _port_problems(s, snapshot) for s in wanted}
+    servable, hopeless = _by_servable_ports(wanted, problems)
     answers = allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     seated = seating([s for s in servable if s.key in placed], snapshot, settings.proxies)
@@ -154,7 +158,11 @@ def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     nodes, lone = eligible(snapshot.nodes)
     around = Surroundings.within(snapshot, nodes)
     backends = {s.key: upstreams(s, around) for s in servable if s.key in seats}
-    made = [_place(s, placed[s.key], backends[s.key], seats[s.key], snapshot) for s in servable if s.key in seats]
+    made = [
+        _place(s, placed[s.key], backends[s.key], seats[s.key], snapshot, problems[s.key])
+        for s in servable
+        if s.key in seats
+    ]
     made.sort(key=lambda pair: pair[0].key)
     by_key = {service.key: service for service in servable}
     placements = tuple(
@@ -178,15 +186,21 @@ def make_plan(snapshot: Snapshot, settings: Settings) -> Plan:
     )
 
 
+def _port_problems(service: Service, snapshot: Snapshot) -> PortProblems:
+    """Find the ports that can't be served on this host at all, whatever address they get."""
+    found = ((port, port_problem(service, port, snapshot.host)) for port in service.ports)
+    return {port: problem for port, problem in found if problem}
+
+
 def _by_servable_ports(
-    services: list[Service], snapshot: Snapshot
+    services: list[Service], problems: Mapping[ServiceKey, PortProblems]
 ) -> tuple[list[Service], Mapping[ServiceKey, Problem]]:
     """Set apart the Services of which no port can be served here."""
     servable, hopeless = [], {}
     for service in services:
-        problems = [port_problem(service, port, snapshot.host) for port in service.ports]
-        if all(problems) and problems[0]:
-            hopeless[service.key] = problems[0]
+        mine = problems[service.key]
+        if service.ports and all(port in mine for port in service.ports):
+            hopeless[service.key] = mine[service.ports[0]]
         else:
             servable.append(service)
     return servable, hopeless
@@ -223,19 +237,25 @@ def _host_limit(key: ServiceKey, snapshot: Snapshot, running: int) -> Problem:
     )
 
 
-def _place(
+def _place(  # noqa: PLR0913, PLR0917 - private, one caller
     service: Service,
     addresses: tuple[IPAddress, ...],
     backends: tuple[PortBackends, ...],
     seat: Seat,
     snapshot: Snapshot,
+    problems: PortProblems,
 ) -> tuple[Placement, PlannedProxy | None]:
     """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
     owner = Owner(snapshot.home, service.key, service.uid)
-    usable = [entry for entry in backends if not port_problem(service, entry.port, snapshot.host)]
+    usable = [entry for entry in backends if entry.port not in problems]
     mine = f"{part_id(service.key)}-" if seat.proxy else ""
     served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry, mine)))
-    ports = tuple(_planned_port(service, port, addresses, usable, snapshot, mine) for port in service.ports)
+    ports = tuple(
+        PlannedPort(port, problem=problems[port])
+        if port in problems
+        else _planned_port(service, port, addresses, usable, snapshot, mine)
+        for port in service.ports
+    )
     listeners = tuple(listener for port in ports for listener in port.listeners)
     name = seat.proxy or proxy_name(service.key)
     probes = tuple(one for one in listeners if one.protocol == "TCP" and not one.source_ranges)[:1]
@@ -303,8 +323,6 @@ def _planned_port(  # noqa: PLR0913, PLR0917 - private, one caller
     prefix: str,
 ) -> PlannedPort:
     """Give `port` a listener on each address whose family has backends; tell why where one has none."""
-    if problem := port_problem(service, port, snapshot.host):
-        return PlannedPort(port, problem=problem)
     mine = {entry.family: entry for entry in backends if entry.port == port}
     listeners, problem = [], None
     for address in addresses:
