@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 GOLDENS = Path(__file__).parent / "goldens"
-# CI judges a commit: the same examples each time. Everybody else's runs look for new ones.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# CI judges a commit: the same examples each time. Everybody else's runs look for new ones. How long an example takes
+# says something about the machine and its other work, and nothing about the law.
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("untimed", _UNTIMED)
+settings.register_profile("ci", _UNTIMED, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
