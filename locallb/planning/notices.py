@@ -38,9 +38,12 @@ def notices_of(
 
 
 def _of_others(service: Service, addresses: tuple[IPAddress, ...], snapshot: Snapshot) -> list[IPAddress]:
+    foreign = [one.address for one in service.ingress if one.address not in addresses]
+    if not foreign:  # as nearly always: all claims need not be searched for each Service
+        return []
     claims = (*snapshot.claims, *snapshot.remembered)
     held = {one.address for one in claims if (one.owner.home, one.owner.service) == (snapshot.home, service.key)}
-    return [one.address for one in service.ingress if one.address not in {*addresses, *held}]
+    return [address for address in foreign if address not in held]
 
 
 def _other_controller(service: Service, others: list[IPAddress]) -> str:

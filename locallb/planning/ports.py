@@ -48,9 +48,9 @@ def _wildcard_holder(service: Service, port: ServicePort, host: HostFacts) -> So
         (
             socket
             for socket in host.sockets
-            if socket.address.is_unspecified
-            and socket.port == port.port
+            if socket.port == port.port
             and socket.protocol is port.protocol
+            and socket.address.is_unspecified
             and Family.of(socket.address) in service.families
         ),
         None,

@@ -37,6 +37,21 @@ class SourceReading:
 
 
 @dataclass(slots=True)
+class Memory:
+    """What the last reading of a directory understood, for whoever reads it again and again.
+
+    A file with the same bytes means the same, so only what is different is understood again.
+    """
+
+    folder: Folder | None = None
+    """What the directory had at the last reading, if all of it was good."""
+    reading: SourceReading | None = None
+    """What that was."""
+    files: dict[str, tuple[bytes, Objects, tuple[str, ...]]] = field(default_factory=dict)
+    """The bytes of each file that could be read, its objects, and what was left out of it."""
+
+
+@dataclass(slots=True)
 class _Fresh:
     """What the files have now."""
 
@@ -46,13 +61,14 @@ class _Fresh:
     notices: list[str] = field(default_factory=list)
 
 
-def read_manifests(
+def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     source: ManifestsSource,
     root: Path,
     readings_dir: Path,
     *,
     held_services: Collection[ServiceKey] = (),
     keep: bool = False,
+    memory: Memory | None = None,
 ) -> SourceReading:
     """Read a directory of manifests, relative to the project's `root`.
 
@@ -63,16 +79,22 @@ def read_manifests(
         held_services: Services that hold an address or a proxy. With one of this cluster among them, a file that can't
             be read stops the run unless there is a last good reading.
         keep: make this the last good reading, as far as it is good.
+        memory: that of earlier readings of the same directory, with the same `keep`.
 
     Raises:
         SourceError: if what can't be read can't be replaced by a last good reading.
 
     """
     readings, directory = Readings(readings_dir), root / source.directory
+    memory = memory or Memory()
     try:
-        fresh = _sorted_out(read_folder(directory, ENDINGS, LARGEST_FILE))
+        folder = read_folder(directory, ENDINGS, LARGEST_FILE)
     except FolderError as error:
+        memory.folder = None
         return _from_copy_alone(source, directory, str(error), readings)
+    if memory.reading and memory.folder == folder:
+        return memory.reading
+    fresh = _sorted_out(folder, memory)
     if fresh.broken:
         last = readings.load(source.cluster)
         if last is None and any(key.cluster == source.cluster for key in held_services):
@@ -85,7 +107,9 @@ def read_manifests(
         objects, stale = fresh.objects, ()
     if keep:
         readings.keep(source.cluster, objects)
-    return _reading(source.cluster, objects, fresh, stale)
+    memory.folder = None if fresh.broken else folder
+    memory.reading = _reading(source.cluster, objects, fresh, stale)
+    return memory.reading
 
 
 def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, readings: Readings) -> SourceReading:
@@ -110,9 +134,9 @@ def _reading(cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale
     return SourceReading(replace(parsed, notices=notices), stale, copied if stale else frozenset())
 
 
-def _sorted_out(folder: Folder) -> _Fresh:
+def _sorted_out(folder: Folder, memory: Memory) -> _Fresh:
     """Sort files into those that can be read, with their objects, and those that can't."""
-    fresh = _Fresh()
+    fresh, before, memory.files = _Fresh(), memory.files, {}
     for link in folder.links:
         fresh.notices.append(f"{clipped(link)} is a link to a directory and isn't read; put the directory itself there")
     for file in folder.files:
@@ -120,23 +144,29 @@ def _sorted_out(folder: Folder) -> _Fresh:
             fresh.broken[file.path] = f" can't be read ({file.why})"
             continue
         try:
-            fresh.objects[file.path] = _objects(file, fresh.notices)
+            known = before.get(file.path)
+            understood = known if known and known[0] == file.data else (file.data, *_objects(file))
         except DocumentError as error:
             line = f" line {error.line}" if error.line else ""
             fresh.broken[file.path] = f"{line} can't be read ({error.what})"
+            continue
+        memory.files[file.path] = understood
+        _, fresh.objects[file.path], notices = understood
+        fresh.notices.extend(notices)
     return fresh
 
 
-def _objects(file: FolderFile, notices: list[str]) -> Objects:
-    """Give the objects of a file that matter; note what was left out of it. Raises DocumentError."""
+def _objects(file: FolderFile) -> tuple[Objects, tuple[str, ...]]:
+    """Give the objects of a file that matter, and what was left out of it. Raises DocumentError."""
     kept: list[object] = []
+    notices: list[str] = []
     for document in read_documents(file.data, is_json=file.path.endswith(".json")):
         objects, left_out = relevant([document.value])
         notices.extend(f"{clipped(file.path)}: {notice}" for notice in left_out)
         if objects:
             notices.extend(_repeated(file.path, document))
         kept.extend(objects)
-    return tuple(slim(one) for one in kept if isinstance(one, dict))
+    return tuple(slim(one) for one in kept if isinstance(one, dict)), tuple(notices)
 
 
 def _repeated(path: str, document: ReadDocument) -> Iterable[str]:

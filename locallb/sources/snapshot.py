@@ -37,7 +37,7 @@ from locallb.planning.sharing import is_shared
 from locallb.sources import SourceError
 from locallb.sources.containers import read_contained, read_subnets, require_suitable
 from locallb.sources.held import HeldByState, read_held
-from locallb.sources.manifests import SourceReading, read_manifests
+from locallb.sources.manifests import Memory, SourceReading, read_manifests
 
 _Part = TypeVar("_Part")
 
@@ -142,12 +142,17 @@ def readings_directory(home: Home) -> Path:
     return Path(home.root) / ".state" / "locallb" / home.stack
 
 
-def read_source(home: Home, source: Source, known: Collection[ServiceKey], *, keep: bool) -> SourceRead:
-    """Read one source; `known` are the Services that hold something, `keep` as above. Raises SourceError."""
+def read_source(
+    home: Home, source: Source, known: Collection[ServiceKey], *, keep: bool, memory: Memory | None = None
+) -> SourceRead:
+    """Read one source; `known` are the Services that hold something, `keep` as above. Raises SourceError.
+
+    `memory` is that of earlier readings of the same source, where it is a directory of manifests.
+    """
     root, readings = Path(home.root), readings_directory(home)
     match source:
         case ManifestsSource():
-            return SourceRead(read_manifests(source, root, readings, held_services=known, keep=keep))
+            return SourceRead(read_manifests(source, root, readings, held_services=known, keep=keep, memory=memory))
         case KubernetesSource():
             from locallb.sources.kubernetes import read_kubernetes  # noqa: PLC0415 - 0.1 s that manifests don't need
 

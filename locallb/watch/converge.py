@@ -86,6 +86,8 @@ class Converger:
     _touched: dict[ServiceKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
     _digests: dict[ServiceKey, tuple[object, str, str]] = field(default_factory=dict)
+    _wanted: tuple[Plan, Mapping[ServiceKey, str]] | None = None
+    """Of the last plan."""
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
@@ -103,6 +105,8 @@ class Converger:
 
         Proxies of the stack come first: load balancers need them.
         """
+        if self._wanted and self._wanted[0] is plan:
+            return self._wanted[1]
         proxies = {planned.proxy.name: planned.digest for planned in plan.proxies}
         fresh: dict[ServiceKey, tuple[object, str, str]] = {}
         for placement in plan.placements:
@@ -115,7 +119,9 @@ class Converger:
         self._digests = fresh
         told = {one.key: one.digest for one in plan.rejections if one.access}
         stacks = {planned.key: planned.digest for planned in plan.proxies if not planned.key.cluster}
-        return stacks | told | {key: digest for key, (_, _, digest) in fresh.items()}
+        wanted = stacks | told | {key: digest for key, (_, _, digest) in fresh.items()}
+        self._wanted = plan, wanted
+        return wanted
 
     def disturbed(
         self, snapshot: Snapshot, plan: Plan, wanted: Mapping[ServiceKey, str], now: float

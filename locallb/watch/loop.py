@@ -20,7 +20,7 @@ from locallb.clients.folder_watch import FileWatch, FolderWatch
 from locallb.clients.processes import Process
 from locallb.engine import Engine, EngineError
 from locallb.planning.containers import PROXY_LABEL
-from locallb.planning.model import Home, ServiceKey
+from locallb.planning.model import Home, ServiceKey, Snapshot
 from locallb.planning.plan import Plan, make_plan
 from locallb.planning.reasons import OF_THE_HOST
 from locallb.planning.settings import ManifestsSource, Runtime, Settings, SettingsError
@@ -71,6 +71,7 @@ class Loop:
         self._exits: Exits | None = None
         self._broken: set[ServiceKey] = set()
         self._state: object = None
+        self._planned: tuple[Snapshot, Settings, Plan] | None = None
         self.pulse = Pulse(time.monotonic())
         """For whoever wants to know whether the thread of `run` goes on."""
 
@@ -138,7 +139,7 @@ class Loop:
         self.pulse = Pulse(began, busy=True)
         try:
             reading = self._read(marks)
-            plan = make_plan(reading.snapshot, self._settings())
+            plan = self._plan(reading.snapshot)
             self._converge(reading, plan, marks, began, first)
         except _ERRORS as error:
             self._listen(Failed(str(error), _kind(error)))
@@ -158,6 +159,13 @@ class Loop:
             self._updated()
             self._state = self._engine.state_stamp()
         return world.read(marks)
+
+    def _plan(self, snapshot: Snapshot) -> Plan:
+        """Plan; what was planned just before is as it was."""
+        settings, before = self._settings(), self._planned
+        if before is None or before[:2] != (snapshot, settings):
+            before = self._planned = snapshot, settings, make_plan(snapshot, settings)
+        return before[2]
 
     def _settings(self) -> Settings:
         return self._opened().settings

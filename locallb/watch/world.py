@@ -16,7 +16,7 @@ from locallb.planning.model import Claim, ClusterName, Home, HostFacts
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Settings, Source
 from locallb.sources.held import HeldByState, held_by
 from locallb.sources.kubernetes import health_ports
-from locallb.sources.manifests import SourceReading
+from locallb.sources.manifests import Memory, SourceReading
 from locallb.sources.readings import Readings
 from locallb.sources.snapshot import (
     Reading,
@@ -52,6 +52,8 @@ class World:
     """Those that are configured, and those that were found."""
     _found: tuple[SourceRead, ...] = ()
     _read: dict[ClusterName, SourceRead] = field(default_factory=dict)
+    _memories: dict[ClusterName, Memory] = field(default_factory=dict)
+    """What directories of manifests had; a full pass doesn't rely on it."""
     _followed: dict[ClusterName, FollowedCluster] = field(default_factory=dict)
     _kept: dict[ClusterName, float] = field(default_factory=dict)
     _held: HeldByState | None = None
@@ -114,7 +116,10 @@ class World:
     def _source(self, source: Source, known: Collection[object], *, anew: bool) -> SourceRead:
         match source:
             case ManifestsSource():
-                return read_source(self.home, source, known, keep=True)  # type: ignore[arg-type]
+                if anew or source.cluster not in self._memories:
+                    self._memories[source.cluster] = Memory()
+                memory = self._memories[source.cluster]
+                return read_source(self.home, source, known, keep=True, memory=memory)  # type: ignore[arg-type]
             case KubernetesSource():
                 return self._cluster(source, known, anew=anew)
 

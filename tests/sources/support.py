@@ -9,7 +9,7 @@ from pathlib import Path
 
 from locallb.planning.model import ClusterName, ServiceKey
 from locallb.planning.settings import ManifestsSource
-from locallb.sources.manifests import SourceReading, read_manifests
+from locallb.sources.manifests import Memory, SourceReading, read_manifests
 
 DEMO = ClusterName("demo")
 DATA = Path(__file__).parent / "data"
@@ -57,10 +57,12 @@ class Place:
         for name, text in files.items():
             (self.manifests / f"{name}.yaml").write_text(text)
 
-    def read(self, held: Collection[ServiceKey] = (), *, keep: bool = False) -> SourceReading:
+    def read(
+        self, held: Collection[ServiceKey] = (), *, keep: bool = False, memory: Memory | None = None
+    ) -> SourceReading:
         """Read the source."""
         source = ManifestsSource(DEMO, "manifests")
-        return read_manifests(source, self.root, self.readings, held_services=held, keep=keep)
+        return read_manifests(source, self.root, self.readings, held_services=held, keep=keep, memory=memory)
 
     def names(self, held: Collection[ServiceKey] = (), *, keep: bool = False) -> list[str]:
         """Read the source and give the names of its Services."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from locallb.sources.manifests import Memory
 from tests.sources.support import Place, names, service
 
 NAMES = ["a", "b", "c", "d"]
@@ -54,3 +55,23 @@ def test_a_service_is_given_up_only_when_every_file_can_be_read(
             assert len(reading.stale) == broken
             assert {key.name for key in reading.copied} == expected - fresh
             last = expected if keep else last
+
+
+@given(STEPS)
+@settings(max_examples=60, deadline=None)
+def test_who_remembers_what_files_had_reads_what_a_newcomer_reads(
+    steps: list[tuple[dict[str, str | frozenset[str] | None], bool]],
+) -> None:
+    """Over any history, broken files included: the same reading, and the same copy for bad times."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        places, memory = (Place(Path(one)), Place(Path(other))), Memory()
+        for place in places:
+            place.manifests.mkdir()
+        for changes, again in steps:
+            for place in places:
+                for name, content in changes.items():
+                    change(place, name, content)
+            for _ in range(1 + again):
+                assert places[0].read(keep=True, memory=memory) == places[1].read(keep=True)
+            kept = [place.copy() if place.readings.exists() else None for place in places]
+            assert kept[0] == kept[1]
