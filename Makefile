@@ -75,8 +75,13 @@ format: .venv/dev ## Format the code
 goldens: .venv/dev ## Make the golden files anew
 	@$(BIN)/python -m pytest -q --update-goldens -m "not slow and not cluster and not soak"
 
-bench: .venv/dev ## Measure, against Envoy alone in the same run
-	@for name in proxy engine; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
+bench: .venv/dev ## Measure everything on an otherwise idle machine, for docs/benchmarks.md
+	@mkdir -p benchmarks/results
+	@for name in proxy docker watch scale throughput; do [ -f benchmarks/$$name.py ] || continue; echo "== $$name"; \
+		$(BIN)/python -m benchmarks.$$name >benchmarks/results/$$name.new && mv benchmarks/results/$$name.new benchmarks/results/$$name.json \
+		|| { echo "$$name failed; its result stays as it was"; rm -f benchmarks/results/$$name.new; }; done
+	@for name in engine preview; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
+	@$(BIN)/python -m benchmarks.report
 
 clean: ## Remove .venv and caches (first `make down`)
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
