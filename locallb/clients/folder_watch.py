@@ -14,8 +14,9 @@ from pathlib import Path
 
 from watchfiles import watch
 
-STEP, MOST = 5, 50
-"""Milliseconds: as soon as nothing more happens for the first, at the latest after the second."""
+STEP, MOST = 20, 50
+"""Milliseconds: as soon as nothing more happens for the first, at the latest after the second. The watch wakes as often
+as the first says: with 5 it took a percent of a core for nothing."""
 LOOK = 0.25
 """Seconds between two looks at what stands under a name."""
 _Stamp = tuple[int, ...] | None

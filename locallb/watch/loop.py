@@ -37,6 +37,7 @@ FULL_PASS = 60.0
 TICK = 5.0
 """Seconds after which an idle loop shows that it is alive."""
 _KINDS = {ClientError: "host", EngineError: "engine", SettingsError: "configuration", SourceError: "source"}
+_UNKNOWN = object()
 _ERRORS = (ClientError, EngineError, SettingsError, SourceError)
 
 
@@ -142,6 +143,7 @@ class Loop:
             plan = self._plan(reading.snapshot)
             self._converge(reading, plan, marks, began, first)
         except _ERRORS as error:
+            self._state = _UNKNOWN  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))
             for mark in marks:
                 self._take(mark)

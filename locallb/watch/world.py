@@ -102,10 +102,6 @@ class World:
             cluster.stop()
             self._keep(cluster, due=True)
 
-    def kubeconfigs(self) -> frozenset[Path]:
-        """Tell through which files clusters are reached."""
-        return frozenset(Path(access.kubeconfig) for one in self._read.values() for access in one.access.values())
-
     def _forget(self, clusters: Collection[ClusterName]) -> None:
         """Follow no cluster that is a source no more."""
         for name in self._followed.keys() - clusters:

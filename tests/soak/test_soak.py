@@ -17,7 +17,7 @@ from lightkube import ApiError
 
 from locallb.clients.kube import SERVICE
 from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.test_life import address, condition
+from tests.cluster.test_life import address, condition, ingress
 from tests.e2e.support import Backend, Stage, envoys, port, service, stage
 from tests.e2e.test_changes import Client
 from tests.e2e.watching import Watch, answers, becomes
@@ -61,7 +61,7 @@ def test_nothing_is_lost_doubled_or_left_behind(plane: ControlPlane, cluster: Ob
             shake(chaos)
         assert bystander.failures == []
         print(f"{len(bystander.answers)} requests of the bystander, none failed; {dict(chaos.done)}")  # noqa: T201
-        becomes(lambda: converged(chaos), chaos.watch)
+        await_convergence(chaos)
         for name in [*chaos.there, "keeper"]:
             cluster.delete(name)
         becomes(lambda: not any(cluster.read(name) for name in [*chaos.there, "keeper"]), chaos.watch)
@@ -79,12 +79,12 @@ def shake(chaos: Chaos) -> None:
     while time.monotonic() < half:
         chaos.step(faults=True, loop=True)
         check(chaos)
-    becomes(lambda: converged(chaos), chaos.watch)
+    await_convergence(chaos)
     before = size(chaos.watch.process.pid)
     while time.monotonic() < end:
         chaos.step(faults=True, loop=False)
         check(chaos)
-    becomes(lambda: converged(chaos), chaos.watch)
+    await_convergence(chaos)
     after = size(chaos.watch.process.pid)
     print(f"memory (MiB), descriptors, threads: {before}, later {after}")  # noqa: T201
     assert after[0] < before[0] + 32
@@ -105,15 +105,25 @@ def check(chaos: Chaos) -> None:
     assert len(claimed) == len(set(claimed)), claimed
 
 
-def converged(chaos: Chaos) -> bool:
-    """Tell whether every Service is served, every port of it, and nothing else is."""
+def await_convergence(chaos: Chaos) -> None:
+    """Wait until every Service is served, every port of it, and nothing else is."""
+    try:
+        becomes(lambda: not lacking(chaos), chaos.watch)
+    except AssertionError as error:
+        raise AssertionError(f"{lacking(chaos)}; there shall be {chaos.there}\n{error}") from None
+
+
+def lacking(chaos: Chaos) -> str:
+    """Say what isn't as it shall be; empty if all is."""
     for name, count in chaos.there.items():
+        if not ingress(chaos.cluster, name) or condition(chaos.cluster, name)["status"] != "True":
+            return f"{name} isn't served"
         at = address(chaos.cluster, name)
-        if condition(chaos.cluster, name)["status"] != "True":
-            return False
-        if not all(answers(at, 8080 + number, name) for number in range(count)):
-            return False
-    return len(envoys(chaos.play.root)) == len(ledger(chaos.play)) == len(chaos.there) + 1
+        for number in range(count):
+            if not answers(at, 8080 + number, name):
+                return f"{name} doesn't answer at {8080 + number}"
+    running, claims, wanted = len(envoys(chaos.play.root)), len(ledger(chaos.play)), len(chaos.there) + 1
+    return "" if running == claims == wanted else f"{running} proxies and {claims} claims instead of {wanted}"
 
 
 def ledger(play: Stage) -> list[Path]:
