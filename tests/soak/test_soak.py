@@ -73,23 +73,24 @@ def test_nothing_is_lost_doubled_or_left_behind(plane: ControlPlane, cluster: Ob
 
 
 def shake(chaos: Chaos) -> None:
-    """Let things happen, in the first half to the loop as well; in the second half it may not grow."""
+    """Let things happen, in the first half to the loop as well; in the last quarter it may not grow any more."""
     begun = time.monotonic()
-    half, end = begun + MINUTES * 30, begun + MINUTES * 60
-    while time.monotonic() < half:
-        chaos.step(faults=True, loop=True)
-        check(chaos)
-    await_convergence(chaos)
+    _shake_until(chaos, begun + MINUTES * 30, loop=True)
+    _shake_until(chaos, begun + MINUTES * 45, loop=False)
     before = size(chaos.watch.process.pid)
-    while time.monotonic() < end:
-        chaos.step(faults=True, loop=False)
-        check(chaos)
-    await_convergence(chaos)
+    _shake_until(chaos, begun + MINUTES * 60, loop=False)
     after = size(chaos.watch.process.pid)
     print(f"memory (MiB), descriptors, threads: {before}, later {after}")  # noqa: T201
     assert after[0] < before[0] + 32
     assert after[1] < before[1] + 16
     assert after[2] < before[2] + 8
+
+
+def _shake_until(chaos: Chaos, end: float, *, loop: bool) -> None:
+    while time.monotonic() < end:
+        chaos.step(faults=True, loop=loop)
+        check(chaos)
+    await_convergence(chaos)
 
 
 def check(chaos: Chaos) -> None:

@@ -62,7 +62,7 @@ class Rendered:
     versions: Versions
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def render(proxy: Proxy) -> Rendered:
     """Make the configuration of a proxy: the same proxy gives the same bytes, in whatever order it was put together.
 
