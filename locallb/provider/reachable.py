@@ -83,9 +83,11 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
     def read(self, state: ReachableState) -> ReachableState | None:
         """Look whether the proof still holds."""
         try:
+            if _is_drained(state.process, _directory(state)):
+                return None
             proven = _look(_directory(state), state).proves(state)
             return state if proven and not (state.published and any(published.unpublished(state.listeners))) else None
-        except EnvoyAdminError:
+        except (EnvoyAdminError, ContainersError):
             return None
 
     def update(self, old: ReachableState, new: ReachableInputs) -> ReachableState:
@@ -107,7 +109,7 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
         contained = new.process.startswith(IDENTITY_PREFIX)
         try:
             if contained:
-                _refuse_drained(new.process.removeprefix(IDENTITY_PREFIX), _directory(new))
+                _refuse_drained(new.process, _directory(new))
                 _await_answer(_directory(new))
             _await(_directory(new), new)
             if new.published:
@@ -130,12 +132,22 @@ def _last_words(identity: str) -> str:
         return str(error)
 
 
-def _refuse_drained(identity: str, directory: Path) -> None:
+def _is_drained(process: str, directory: Path) -> bool:
+    """Tell whether this is a container that was told to stop: its listeners look alive, for a moment or for good."""
+    identity = process.removeprefix(IDENTITY_PREFIX)
+    if identity == process or not (directory / STOPPING).exists():
+        return False
+    seen = Containers().inspect(identity)
+    return seen is not None and was_drained(seen)
+
+
+def _refuse_drained(process: str, directory: Path) -> None:
     """Refuse a container that an interrupted run told to stop: it answers, but listens no longer."""
-    if (directory / STOPPING).exists() and (seen := Containers().inspect(identity)) and was_drained(seen):
+    if _is_drained(process, directory):
+        name = process.removeprefix(IDENTITY_PREFIX)[:12]
         raise ProviderError(
-            f"the container {identity[:12]} was told to stop by a run that was interrupted:"
-            f" `docker restart {identity[:12]}`, then run up again"
+            f"the container {name} was told to stop by a run that was interrupted:"
+            f" `docker restart {name}`, then run up again"
         )
 
 
