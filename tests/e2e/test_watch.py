@@ -42,6 +42,7 @@ def test_services_come_change_and_go_as_the_manifests_do(play: Stage, backend: B
     play.write("base.yaml", node(), service("keeper", port(8080, web.port)))
     with watching(play) as watch:
         becomes(lambda: answers(play.addresses()["n/keeper"], 8080, "web"), watch)
+        becomes(partial(_runs, play, "n/keeper"), watch)  # traffic comes before the state is written
         keeper = play.pids()["n/keeper"]
         play.write("web.yaml", service("web", port(8080, web.port)))
         becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
