@@ -19,6 +19,8 @@ from locallb.planning.parsing import Document, Identity, Parsed, parse_objects
 from locallb.sources.readings import slim
 from locallb.watch.schedule import delay
 
+_LONGEST = 3.0
+"""Seconds until a cluster that doesn't answer is asked again, at most: it is near, and nobody tells of its return."""
 _RELIST = 600.0
 """Seconds after which everything is listed anew, whatever the watch said."""
 
@@ -98,7 +100,7 @@ class FollowedCluster:
                 self._break(kind, str(error))
             except RuntimeError:  # the client was closed by `stop`
                 return
-            self._stopped.wait(delay(failures) if failures else 0)
+            self._stopped.wait(min(delay(failures), _LONGEST) if failures else 0)
 
     def _run(self, kind: str, feed: Feed) -> None:
         """List, then watch for as long as the list is good for."""

@@ -160,7 +160,10 @@ class Loop:
             self._converger.learn()
             self._updated()
             self._state = self._engine.state_stamp()
-        return world.read(marks)
+        stale = world.stale().keys()
+        reading = world.read(marks)
+        self._schedule = self._schedule.back(stale - world.stale().keys())
+        return reading
 
     def _plan(self, snapshot: Snapshot) -> Plan:
         """Plan; what was planned just before is as it was."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from locallb.planning.model import ServiceKey
+from locallb.planning.model import ClusterName, ServiceKey
 from locallb.watch.happenings import Mark
 
 QUIET = 0.003
@@ -107,6 +107,13 @@ class Schedule:
         at = now + delay(before.failures) * (1 + chance / 4)
         retry = Retry(before.failures, at, wanted.get(key, ""))
         return replace(self, retries=MappingProxyType({**self.retries, key: retry}))
+
+    def back(self, clusters: Collection[ClusterName]) -> Schedule:
+        """Note that these clusters can be read again: what failed of them need not wait any longer."""
+        kept = {
+            key: replace(retry, at=0.0) if key.cluster in clusters else retry for key, retry in self.retries.items()
+        }
+        return replace(self, retries=MappingProxyType(kept)) if clusters else self
 
     def planned(self, open_: Collection[ServiceKey]) -> Schedule:
         """Note that reading and planning succeeded; what isn't open any more isn't tried any more."""

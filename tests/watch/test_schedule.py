@@ -108,3 +108,13 @@ def test_what_stands_in_the_way_on_the_host_is_looked_at_more_and_more_seldom() 
     assert later.look_at() == FIRST_RETRY + delay(2)
     assert later.hindered(1.0, "port 81 in use", 0).look_at() == 1.0 + FIRST_RETRY
     assert later.hindered(1.0, "", 0).look_at() is None
+
+
+def test_what_failed_of_a_cluster_that_is_back_is_tried_at_once() -> None:
+    """The others go on waiting."""
+    other = ServiceKey(ClusterName("other"), "n", "a")
+    schedule = Schedule()
+    for _ in range(10):
+        schedule = schedule.ended(0.0, (), {A: "d", other: "d"}, 0)
+    assert schedule.back([ClusterName("c")]).waiting(0.0, {A: "d", other: "d"}) == {other}
+    assert schedule.back([]) == schedule
