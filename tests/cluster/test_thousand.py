@@ -73,7 +73,7 @@ def tell(one: Placement) -> None:
     assert one.access
     both: dict[str, object] = {"access": access_fields(one.access), "owner": owner_fields(one.owner)}
     ServiceClaim(None).create(decode(ServiceClaimInputs, properties(both.items())))
-    status = {**both, "ingress": ingress_fields(one), "conditions": conditions(one)}
+    status = {**both, "ingress": ingress_fields(one), "conditions": conditions(one), "alone": False}
     ServiceStatus(None).create(decode(ServiceStatusInputs, properties(status.items())))
 
 
