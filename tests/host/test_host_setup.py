@@ -10,6 +10,8 @@ from tests.host.support import Project, project
 
 POOLS = [{"name": "outer", "addresses": ["172.18.255.224/27", "fd00:ff::e0/123"]}]
 SYSCTL = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+DEVICE = "ip link add {device} type bridge && ip link set {device} up"
+"""One without a carrier; unlike a tap it needs no right to a file of /dev."""
 LOOK = (
     "ip -4 route show table all; ip -6 route show table all; ip address; sysctl -a 2>/dev/null | grep -E 'ip_unpriv';"
     " cat /proc/sys/fs/inotify/max_user_instances;"
@@ -133,7 +135,7 @@ def test_overlaps_are_told_before_anything_is_made(
 ) -> None:
     """On-link IPv6 prefixes, own addresses, VPNs, routers and Docker networks; nothing at all is applied."""
     for device in ("d0", "wg0", "docker7"):
-        stage.space.shell(f"ip tuntap add {device} mode tap && ip link set {device} up")
+        stage.space.shell(DEVICE.format(device=device))
     stage.space.shell(network)
     stage.configure(pools=[{"name": "outer", "addresses": addresses}])
     before = stage.space.shell(LOOK)
@@ -146,9 +148,7 @@ def test_overlaps_are_told_before_anything_is_made(
 
 def test_a_pool_within_a_docker_network_is_possible_and_told(stage: Project) -> None:
     """Gardener's layout: IPv4 neighbours ask for each address, and the host answers for the pool."""
-    stage.space.shell(
-        "ip tuntap add br-kind mode tap; ip link set br-kind up; ip address add 172.18.0.1/16 dev br-kind"
-    )
+    stage.space.shell(DEVICE.format(device="br-kind") + "; ip address add 172.18.0.1/16 dev br-kind")
     done = stage.locallb("host", "setup", "--apply")
     assert done.code == 0, done.err
     assert "br-kind" in done.err
