@@ -46,10 +46,10 @@ status: setup ## Show Services, addresses and health
 
 test: .venv/dev ## Check the code and test it, real Envoys included (some 3 minutes)
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -q -m "not slow and not cluster and not soak"
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow and not cluster and not soak"
 
 test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host
-	@$(BIN)/python -m pytest -q -m "slow and not cluster and not soak"
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "slow and not cluster and not soak"
 
 test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak"
@@ -57,12 +57,12 @@ test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.cluster.build
-	@$(BIN)/python -m pytest -q -m cluster
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m cluster
 
 soak: .venv/dev ## Shake a live cluster's stack for MINUTES=5 with faults of every kind
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.cluster.build
-	@LOCALLB_SOAK_MINUTES=$(or $(MINUTES),5) $(BIN)/python -m pytest -q -s -m soak
+	@LOCALLB_SOAK_MINUTES=$(or $(MINUTES),5) $(BIN)/python -m pytest -q $(PYTEST_ARGS) -s -m soak
 
 lint: .venv/dev ## Check style, types and the layers
 	@$(BIN)/ruff check --quiet . && $(BIN)/ruff format --quiet --check .

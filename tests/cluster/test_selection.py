@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -59,6 +60,7 @@ def test_who_shares_no_longer_fits_moves_alone(cluster: Objects, play: Stage, ba
         document = cluster.service(service(name, port(number, 0), annotations=KEY))
         backend(name, port=document["spec"]["ports"][0]["nodePort"])
         play.up()
+        time.sleep(1.1)  # a creationTimestamp knows whole seconds
     at = address(cluster, "web")
     first = {**port(8080, 0), **cluster.ports("web")[0]}
     changed = cluster.change("web", {"spec": {"ports": [first, port(2525, 0)]}})

@@ -240,10 +240,15 @@ class World(Objects):
         self.client.patch(NODE, node.name, {"spec": {"taints": taints}}, patch_type=PatchType.MERGE)
 
     def on_every_node_port(self, service: str) -> bool:
-        """Tell whether the first port of a Service answers on every Node."""
+        """Tell whether the first port of a Service answers on every Node that shall serve it, in each family."""
+        found = self.read(service)
+        assert found is not None
         number = self.ports(service)[0]["nodePort"]
+        local = found["spec"].get("externalTrafficPolicy") == "Local"
+        nodes = [pod.node for pod in self.pods.values()] if local else list(self.nodes.values())
+        places = [node.addresses[family == "IPv6"] for node in nodes for family in found["spec"]["ipFamilies"]]
         with contextlib.suppress(OSError):
-            return all(ask(node.addresses[0], number, seconds=0.5) for node in self.nodes.values())
+            return all(ask(place, number, seconds=0.5) for place in places)
         return False
 
     def pod(self, name: str, node: Node, app: str = "web") -> Pod:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,9 +107,17 @@ def sees_endpoints(world: World, name: str, ready: int) -> None:
     eventually(lambda: world.ready_addresses(name) == {ready}, f"{name} has {ready} ready addresses")
 
 
+def give_kube_proxy_time(world: World, name: str) -> None:
+    """Wait until the NodePort answers on every Node; not for ever, as a test may have taken a kube-proxy away."""
+    deadline = time.monotonic() + 5
+    while not world.on_every_node_port(name) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def up_and_serving(world: World, play: Stage, name: str = "web", number: int = 80, *, runs: bool = True) -> str:
     """Run `up` once the Service has an endpoint, unless somebody else does; give the address, which serves."""
     eventually(lambda: min(world.ready_addresses(name)) > 0, f"{name} has a ready endpoint")
+    give_kube_proxy_time(world, name)
     if runs:
         play.up()
     address = addresses(world, name)[0]
