@@ -29,8 +29,7 @@ class FolderWatch:
         self._directory = directory
         self._changed = changed
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name=f"watch {directory.name}", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._follow, name=f"watch {directory.name}", daemon=True).start()
 
     def stop(self) -> None:
         """End; a call that is under way goes on."""
@@ -95,11 +94,8 @@ class FileWatch:
 
 def _identity(path: Path) -> _Stamp:
     """Tell which directory stands there; None if none does."""
-    try:
-        seen = path.stat()
-    except OSError:
-        return None
-    return seen.st_dev, seen.st_ino
+    seen = _stamp(path)
+    return seen and seen[:2]
 
 
 def _stamp(path: Path) -> _Stamp:

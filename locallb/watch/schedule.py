@@ -104,8 +104,7 @@ class Schedule:
         before = self.mended.get(key)
         if before is None or now - before.at > CALM:
             return self
-        at = now + delay(before.failures) * (1 + chance / 4)
-        retry = Retry(before.failures, at, wanted.get(key, ""))
+        retry = _retry(before.failures, now, chance, wanted.get(key, ""))
         return replace(self, retries=MappingProxyType({**self.retries, key: retry}))
 
     def back(self, clusters: Collection[ClusterName]) -> Schedule:
@@ -136,6 +135,10 @@ class Schedule:
 
 def _again(before: Retry | None, now: float, chance: float, wanted: str) -> Retry:
     failures = before.failures + 1 if before and before.wanted == wanted else 1
+    return _retry(failures, now, chance, wanted)
+
+
+def _retry(failures: int, now: float, chance: float, wanted: str) -> Retry:
     return Retry(failures, now + delay(failures) * (1 + chance / 4), wanted)
 
 
