@@ -19,7 +19,7 @@ from locallb.planning.events import event_fields, placement_events
 from locallb.planning.ingress import conditions, ingress_fields
 from locallb.planning.model import Access
 from locallb.planning.naming import access_fields, address_name, owner_fields
-from locallb.planning.plan import Placement, PlannedPart
+from locallb.planning.planned import Placement, PlannedPart
 
 
 class LoadBalancer(pulumi.ComponentResource):

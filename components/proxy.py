@@ -9,7 +9,7 @@ import pulumi
 from components.resources import EnvoyProcess, LoopbackAddress, ProxyConfig
 from locallb.planning.containers import IDENTITY_PREFIX, ProxyContainer
 from locallb.planning.naming import owner_fields
-from locallb.planning.plan import PlannedProxy
+from locallb.planning.planned import PlannedProxy
 
 
 class Proxy(pulumi.ComponentResource):

@@ -9,7 +9,7 @@ from locallb.planning.events import event_fields, rejection_events
 from locallb.planning.ingress import not_serving
 from locallb.planning.model import Access, Owner
 from locallb.planning.naming import access_fields, owner_fields
-from locallb.planning.plan import Rejection
+from locallb.planning.planned import Rejection
 
 
 class Rejected(pulumi.ComponentResource):

@@ -10,7 +10,7 @@ from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
 from components.rejected import Rejected
 from locallb.planning.model import ServiceKey
-from locallb.planning.plan import Plan, balancer_digest
+from locallb.planning.planned import Plan, balancer_digest
 
 
 def declare(plan: Plan) -> None:

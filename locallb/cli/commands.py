@@ -17,7 +17,7 @@ from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
 from locallb.cli.tree import print_counts, print_steps
 from locallb.engine import Result, Severity
-from locallb.planning.plan import Plan
+from locallb.planning.planned import Plan
 from locallb.planning.status import Row, rows
 
 OK, FAILED, CHANGES, INTERRUPTED = 0, 1, 7, 130

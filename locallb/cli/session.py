@@ -11,7 +11,8 @@ from pathlib import Path
 from locallb.clients.containers import Containers
 from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project
 from locallb.planning.model import Home
-from locallb.planning.plan import Plan, make_plan
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
 from locallb.planning.settings import LeaderElection, Runtime, Settings, SettingsError
 from locallb.provider import make_provider
 from locallb.provider.docker import make_docker_provider

@@ -69,6 +69,16 @@ class Surroundings:
         made = cls.of(nodes, snapshot.slices)
         return cls(made.nodes, made.slices, snapshot.health_ports, snapshot.host.routed)
 
+    def of_service(self, key: ServiceKey) -> Surroundings:
+        """Leave only what may be behind one Service."""
+        cluster = key.cluster
+        return Surroundings(
+            {cluster: self.nodes.get(cluster, ())},
+            {key: self.slices.get(key, ())},
+            {cluster: self.health_ports.get(cluster, frozenset())},
+            self.routed,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:

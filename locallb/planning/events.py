@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from locallb.planning.model import Owner
-from locallb.planning.plan import Placement, Rejection
+from locallb.planning.planned import Placement, Rejection
 from locallb.planning.publishing import DOMAIN
 from locallb.planning.reasons import Problem, Reason
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from locallb.planning.model import Family, IPAddress
-from locallb.planning.plan import Placement, PlannedPort
+from locallb.planning.planned import Placement, PlannedPort
 from locallb.planning.publishing import DOMAIN, SERVING
 from locallb.planning.reasons import Problem, Reason
 

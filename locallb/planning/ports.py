@@ -1,59 +1,77 @@
-"""Which ports of a Service this host and Envoy can serve at all, before any address is chosen.
+"""Which ports of a Service this host and Envoy can serve at all, and which not at a certain address.
 
-Not here: backends (their absence closes a port but is nobody's fault) and addresses.
+Not here: backends (their absence closes a port but is nobody's fault) and the choice of addresses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
 from locallb.planning.model import Family, HostFacts, IPAddress, Protocol, Service, ServicePort, Socket
 from locallb.planning.reasons import Problem, Reason
 
-
-def port_problem(service: Service, port: ServicePort, host: HostFacts) -> Problem | None:
-    """Say why `port` can't be served on this host, or None."""
-    if port.protocol is Protocol.SCTP:
-        return Problem(
-            Reason.PROTOCOL_UNSUPPORTED,
-            f"{service.key} port {port}: Envoy has no listener for SCTP; use TCP or UDP, or reach it by its nodePort",
-        )
-    if port.port < host.unprivileged_port_start:
-        return Problem(
-            Reason.PORT_PRIVILEGED,
-            f"{service.key} port {port}: ports below {host.unprivileged_port_start} need a right on this host; "
-            "as root, `locallb host setup --apply` "
-            f"(or `sysctl -w net.ipv4.ip_unprivileged_port_start={port.port}`) gives it",
-        )
-    if holder := _wildcard_holder(service, port, host):
-        return Problem(
-            Reason.PORT_IN_USE,
-            f"{service.key} port {port}: {_named(holder)} listens on every address of this host at port {port.port}; "
-            f"stop it, bind it to an address of its own, or change the Service's port",
-        )
-    return None
+PortProblems: TypeAlias = Mapping[ServicePort, Problem]
+"""The ports of a Service that can't be served on this host at all, and why."""
 
 
-def address_problem(service: Service, port: ServicePort, address: IPAddress, host: HostFacts) -> Problem | None:
-    """Say why `port` can't be served at `address`, which this Service holds: somebody else listens just there."""
-    for socket in host.sockets:
-        if (socket.address, socket.port, socket.protocol) == (address, port.port, port.protocol):
+class HostPorts:
+    """What can be bound on a host, looked up once for all Services."""
+
+    def __init__(self, host: HostFacts) -> None:
+        self._first = host.unprivileged_port_start
+        self._everywhere: dict[tuple[int, Protocol], list[Socket]] = {}
+        self._bound: dict[tuple[IPAddress, int, Protocol], Socket] = {}
+        for socket in host.sockets:
+            self._bound.setdefault((socket.address, socket.port, socket.protocol), socket)
+            if socket.address.is_unspecified:
+                self._everywhere.setdefault((socket.port, socket.protocol), []).append(socket)
+
+    def problems(self, service: Service) -> PortProblems:
+        """Find the ports that can't be served whatever address they get."""
+        found = ((port, self._problem(service, port)) for port in service.ports)
+        return {port: problem for port, problem in found if problem}
+
+    def taken(
+        self, service: Service, addresses: Iterable[IPAddress]
+    ) -> Mapping[tuple[ServicePort, IPAddress], Problem]:
+        """Find the ports that can't be served at some of `addresses`, which this Service holds."""
+        places = ((port, address) for port in service.ports for address in addresses)
+        found = ((place, self._bound.get((place[1], place[0].port, place[0].protocol))) for place in places)
+        return {place: _taken(service, *place, socket) for place, socket in found if socket}
+
+    def _problem(self, service: Service, port: ServicePort) -> Problem | None:
+        if port.protocol is Protocol.SCTP:
+            return Problem(
+                Reason.PROTOCOL_UNSUPPORTED,
+                f"{service.key} port {port}: Envoy has no listener for SCTP; use TCP or UDP, "
+                "or reach it by its nodePort",
+            )
+        if port.port < self._first:
+            return Problem(
+                Reason.PORT_PRIVILEGED,
+                f"{service.key} port {port}: ports below {self._first} need a right on this host; "
+                "as root, `locallb host setup --apply` "
+                f"(or `sysctl -w net.ipv4.ip_unprivileged_port_start={port.port}`) gives it",
+            )
+        if holder := self._holder(service, port):
             return Problem(
                 Reason.PORT_IN_USE,
-                f"{service.key} port {port}: {_named(socket)} listens on {address} at port {port.port}; stop it",
+                f"{service.key} port {port}: {_named(holder)} listens on every address of this host at port "
+                f"{port.port}; stop it, bind it to an address of its own, or change the Service's port",
             )
-    return None
+        return None
+
+    def _holder(self, service: Service, port: ServicePort) -> Socket | None:
+        """Find who has this port on every address of a family that the Service has."""
+        holders = self._everywhere.get((port.port, port.protocol), ())
+        return next((one for one in holders if Family.of(one.address) in service.families), None)
 
 
-def _wildcard_holder(service: Service, port: ServicePort, host: HostFacts) -> Socket | None:
-    return next(
-        (
-            socket
-            for socket in host.sockets
-            if socket.port == port.port
-            and socket.protocol is port.protocol
-            and socket.address.is_unspecified
-            and Family.of(socket.address) in service.families
-        ),
-        None,
+def _taken(service: Service, port: ServicePort, address: IPAddress, socket: Socket) -> Problem:
+    return Problem(
+        Reason.PORT_IN_USE,
+        f"{service.key} port {port}: {_named(socket)} listens on {address} at port {port.port}; stop it",
     )
 
 

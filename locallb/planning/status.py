@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from locallb.planning.model import IPAddress, ServiceKey, ServicePort
-from locallb.planning.plan import Placement, Plan, PlannedPort
+from locallb.planning.planned import Placement, Plan, PlannedPort
 from locallb.planning.reasons import Problem, Reason
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from locallb.planning.model import Claim, HeldProxy, HeldSeat, Home, Snapshot
-from locallb.planning.plan import Plan
+from locallb.planning.planned import Plan
 from locallb.planning.settings import ManifestsSource, Settings
 from locallb.sources import SourceError
 from locallb.sources.manifests import read_manifests

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from components.stack import declare, declare_some
 from locallb.engine import Engine, FullScopeNeeded, Result, Severity, only, root_urn
 from locallb.planning.model import ClusterName, Home, ServiceKey, Snapshot
-from locallb.planning.plan import Plan, balancer_digest
+from locallb.planning.planned import Plan, balancer_digest
 
 BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)

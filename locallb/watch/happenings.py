@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from locallb.planning.model import ClusterName, ServiceKey, Snapshot
-from locallb.planning.plan import Plan
+from locallb.planning.planned import Plan
 from locallb.planning.settings import Settings
 
 

@@ -21,7 +21,8 @@ from locallb.clients.processes import Process
 from locallb.engine import Engine, EngineError
 from locallb.planning.containers import PROXY_LABEL
 from locallb.planning.model import Home, ServiceKey, Snapshot
-from locallb.planning.plan import Plan, make_plan
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
 from locallb.planning.reasons import OF_THE_HOST
 from locallb.planning.settings import ManifestsSource, Runtime, Settings, SettingsError
 from locallb.sources import SourceError

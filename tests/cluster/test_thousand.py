@@ -18,7 +18,8 @@ from locallb.planning.ingress import conditions, ingress_fields
 from locallb.planning.model import ClusterName, Home, HostFacts, Snapshot
 from locallb.planning.naming import access_fields, owner_fields
 from locallb.planning.parse_settings import parse_settings
-from locallb.planning.plan import Placement, make_plan
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Placement
 from locallb.planning.settings import KubernetesSource, Settings
 from locallb.provider.codec import decode, value
 from locallb.provider.properties import ServiceClaimInputs, ServiceStatusInputs

@@ -25,7 +25,8 @@ from locallb.planning.events import (
 from locallb.planning.model import Access, ClusterName, Home, Owner, ServiceKey, Snapshot, Uid
 from locallb.planning.notices import NODES, OTHERS
 from locallb.planning.parse_pools import DEFAULT_POOL
-from locallb.planning.plan import Plan, make_plan
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
 from locallb.planning.settings import Classes, Settings
 from tests.planning.objects import DEMO, JsonObject, node, parsed, service
 

@@ -14,7 +14,8 @@ from locallb.planning.ingress import load_balancer_status
 from locallb.planning.model import ClusterName, Home, Snapshot
 from locallb.planning.parse_settings import parse_settings
 from locallb.planning.parsing import parse_objects
-from locallb.planning.plan import Placement, Plan, PlannedPort, PlannedProxy, make_plan
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
 from tests.conftest import GOLDENS, Golden
 from tests.envoy.support import quiet, validate
 

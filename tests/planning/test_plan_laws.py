@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.planning.model import Claim, HeldProxy, HostFacts, MalformedService, ServiceKey, Snapshot
-from locallb.planning.plan import Plan, make_plan
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.settings import Settings
 from tests.planning import strategies

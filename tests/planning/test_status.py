@@ -9,7 +9,7 @@ import pytest
 
 from locallb.planning.ingress import load_balancer_status
 from locallb.planning.model import ClusterName, Home, Owner, Protocol, ServiceKey, ServicePort
-from locallb.planning.plan import Placement, Plan, PlannedPort, Rejection
+from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.serving import Listener
 from locallb.planning.settings import IpMode

@@ -8,7 +8,8 @@ from locallb.cli.report.assemble import assembled
 from locallb.planning.model import Home, Snapshot
 from locallb.planning.naming import address_name, owner_fields
 from locallb.planning.parse_settings import parse_settings
-from locallb.planning.plan import Plan, make_plan
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
 from locallb.planning.report.changes import Report, ServiceChange
 from locallb.planning.report.resources import Resource
 from locallb.planning.report.sides import planned_side

@@ -17,7 +17,8 @@ from locallb.clients.git import Revision
 from locallb.engine import EngineError, Project, load_config, load_project
 from locallb.engine.project import BACKEND_VARIABLE
 from locallb.planning.model import Home, Snapshot
-from locallb.planning.plan import Plan, make_plan
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
 from locallb.planning.report.changes import Report
 from locallb.planning.report.sides import planned_side
 from locallb.planning.settings import Settings, SettingsError

@@ -15,7 +15,7 @@ from locallb.cli.session import Session
 from locallb.cli.tree import QUIET
 from locallb.engine import Result, Severity
 from locallb.planning.model import ServiceKey
-from locallb.planning.plan import Plan
+from locallb.planning.planned import Plan
 from locallb.planning.report.changes import Report
 from locallb.planning.report.resources import BALANCER, Resource, deployed_side
 from locallb.planning.report.sides import Side, planned_side

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from locallb.cli.watching.relay import Batch
 from locallb.planning.model import ServiceKey
-from locallb.planning.plan import Placement, Plan
+from locallb.planning.planned import Placement, Plan
 from locallb.planning.status import Observation, Row, State, rows
 from locallb.watch.happenings import Converged, Failed, Planned, Stopped, Updated
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from threading import Condition, Thread
 
-from locallb.planning.plan import Placement
+from locallb.planning.planned import Placement
 from locallb.planning.serving import Proxy
 from locallb.planning.status import Observation
 from locallb.watch.happenings import Cause, Happening, Planned, Updated

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from threading import Condition
 
-from locallb.planning.plan import Plan
+from locallb.planning.planned import Plan
 from locallb.watch.happenings import Happening, Planned
 
 MOST = 1000

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from locallb.planning.envoy.parts import as_files
 from locallb.planning.model import ClusterName, IPAddress, IPNetwork, Protocol, Service, ServiceKey, Snapshot
 from locallb.planning.naming import digest, owner_fields
-from locallb.planning.plan import Placement, Plan, PlannedPort, PlannedProxy
+from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
 from locallb.planning.reasons import Problem, Reason
 
 

@@ -1,0 +1,84 @@
+"""What the last plan came to, for whoever plans again and again: equal inputs need not be worked out twice.
+
+A plan made with a memory is the plan made without one (a law in the tests). Not here: deciding anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from locallb.planning.allocation import Answer
+from locallb.planning.model import Service, ServiceKey, Snapshot
+from locallb.planning.placing import Frame, Given, Placed, place
+from locallb.planning.settings import Settings
+
+_Allocate = Callable[[Snapshot, Sequence[Service], Settings], Mapping[ServiceKey, Answer]]
+
+
+@dataclass(slots=True)
+class PlanMemory:
+    """Placements and addresses of one plan, each with what it was made from. For one thread."""
+
+    _frame: Frame | None = None
+    _placed: dict[ServiceKey, tuple[Given, Placed]] = field(default_factory=dict)
+    _asked: tuple[Snapshot, Sequence[Service], Settings] | None = None
+    _answers: Mapping[ServiceKey, Answer] = field(default_factory=dict)
+
+    def place(self, frame: Frame, those: Iterable[Given]) -> list[Placed]:
+        """Place each of `those`, in order."""
+        before = self._placed if frame == self._frame else {}
+        now: dict[ServiceKey, tuple[Given, Placed]] = {}
+        for given in those:
+            known = before.get(given.service.key)
+            now[given.service.key] = known if known and known[0] == given else (given, place(given, frame))
+        self._frame, self._placed = frame, now
+        return [placed for _, placed in now.values()]
+
+    def allocate(
+        self, allocate: _Allocate, snapshot: Snapshot, services: Sequence[Service], settings: Settings
+    ) -> Mapping[ServiceKey, Answer]:
+        """Give `services` their addresses."""
+        asked = snapshot, services, settings
+        if self._asked is None or not _asks_the_same(self._asked, asked):
+            self._asked, self._answers = asked, allocate(snapshot, services, settings)
+        return self._answers
+
+
+def _asks_the_same(
+    one: tuple[Snapshot, Sequence[Service], Settings], other: tuple[Snapshot, Sequence[Service], Settings]
+) -> bool:
+    """Tell whether two questions for addresses have the same answers for sure."""
+    (before, ours_before, settings_before), (now, ours, settings) = one, other
+    return (
+        settings_before == settings
+        and _held(before) == _held(now)
+        and _want_the_same(ours_before, ours)
+        and _want_the_same(before.services, now.services)
+    )
+
+
+def _held(snapshot: Snapshot) -> tuple[object, ...]:
+    """Give all of a snapshot that decides about addresses, Services apart."""
+    addresses = [(node.cluster, node.name, node.addresses) for node in snapshot.nodes]
+    return snapshot.home, snapshot.claims, snapshot.remembered, snapshot.host, snapshot.external_ips, addresses
+
+
+def _want_the_same(before: Sequence[Service], now: Sequence[Service]) -> bool:
+    return len(before) == len(now) and all(
+        one is other or _wants(one, other) == other for one, other in zip(before, now, strict=True)
+    )
+
+
+def _wants(one: Service, other: Service) -> Service:
+    """Give `one` with those fields of `other` that decide nothing about addresses, unless addresses are shared."""
+    if one.sharing_key or other.sharing_key:
+        return one
+    return replace(
+        one,
+        ports=other.ports,
+        source_ranges=other.source_ranges,
+        client_ip_affinity=other.client_ip_affinity,
+        traffic_policy=other.traffic_policy,
+        health_check_node_port=other.health_check_node_port,
+    )

@@ -1,0 +1,172 @@
+"""One Service on its addresses: its listeners, upstreams, and the proxy that serves them.
+
+Everything that this depends on comes in two values, `Given` and `Frame`, so that who plans again and again can tell
+whether it is still the same (`memory`). Not here: which addresses, which proxy, who is refused (`plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from locallb.planning.backends import PortBackends, Surroundings, upstreams
+from locallb.planning.containers import container_of
+from locallb.planning.envoy import render, render_empty, render_part
+from locallb.planning.model import (
+    Access,
+    Discovery,
+    Family,
+    Home,
+    HostFacts,
+    IPAddress,
+    Owner,
+    Service,
+    ServicePort,
+)
+from locallb.planning.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
+from locallb.planning.notices import Notice
+from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy
+from locallb.planning.ports import PortProblems
+from locallb.planning.published import Place, internal_addresses, publish
+from locallb.planning.reasons import Problem, Reason
+from locallb.planning.seating import Seat
+from locallb.planning.serving import Listener, Part, Proxy, Upstream
+from locallb.planning.settings import Runtime, Settings
+
+
+class Frame(NamedTuple):
+    """What all placements of a plan have in common."""
+
+    home: Home
+    settings: Settings
+    host: HostFacts
+    """Only what goes into a proxy; what else the host has or lacks comes with each Service."""
+
+    @classmethod
+    def around(cls, home: Home, settings: Settings, host: HostFacts) -> Frame:
+        """Take from the host what goes into proxies."""
+        return cls(home, settings, HostFacts(envoy=host.envoy, group=host.group, subnets=host.subnets))
+
+
+class Given(NamedTuple):
+    """What one placement is made from, besides the frame: equal ones give equal placements."""
+
+    service: Service
+    addresses: tuple[IPAddress, ...]
+    seat: Seat
+    around: Surroundings
+    """What may be behind this Service; others' EndpointSlices aren't in it."""
+    problems: PortProblems
+    """Its ports that can't be served on this host at all."""
+    taken: Mapping[tuple[ServicePort, IPAddress], Problem]
+    """Its ports that can't be served at one of its addresses, because somebody else listens there."""
+    access: Access | None
+    notices: tuple[Notice, ...]
+
+
+class Placed(NamedTuple):
+    """A placement, and its proxy unless that is one of the stack's."""
+
+    placement: Placement
+    own: PlannedProxy | None
+
+
+def place(given: Given, frame: Frame) -> Placed:
+    """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
+    service, seat = given.service, given.seat
+    mine = f"{part_id(service.key)}-" if seat.proxy else ""
+    usable = [entry for entry in upstreams(service, given.around) if entry.port not in given.problems]
+    served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry, mine)))
+    ports = tuple(_planned_port(given, port, usable, mine) for port in service.ports)
+    listeners = tuple(listener for port in ports for listener in port.listeners)
+    name = seat.proxy or proxy_name(service.key)
+    owner, identity = Owner(frame.home, service.key, service.uid), proxy_id(frame.home, name)
+    part = Part(part_id(service.key), identity, listeners, served) if seat.proxy else None
+    placement = Placement(
+        owner,
+        given.addresses,
+        ports,
+        name,
+        probes=tuple(one for one in listeners if one.protocol == "TCP" and not one.source_ranges)[:1],
+        access=given.access,
+        notices=given.notices,
+        ip_mode=frame.settings.ip_mode,
+        take_over=frame.settings.take_over,
+        sharing=service.sharing_key,
+        part=PlannedPart(part, render_part(part)) if part else None,
+    )
+    if part:
+        return Placed(placement, None)
+    proxy = Proxy(name, identity, seat.discovery, listeners, served)
+    return Placed(placement, _own(placement, proxy, given, frame))
+
+
+def proxy_of_stack(name: str, frame: Frame) -> PlannedProxy:
+    """Plan a proxy of the stack: what it serves is said by those who are served."""
+    proxy = Proxy(name, proxy_id(frame.home, name), Discovery.STATIC)
+    planned = PlannedProxy(proxy, proxy_owner(frame.home, name), render_empty(proxy), frame.host.envoy)
+    return _contained(planned, frame) if frame.settings.runtime is Runtime.DOCKER else planned
+
+
+def _own(placement: Placement, proxy: Proxy, given: Given, frame: Frame) -> PlannedProxy:
+    """Plan a Service's own proxy: a process, or a container on the host's network or with its ports published."""
+    if frame.settings.runtime is not Runtime.DOCKER:
+        return PlannedProxy(proxy, placement.owner, render(proxy), frame.host.envoy)
+    if not frame.settings.container.network:
+        return _contained(PlannedProxy(proxy, placement.owner, render(proxy)), frame)
+    proxy = publish(proxy, _places(placement, given))
+    inside = tuple(internal_addresses(placement.addresses, frame.host.subnets, frame.settings.pools))
+    return _contained(PlannedProxy(proxy, placement.owner, render(proxy)), frame, inside)
+
+
+def _contained(planned: PlannedProxy, frame: Frame, inside: tuple[IPAddress, ...] = ()) -> PlannedProxy:
+    container = container_of(planned.proxy, planned.owner, frame.settings.container, frame.host, inside)
+    return replace(planned, container=container, envoy="")
+
+
+def _places(placement: Placement, given: Given) -> Iterator[Place]:
+    """Give what Docker shall publish: also ports that wait for backends, none that this host can't serve."""
+    for planned in placement.ports:
+        if planned.listeners or planned.problem is None or planned.problem.reason is Reason.NO_BACKENDS:
+            for address in placement.addresses:
+                if (planned.port, address) not in given.taken:
+                    yield address, planned.port.port, planned.port.protocol
+
+
+def _upstream(service: Service, entry: PortBackends, prefix: str) -> Upstream | None:
+    if not entry.backends:
+        return None
+    return Upstream(
+        prefix + upstream_name(entry.port.protocol, entry.port.port, entry.family),
+        entry.port.protocol,
+        entry.backends,
+        service.client_ip_affinity,
+        entry.health,
+        entry.standby,
+    )
+
+
+def _planned_port(given: Given, port: ServicePort, backends: Sequence[PortBackends], prefix: str) -> PlannedPort:
+    """Give `port` a listener on each address whose family has backends; tell why where one has none."""
+    if port in given.problems:
+        return PlannedPort(port, problem=given.problems[port])
+    mine = {entry.family: entry for entry in backends if entry.port == port}
+    listeners, problem = [], None
+    for address in given.addresses:
+        entry, taken = mine[Family.of(address)], given.taken.get((port, address))
+        problem = problem or taken or entry.problem
+        if entry.backends and not taken:
+            listeners.append(_listener(given.service, port, address, prefix))
+    return PlannedPort(port, tuple(listeners), problem)
+
+
+def _listener(service: Service, port: ServicePort, address: IPAddress, prefix: str) -> Listener:
+    return Listener(
+        address,
+        port.port,
+        port.protocol,
+        prefix + upstream_name(port.protocol, port.port, Family.of(address)),
+        service.source_ranges,
+        service.client_ip_affinity,
+    )

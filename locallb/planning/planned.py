@@ -1,0 +1,119 @@
+"""What a plan says: placements, rejections and proxies, frozen. Not here: how any of it is decided (`plan`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from locallb.planning.containers import ProxyContainer
+from locallb.planning.envoy import Rendered, RenderedPart
+from locallb.planning.model import Access, IPAddress, Owner, ServiceKey, ServicePort
+from locallb.planning.naming import digest, owner_fields
+from locallb.planning.notices import Notice
+from locallb.planning.reasons import Problem
+from locallb.planning.serving import Listener, Part, Proxy
+from locallb.planning.settings import IpMode
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPort:
+    """A port of a placement: the listeners that serve it, and why one is missing where the families differ."""
+
+    port: ServicePort
+    listeners: tuple[Listener, ...] = ()
+    problem: Problem | None = None
+
+    def __str__(self) -> str:
+        return f"{self.port} {self.problem.reason}" if self.problem else str(self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPart:
+    """What one of the stack's proxies has of a Service, and the texts that tell Envoy."""
+
+    part: Part
+    rendered: RenderedPart
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A Service that gets addresses. A port without backends stays closed; the addresses stay."""
+
+    owner: Owner
+    addresses: tuple[IPAddress, ...]
+    ports: tuple[PlannedPort, ...]
+    proxy: str
+    """The name of its proxy."""
+    probes: tuple[Listener, ...] = ()
+    """Listeners that one TCP connect may check at first publication: with backends, open to everybody."""
+    access: Access | None = None
+    """Where the Service lives and is told what it got; None for manifests."""
+    notices: tuple[Notice, ...] = ()
+    """What else its user should hear of."""
+    ip_mode: IpMode = IpMode.PROXY
+    take_over: bool = False
+    """What others wrote into its status goes."""
+    sharing: str = ""
+    """The key under which other Services may have the addresses, too; empty for none."""
+    part: PlannedPart | None = None
+    """What its proxy is told of it, where that is one of the stack's; None where it is the Service's own."""
+
+    @property
+    def key(self) -> ServiceKey:
+        """Which Service."""
+        return self.owner.service
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A Service that gets nothing, and why."""
+
+    key: ServiceKey
+    problem: Problem
+    owner: Owner | None = None
+    access: Access | None = None
+    """Where the Service lives and is told why; None for manifests."""
+
+    @property
+    def digest(self) -> str:
+        """What its resources depend on, in one word."""
+        return digest([repr(self)])
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProxy:
+    """A proxy, whose it is, and the files that tell Envoy. One of the stack's is told the rest by placements."""
+
+    proxy: Proxy
+    owner: Owner
+    rendered: Rendered
+    envoy: str = ""
+    """The version of Envoy that shall run it; another one is a new process. Empty for a container: its image tells."""
+    container: ProxyContainer | None = None
+    """How it runs with the runtime docker; None for a process."""
+
+    @property
+    def key(self) -> ServiceKey:
+        """Whose it is: the Service's, or for one of the stack a key of its own, without a cluster."""
+        return self.owner.service
+
+    @property
+    def digest(self) -> str:
+        """What the proxy's resources depend on, in one word."""
+        container = [self.container.fields] if self.container else []
+        version = [self.envoy] if self.envoy else []
+        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *container, *version])
+
+
+def balancer_digest(placement: Placement, proxy: str) -> str:
+    """Say in one word what a load balancer's resources depend on; `proxy` is the digest of its proxy."""
+    return digest([repr(placement), proxy])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What shall be, sorted by Service; proxies of the stack come last."""
+
+    placements: tuple[Placement, ...] = ()
+    proxies: tuple[PlannedProxy, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+    notices: tuple[str, ...] = ()
