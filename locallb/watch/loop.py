@@ -20,6 +20,7 @@ from locallb.clients.folder_watch import FileWatch, FolderWatch
 from locallb.clients.processes import Process
 from locallb.engine import Engine, EngineError
 from locallb.planning.containers import PROXY_LABEL
+from locallb.planning.memory import PlanMemory
 from locallb.planning.model import Home, ServiceKey, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
@@ -74,6 +75,7 @@ class Loop:
         self._broken: set[ServiceKey] = set()
         self._state: object = None
         self._planned: tuple[Snapshot, Settings, Plan] | None = None
+        self._memory = PlanMemory()
         self.pulse = Pulse(time.monotonic())
         """For whoever wants to know whether the thread of `run` goes on."""
 
@@ -170,7 +172,7 @@ class Loop:
         """Plan; what was planned just before is as it was."""
         settings, before = self._settings(), self._planned
         if before is None or before[:2] != (snapshot, settings):
-            before = self._planned = snapshot, settings, make_plan(snapshot, settings)
+            before = self._planned = snapshot, settings, make_plan(snapshot, settings, self._memory)
         return before[2]
 
     def _settings(self) -> Settings:

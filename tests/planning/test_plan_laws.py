@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from random import Random
 from typing import TypeVar
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.planning.model import Claim, HeldProxy, HostFacts, MalformedService, ServiceKey, Snapshot
+from locallb.planning.memory import PlanMemory
+from locallb.planning.model import (
+    Claim,
+    ClusterName,
+    HeldProxy,
+    Home,
+    HostFacts,
+    MalformedService,
+    Service,
+    ServiceKey,
+    ServicePort,
+    Snapshot,
+)
+from locallb.planning.parse_pools import DEFAULT_POOL
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.reasons import Problem, Reason
@@ -20,6 +33,7 @@ from tests.planning import strategies
 
 SNAPSHOTS = strategies.snapshots()
 SETTINGS = strategies.settings()
+C = ClusterName("c")
 Thing = TypeVar("Thing")
 
 
@@ -67,6 +81,48 @@ def test_a_plan_that_was_carried_out_is_a_fixpoint(snapshot: Snapshot, settings:
     kept = {placement.key: set(placement.addresses) for placement in second.placements}
     assert all(set(placement.addresses) <= kept.get(placement.key, set()) for placement in first.placements)
     assert third == second
+
+
+@st.composite
+def mixtures(draw: st.DrawFn, first: Snapshot, second: Snapshot) -> Snapshot:
+    """Take a snapshot with some fields of another, and with one of its Services a little different."""
+    names = [each.name for each in fields(Snapshot) if each.name != "home"]
+    taken = {name: getattr(second, name) for name in draw(st.sets(st.sampled_from(names)))}
+    mixed = replace(first, **taken)
+    if not mixed.services or not second.services:
+        return mixed
+    place, donor = draw(st.integers(0, len(mixed.services) - 1)), draw(st.sampled_from(second.services))
+    of_service = [each.name for each in fields(Service) if each.name != "key"]
+    given_up = {name: getattr(donor, name) for name in draw(st.sets(st.sampled_from(of_service), max_size=3))}
+    services = list(mixed.services)
+    services[place] = replace(services[place], **given_up)
+    return replace(mixed, services=tuple(services))
+
+
+@given(SNAPSHOTS, SNAPSHOTS, SETTINGS, SETTINGS, st.data())
+def test_a_memory_changes_no_plan(
+    first: Snapshot, second: Snapshot, settings: Settings, others: Settings, data: st.DataObject
+) -> None:
+    """Whatever changes from plan to plan, one made with the memory of the earlier ones is the one made without."""
+    memory, snapshot = PlanMemory(), first
+    for _ in range(4):
+        plan = make_plan(snapshot, settings, memory)
+        assert plan == make_plan(snapshot, settings)
+        known = applied(snapshot, plan) if data.draw(st.booleans()) else snapshot
+        snapshot = data.draw(mixtures(known, second))
+        settings = data.draw(st.sampled_from((settings, others)))
+
+
+def test_a_memory_saves_the_work_of_what_is_unchanged() -> None:
+    """A Service whose port changes is placed anew, and its neighbour isn't."""
+    one, other = (Service(ServiceKey(C, "n", name), (ServicePort(8080, node_port=30080),)) for name in "ab")
+    snapshot = Snapshot(Home("p", "s", "/p"), services=(one, other))
+    settings, memory = Settings((), (DEFAULT_POOL,)), PlanMemory()
+    before = make_plan(snapshot, settings, memory).placements
+    changed = replace(snapshot, services=(replace(one, ports=(ServicePort(8081, node_port=30081),)), other))
+    after = make_plan(changed, settings, memory).placements
+    assert after[0].ports != before[0].ports
+    assert after[1] is before[1]
 
 
 @given(SNAPSHOTS, SETTINGS)

@@ -16,10 +16,12 @@ Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | bool"
 Message: TypeAlias = Mapping[str, Json]
 """A protobuf message of Envoy's API in its JSON form."""
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
 
 def text(message: Message) -> str:
     """Write a document."""
-    return json.dumps(message, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+    return _ENCODER.encode(message) + "\n"
 
 
 def digest(message: Message) -> str:

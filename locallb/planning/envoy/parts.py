@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from locallb.planning.envoy.clusters import cluster
-from locallb.planning.envoy.document import Message, digest
+from locallb.planning.envoy.document import Message, digest, text
 from locallb.planning.envoy.listeners import listener
 from locallb.planning.model import Discovery
 from locallb.planning.serving import Part
@@ -60,12 +60,9 @@ def render_part(part: Part) -> RenderedPart:
     upstreams = {each.name: each for each in part.upstreams if each.backends}
     listeners = {each.name: listener(each) for each in part.listeners if each.upstream in upstreams}
     clusters = {name: cluster(each, Discovery.STATIC) for name, each in upstreams.items()}
-    return RenderedPart(
-        {name: _written(part.id, listeners[name]) for name in sorted(listeners)},
-        {name: _written(part.id, clusters[name]) for name in sorted(clusters)},
-        part_version({name: digest(each) for name, each in listeners.items()}),
-        part_version({name: digest(each) for name, each in clusters.items()}),
-    )
+    written, listeners_version = _written(part.id, listeners)
+    written_clusters, clusters_version = _written(part.id, clusters)
+    return RenderedPart(written, written_clusters, listeners_version, clusters_version)
 
 
 def part_version(versions: Mapping[str, str]) -> str:
@@ -112,11 +109,13 @@ def _tagged(resource: Message) -> Tagged:
     return Tagged(found.part if found else "", _canonical(resource))
 
 
-def _written(part: str, message: Message) -> str:
-    """Write a listener or cluster with its tag."""
-    metadata = {"filter_metadata": {METADATA: {"part": part, "version": digest(message)}}}
-    return _canonical({**message, "metadata": metadata})
+def _written(part: str, messages: Mapping[str, Message]) -> tuple[Texts, str]:
+    """Write listeners or clusters, each with its tag; give the version of all as well."""
+    versions = {name: digest(message) for name, message in messages.items()}
+    tags = {name: {METADATA: {"part": part, "version": version}} for name, version in versions.items()}
+    tagged = {name: {**messages[name], "metadata": {"filter_metadata": tags[name]}} for name in sorted(messages)}
+    return {name: _canonical(message) for name, message in tagged.items()}, part_version(versions)
 
 
 def _canonical(message: Message) -> str:
-    return json.dumps(message, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text(message).removesuffix("\n")
