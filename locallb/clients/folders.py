@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from locallb.clients import ClientError
 
@@ -21,6 +23,11 @@ _DEEPEST = 64
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe must not keep us waiting."""
+
+
+Stamp: TypeAlias = tuple[int, int, int, int]
+_SETTLED = 3 * 10**9
+"""Nanoseconds after which another change of a file has another time for sure; FAT's times are two seconds apart."""
 
 
 class FolderError(ClientError):
@@ -34,6 +41,8 @@ class FolderFile:
     path: str
     data: bytes = b""
     why: str = ""
+    stamp: Stamp | None = field(default=None, compare=False)
+    """As long as the file has this one it has these bytes; None where that can't be said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +58,20 @@ class _ChangedError(Exception):
     """Something changed between two looks at it."""
 
 
-def read_folder(directory: Path, endings: tuple[str, ...], limit: int) -> Folder:
+def read_folder(directory: Path, endings: tuple[str, ...], limit: int, before: Folder | None = None) -> Folder:
     """Read every file below `directory` whose name has one of the endings and that has at most `limit` bytes.
+
+    Files that are as they were `before`, by their times and inodes, aren't opened again.
 
     Raises:
         FolderError: if `directory` is missing, is none or can't be listed.
 
     """
+    known = {file.path: file for file in before.files if file.stamp} if before else {}
     try:
-        return _Walk(endings, limit, patient=True).read(directory)
+        return _Walk(endings, limit, known, patient=True).read(directory)
     except _ChangedError:
-        return _Walk(endings, limit, patient=False).read(directory)
+        return _Walk(endings, limit, known, patient=False).read(directory)
 
 
 @dataclass(slots=True)
@@ -68,6 +80,7 @@ class _Walk:
 
     endings: tuple[str, ...]
     limit: int
+    known: Mapping[str, FolderFile]
     patient: bool
     files: list[FolderFile] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
@@ -92,7 +105,7 @@ class _Walk:
         elif entry.is_symlink() and _is_directory(entry):
             self.links.append(path)
         elif entry.name.endswith(self.endings):
-            self._take_file(directory, entry.name, path)
+            self._take_file(directory, entry, path)
 
     def _take_directory(self, directory: int, name: str, path: str, depth: int) -> None:
         if depth == _DEEPEST:
@@ -104,9 +117,13 @@ class _Walk:
         except OSError as error:
             self._failed(path, error)
 
-    def _take_file(self, directory: int, name: str, path: str) -> None:
+    def _take_file(self, directory: int, entry: os.DirEntry[str], path: str) -> None:
+        known = self.known.get(path)
         try:
-            with _opened(name, _FILE, directory) as descriptor:
+            if known and known.stamp == _stamp(entry.stat()):
+                self.files.append(known)
+                return
+            with _opened(entry.name, _FILE, directory) as descriptor:
                 self.files.append(self._contents(descriptor, path))
         except OSError as error:
             self._failed(path, error)
@@ -121,7 +138,8 @@ class _Walk:
             data = file.read(self.limit)
         if self.patient and _look(before) != _look(os.fstat(descriptor)):
             raise _ChangedError
-        return FolderFile(path, data)
+        settled = time.time_ns() - before.st_ctime_ns > _SETTLED
+        return FolderFile(path, data, stamp=_stamp(before) if settled else None)
 
     def _failed(self, path: str, error: OSError) -> None:
         if self.patient and isinstance(error, FileNotFoundError):
@@ -144,6 +162,10 @@ def _is_directory(link: os.DirEntry[str]) -> bool:
         return link.is_dir()
     except OSError:
         return False
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def _look(status: os.stat_result) -> tuple[int, int]:

@@ -221,7 +221,8 @@ def _ranked(
     def rank(key: ServiceKey, address: IPAddress) -> tuple[object, ...]:
         return (*(not _among(key, source.get(address, ())) for source in sources), address.version, int(address))
 
-    return {key: sorted(addresses, key=lambda address: rank(key, address)) for key, addresses in held.items()}
+    several = ((key, addresses) for key, addresses in held.items() if len(addresses) > 1)
+    return {**held, **{key: sorted(some, key=lambda address: rank(key, address)) for key, some in several}}
 
 
 def _keepers(holder: Holder) -> Sequence[ServiceKey]:

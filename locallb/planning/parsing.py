@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from locallb.planning.fields import FieldError
+from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, EndpointSlice, IPAddress, MalformedService, Node, Service, ServiceKey
 from locallb.planning.parse_backing import parse_node, parse_slice
 from locallb.planning.parse_service import LOAD_BALANCER, external_ips, malformed, parse_service
@@ -108,12 +109,17 @@ def _wrong_version(document: Document) -> str | None:
     return f"{Identity.of(document)} is left out: apiVersion is {found}; use {right}"
 
 
-def parse_objects(cluster: ClusterName, objects: Iterable[object]) -> Parsed:
-    """Take the objects of one cluster; among those of one name the first counts. Never raises."""
+def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known | None = None) -> Parsed:
+    """Take the objects of one cluster; among those of one name the first counts. Never raises.
+
+    `known` has what the very same objects of the same cluster were understood as before.
+    """
     documents, notices = relevant(objects)
-    gathering = _Gathering(cluster, [f"{cluster}: {notice}" for notice in notices])
+    known = known or Known()
+    gathering = _Gathering(cluster, [f"{cluster}: {notice}" for notice in notices], known)
     for document in documents:
         gathering.take(document)
+    known.turn()
     return Parsed(
         services=tuple(sorted(gathering.services.values(), key=lambda service: service.key)),
         malformed=tuple(sorted(gathering.malformed, key=lambda one: (one.key, one.problem, one.uid))),
@@ -130,6 +136,7 @@ class _Gathering:
 
     cluster: ClusterName
     notices: list[str]
+    known: Known
     services: dict[ServiceKey, Service] = field(default_factory=dict)
     malformed: list[MalformedService] = field(default_factory=list)
     nodes: dict[Identity, Node] = field(default_factory=dict)
@@ -157,7 +164,7 @@ class _Gathering:
             if kind and not (isinstance(kind, str) and kind in _TYPES):
                 self._leave_out(document, f"spec.type is {shown(kind)}; write LoadBalancer to give it an address")
             return
-        match parse_service(self.cluster, document):
+        match self.known.of(document, lambda: parse_service(self.cluster, document)):
             case MalformedService() as one:
                 self.malformed.append(one)
             case one if one.key in self.services:
@@ -173,7 +180,7 @@ class _Gathering:
         into: dict[Identity, _Kind],
     ) -> None:
         try:
-            parsed = parse(self.cluster, document)
+            parsed = self.known.of(document, lambda: parse(self.cluster, document))
         except FieldError as error:
             self._leave_out(document, str(error))
             return

@@ -7,14 +7,16 @@ lives, and what other stacks hold (the ledger).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from locallb.clients import files
-from locallb.planning.model import Claim, Discovery, HeldProxy, HeldSeat
+from locallb.planning.known import Known
+from locallb.planning.model import Claim, Discovery, HeldProxy, HeldSeat, ServiceKey
 from locallb.planning.naming import owner_from
 from locallb.planning.settings import Runtime
 from locallb.sources import SourceError
@@ -25,8 +27,10 @@ PROCESS = "locallb:index:EnvoyProcess"
 SERVICE = "locallb:index:ServiceConfig"
 CONTAINER = "docker:index/container:Container"
 _RUNTIMES = {PROCESS: Runtime.PROCESS, CONTAINER: Runtime.DOCKER}
+_OURS = frozenset({*_RUNTIMES, ADDRESS, CONFIG, SERVICE})
 ENDPOINT_FILES = "eds-"
 """How the names of files begin that a proxy learns endpoints from."""
+_Held = TypeVar("_Held")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def read_held(state: Path) -> HeldByState:
     try:
         text = files.read(state)
         resources = [] if text is None else list(_resources(json.loads(text)))
-        return _held(resources)
+        return _held(resources, Known())
     except files.FilesError as error:
         raise SourceError(f"the stack's state can't be read: {error}; give this user the right to read it") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -63,15 +67,15 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def held_by(resources: Iterable[Resource]) -> HeldByState:
-    """Tell what the resources of a state in memory hold, live ones only.
+def held_by(resources: Iterable[Resource], known: Known) -> HeldByState:
+    """Tell what the resources of a state in memory hold, live ones only; `known` has what was read of them before.
 
     Raises:
         SourceError: if one isn't as we write it.
 
     """
     try:
-        return _held([one for one in resources if one.type in {*_RUNTIMES, ADDRESS, CONFIG, SERVICE}])
+        return _held([one for one in resources if one.type in _OURS], known)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
@@ -108,21 +112,27 @@ class _Resource:
     outputs: Mapping[str, object]
 
 
-def _held(resources: list[Resource]) -> HeldByState:
+def _held(resources: list[Resource], known: Known) -> HeldByState:
     """Tell what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
-    claims = [_claim(one.inputs) for one in resources if one.type == ADDRESS]
-    configs = [one.inputs for one in resources if one.type == CONFIG]
-    names = {str(one["proxy"]): str(one["name"]) for one in configs if _is_stacks(one)}
-    proxies = [_proxy(one) for one in configs if not _is_stacks(one)]
-    seats = [_seat(one.inputs, names) for one in resources if one.type == SERVICE]
+
+    def each(kind: str, read: Callable[[Resource], _Held]) -> list[_Held]:
+        return [known.of(one, partial(read, one)) for one in resources if one.type == kind]
+
+    claims = each(ADDRESS, lambda one: _claim(one.inputs))
+    configs = each(CONFIG, lambda one: _config(one.inputs))
+    proxies = [one for one in configs if isinstance(one, HeldProxy)]
+    names = {one.id: one.name for one in configs if isinstance(one, _OfStack)}
+    served = each(SERVICE, lambda one: (_service(one.inputs), str(one.inputs["proxy"])))
+    seats = [HeldSeat(service, names[proxy]) for service, proxy in served if proxy in names]
     pids = {pid for one in resources if one.type == PROCESS and (pid := _pid(one.outputs))}
+    known.turn()
     return HeldByState(
         tuple(sorted(claims, key=lambda claim: (claim.address.version, int(claim.address), claim.owner))),
         tuple(sorted(proxies, key=lambda proxy: proxy.service)),
         tuple(sorted(pids)),
         frozenset(_RUNTIMES[one.type] for one in resources if one.type in _RUNTIMES),
         tuple(sorted(names.values())),
-        tuple(sorted(one for one in seats if one)),
+        tuple(sorted(seats)),
     )
 
 
@@ -130,21 +140,24 @@ def _claim(inputs: Mapping[str, object]) -> Claim:
     return Claim(ip_address(str(inputs["address"])), owner_from(_texts(inputs["owner"])))
 
 
-def _is_stacks(inputs: Mapping[str, object]) -> bool:
-    """Tell whether a proxy is the stack's: its owner names no cluster."""
-    return not _texts(inputs["owner"])["cluster"]
+@dataclass(frozen=True, slots=True)
+class _OfStack:
+    """A proxy that is the stack's: its owner names no cluster."""
+
+    id: str
+    name: str
 
 
-def _seat(inputs: Mapping[str, object], names: Mapping[str, str]) -> HeldSeat | None:
-    """Tell who is served by which proxy; None where that proxy isn't there."""
-    name = names.get(str(inputs["proxy"]))
-    return HeldSeat(owner_from(_texts(inputs["owner"])).service, name) if name else None
+def _service(inputs: Mapping[str, object]) -> ServiceKey:
+    return owner_from(_texts(inputs["owner"])).service
 
 
-def _proxy(inputs: Mapping[str, object]) -> HeldProxy:
+def _config(inputs: Mapping[str, object]) -> HeldProxy | _OfStack:
     """Tell how a Service's own proxy learns its endpoints; one that has none to learn has no way to keep."""
+    service = _service(inputs)
+    if not service.cluster:
+        return _OfStack(str(inputs["proxy"]), str(inputs["name"]))
     names = _object(inputs["files"])
-    service = owner_from(_texts(inputs["owner"])).service
     if endpoint_files := sum(name.startswith(ENDPOINT_FILES) for name in names):
         return HeldProxy(service, Discovery.EDS, endpoint_files)
     clusters = _object(json.loads(str(names.get("cds.json", "{}")))).get("resources")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from locallb.clients.folders import Folder, FolderError, FolderFile, read_folder
+from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, ServiceKey
 from locallb.planning.parsing import Identity, Parsed, parse_objects, relevant
 from locallb.planning.settings import ManifestsSource
@@ -44,9 +45,11 @@ class Memory:
     """
 
     folder: Folder | None = None
-    """What the directory had at the last reading, if all of it was good."""
+    """What the directory had at the last reading."""
     reading: SourceReading | None = None
-    """What that was."""
+    """What that was, if all of it was good."""
+    known: Known = field(default_factory=Known)
+    """What objects mean that are still the same."""
     files: dict[str, tuple[bytes, Objects, tuple[str, ...]]] = field(default_factory=dict)
     """The bytes of each file that could be read, its objects, and what was left out of it."""
 
@@ -88,9 +91,9 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     readings, directory = Readings(readings_dir), root / source.directory
     memory = memory or Memory()
     try:
-        folder = read_folder(directory, ENDINGS, LARGEST_FILE)
+        folder = read_folder(directory, ENDINGS, LARGEST_FILE, memory.folder)
     except FolderError as error:
-        memory.folder = None
+        memory.folder = memory.reading = None
         return _from_copy_alone(source, directory, str(error), readings)
     if memory.reading and memory.folder == folder:
         return memory.reading
@@ -107,9 +110,9 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
         objects, stale = fresh.objects, ()
     if keep:
         readings.keep(source.cluster, objects)
-    memory.folder = None if fresh.broken else folder
-    memory.reading = _reading(source.cluster, objects, fresh, stale)
-    return memory.reading
+    reading = _reading(source.cluster, objects, fresh, stale, memory.known)
+    memory.folder, memory.reading = folder, None if fresh.broken else reading
+    return reading
 
 
 def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, readings: Readings) -> SourceReading:
@@ -118,20 +121,27 @@ def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, reading
     if last is None:
         raise SourceError(f"{told}; create it or correct local-lb:sources")
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
-    return _reading(source.cluster, last, _Fresh(), stale)
+    return _reading(source.cluster, last, _Fresh(), stale, Known())
 
 
 def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Iterable[str]:
     return (f"source {cluster}: {clipped(path)}{broken[path]}, {remedy}" for path in sorted(broken))
 
 
-def _reading(cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale: tuple[str, ...]) -> SourceReading:
-    parsed = parse_objects(cluster, (one for path in sorted(objects) for one in objects[path]))
+def _reading(
+    cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale: tuple[str, ...], known: Known
+) -> SourceReading:
+    parsed = parse_objects(cluster, (one for path in sorted(objects) for one in objects[path]), known)
+    notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
+    copied = _copied(parsed, fresh) if stale else frozenset()
+    return SourceReading(replace(parsed, notices=notices), stale, copied)
+
+
+def _copied(parsed: Parsed, fresh: _Fresh) -> frozenset[ServiceKey]:
+    """Find the Services that no file has now."""
     known = {Identity.of(one) for listed in fresh.objects.values() for one in listed}
     keys = [*(one.key for one in parsed.services), *(one.key for one in parsed.malformed)]
-    copied = frozenset(key for key in keys if Identity("Service", key.namespace, key.name) not in known)
-    notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
-    return SourceReading(replace(parsed, notices=notices), stale, copied if stale else frozenset())
+    return frozenset(key for key in keys if Identity("Service", key.namespace, key.name) not in known)
 
 
 def _sorted_out(folder: Folder, memory: Memory) -> _Fresh:

@@ -33,6 +33,13 @@ class _Known:
     parsed: dict[Identity, Parsed] = field(default_factory=dict)
     listed: bool = False
     broken: str = ""
+    _order: tuple[Identity, ...] = ()
+
+    def order(self) -> tuple[Identity, ...]:
+        """Give the objects' names, sorted."""
+        if len(self._order) != len(self.parsed) or any(one not in self.parsed for one in self._order):
+            self._order = tuple(sorted(self.parsed))
+        return self._order
 
 
 class FollowedCluster:
@@ -68,19 +75,20 @@ class FollowedCluster:
     def parsed(self) -> Parsed:
         """Give what the cluster has, as far as is known."""
         with self._lock:
-            parts = [one for known in self._known.values() for _, one in sorted(known.parsed.items())]
+            parts = [known.parsed[name] for known in self._known.values() for name in known.order()]
         return Parsed(
             services=tuple(one for part in parts for one in part.services),
             malformed=tuple(one for part in parts for one in part.malformed),
             nodes=tuple(one for part in parts for one in part.nodes),
             slices=tuple(one for part in parts for one in part.slices),
             notices=tuple(one for part in parts for one in part.notices),
+            external_ips=frozenset(one for part in parts for one in part.external_ips),
         )
 
     def objects(self) -> tuple[Document, ...]:
         """Give the objects themselves, for the last good reading."""
         with self._lock:
-            return tuple(one for known in self._known.values() for _, one in sorted(known.objects.items()))
+            return tuple(known.objects[name] for known in self._known.values() for name in known.order())
 
     def _follow(self, kind: str) -> None:
         """List and watch one kind until stopped."""

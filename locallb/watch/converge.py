@@ -130,11 +130,12 @@ class Converger:
 
         Just after an update that may be old news: then tells when to look again.
         """
-        said = {one.key: {entry.address for entry in one.ingress} for one in snapshot.services}
+        told = [one for one in plan.placements if one.access and self.applied.get(one.key) == wanted[one.key]]
+        said = {one.key: {entry.address for entry in one.ingress} for one in snapshot.services} if told else {}
         other = {
             one.key: self._touched.get(one.key, 0.0) + SETTLING
-            for one in plan.placements
-            if one.access and self.applied.get(one.key) == wanted[one.key] and said.get(one.key) != set(one.addresses)
+            for one in told
+            if said.get(one.key) != set(one.addresses)
         }
         return {key for key, at in other.items() if at <= now}, min(
             (at for at in other.values() if at > now), default=None

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from locallb.clients import places
 from locallb.engine import Engine
-from locallb.planning.model import Claim, ClusterName, Home, HostFacts
+from locallb.planning.known import Known
+from locallb.planning.model import Claim, ClusterName, Home, HostFacts, ServiceKey
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Settings, Source
 from locallb.sources.held import HeldByState, held_by
 from locallb.sources.kubernetes import health_ports
@@ -57,6 +58,10 @@ class World:
     _followed: dict[ClusterName, FollowedCluster] = field(default_factory=dict)
     _kept: dict[ClusterName, float] = field(default_factory=dict)
     _held: HeldByState | None = None
+    _known: tuple[HeldByState, tuple[Claim, ...], set[ServiceKey]] | None = None
+    """Which Services hold something, by this state and these claims."""
+    _resources: Known = field(default_factory=Known)
+    """What the state's resources said when they were read last."""
     _claims: tuple[tuple[object, ...], tuple[Claim, ...]] = ((), ())
     _host: tuple[float, HostFacts] | None = None
 
@@ -69,10 +74,10 @@ class World:
 
         """
         if self._held is None:
-            self._held = held_by(self.engine.resources())
+            self._held = held_by(self.engine.resources(), self._resources)
             refuse_another_runtime(self.settings, self._held)
         claims = self._ledger()
-        known = known_services(self.home, self._held, claims)
+        known = self._holders(self._held, claims)
         everything = any(mark.cause in {Cause.START, Cause.FULL, Cause.CONFIGURATION} for mark in marks)
         named = {mark.subject for mark in marks if mark.cause is Cause.SOURCE}
         if everything or not self._sources:
@@ -150,6 +155,11 @@ class World:
         self._kept[cluster.cluster] = now + KEEP_EVERY
         objects = tuple(cluster.objects())
         Readings(readings_directory(self.home)).keep(cluster.cluster, {cluster.access.context: objects})
+
+    def _holders(self, held: HeldByState, claims: tuple[Claim, ...]) -> set[ServiceKey]:
+        if self._known is None or self._known[0] is not held or self._known[1] is not claims:
+            self._known = held, claims, known_services(self.home, held, claims)
+        return self._known[2]
 
     def _ledger(self) -> tuple[Claim, ...]:
         """Read the ledger where one of its directories is different; files in it are replaced, never rewritten."""

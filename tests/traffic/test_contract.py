@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.controlplane import Document
 from tests.e2e.support import Stage, envoys, refused
+from tests.e2e.watching import becomes
 from tests.traffic.nodes import NEIGHBOURS, World
 from tests.traffic.spaces import inside
 from tests.traffic.support import (
@@ -25,6 +26,7 @@ from tests.traffic.support import (
     served,
     silent,
     up_and_serving,
+    watching,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
@@ -198,14 +200,32 @@ def test_services_share_nothing(world: World, play: Stage) -> None:
     assert [answers(address) for address in found] == [{"one"}, {"two"}]
 
 
-def test_external_ips_are_never_handed_out(world: World, play: Stage) -> None:
-    """kube-proxy takes them for its own on every Node, whatever Service has them."""
-    taken = [f"172.18.255.{number}" for number in range(224, 256) if number != 230]
+def holding_external_ips(world: World, *free: str) -> None:
+    """Give a ClusterIP Service all of the pool as externalIPs, but `free`."""
+    taken = [address for number in range(224, 256) if (address := f"172.18.255.{number}") not in free]
     theirs = {"selector": {"app": "web"}, "type": "ClusterIP", "externalIPs": taken}
     world.service({"metadata": {"name": "theirs", "namespace": "n"}, "spec": {**theirs, "ports": [{"port": 9000}]}})
+
+
+def test_external_ips_are_never_handed_out(world: World, play: Stage) -> None:
+    """kube-proxy takes them for its own on every Node, whatever Service has them."""
+    holding_external_ips(world, "172.18.255.230")
     make(world, "web")
     make(world, "more")
     world.pod("a", world.nodes["kind-worker"])
     sees_endpoints(world, "web", 1)
     play.up()
     assert sorted([addresses(world), addresses(world, "more")]) == [[], ["172.18.255.230"]]
+
+
+def test_external_ips_of_a_moment_ago_are_never_handed_out(world: World, play: Stage) -> None:
+    """The loop, which only hears of changes, knows them like the command that reads everything."""
+    world.pod("a", world.nodes["kind-worker"])
+    with watching(play):
+        make(world, "web")
+        becomes(lambda: addresses(world))
+        free = next(one for one in ("172.18.255.230", "172.18.255.231") if one not in addresses(world))
+        holding_external_ips(world, *addresses(world), free)
+        make(world, "more")
+        becomes(lambda: addresses(world, "more"))
+    assert addresses(world, "more") == [free]
