@@ -8,11 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from components.stack import declare, declare_some
 from locallb.engine import Engine, FullScopeNeeded, Result, Severity, only, root_urn
+from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey, Snapshot
-from locallb.planning.planned import Plan, balancer_digest
+from locallb.planning.planned import Plan, PlannedProxy, balancer_digest
 
 BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)
@@ -20,6 +22,8 @@ SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
 MOST = 50
 """Load balancers of one update."""
+FEW = 20
+"""The same where nothing is known to be wrong: whatever happens meanwhile waits for the end of that update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +52,13 @@ class Work:
 
         return Work(rest(self.broken), rest(self.gone), rest(self.changed), rest(self.new), rest(self.unchecked))
 
-    def first(self, most: int = MOST) -> Batch:
+    def first(self) -> Batch:
         """Give those of the next update: what is there already never waits for what is new."""
         if self.broken:
-            return Batch(self.broken[:most], refresh=True)
+            return Batch(self.broken[:MOST], refresh=True)
         if there := (*self.gone, *self.changed):
-            return Batch(there[:most])
-        return Batch(self.new[:most]) if self.new else Batch(self.unchecked[:most], refresh=True)
+            return Batch(there[:MOST])
+        return Batch(self.new[:MOST]) if self.new else Batch(self.unchecked[:FEW], refresh=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Converger:
     _touched: dict[ServiceKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
     _digests: dict[ServiceKey, tuple[object, str, str]] = field(default_factory=dict)
+    _proxies: Known = field(default_factory=Known)
+    """Digests of proxies that are planned as before."""
     _wanted: tuple[Plan, Mapping[ServiceKey, str]] | None = None
     """Of the last plan."""
 
@@ -107,7 +113,8 @@ class Converger:
         """
         if self._wanted and self._wanted[0] is plan:
             return self._wanted[1]
-        proxies = {planned.proxy.name: planned.digest for planned in plan.proxies}
+        proxies = {one.proxy.name: self._proxies.of(one, partial(_digest, one)) for one in plan.proxies}
+        self._proxies.turn()
         fresh: dict[ServiceKey, tuple[object, str, str]] = {}
         for placement in plan.placements:
             proxy = proxies[placement.proxy]
@@ -196,6 +203,10 @@ class Converger:
 
     def _urn(self, kind: str, name: str) -> str:
         return root_urn(self.home.project, self.home.stack, kind, name)
+
+
+def _digest(proxy: PlannedProxy) -> str:
+    return proxy.digest
 
 
 def _key(name: str) -> ServiceKey:
