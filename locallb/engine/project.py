@@ -21,14 +21,14 @@ BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
 _STACK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Reads YAML as the official command line does: only `true` and `false` are booleans, `on` and `yes` are texts."""
 
 
 _BOOLEAN = "tag:yaml.org,2002:bool"
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(_BOOLEAN, re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF"))
 
