@@ -205,3 +205,15 @@ def test_nobody_finds_out_where_in_a_program_a_resource_is_made(bench: Bench, mo
 
     monkeypatch.setattr("pulumi.runtime.resource.traceback.extract_stack", refuse)
     assert bench.engine().up(lambda: declare(BOTH)).ok
+
+
+def test_a_class_of_resources_is_looked_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each resource, as the SDK does by itself."""
+    engine = bench.engine()
+    assert engine.up(lambda: declare(BOTH)).ok
+
+    def refuse(_kind: type) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("pulumi._types._types_from_annotations", refuse)
+    assert engine.up(lambda: declare(BOTH)).ok
