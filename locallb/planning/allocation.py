@@ -49,7 +49,7 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     waiting = [wish for wish in asking if not _complete(wish, early[wish.service.key])]
     late = {wish.service.key: _serve(wish, market) for wish in [*waiting, *(w for w in wishes if not w.asked)]}
     answers = early | late
-    return {wish.service.key: answers[wish.service.key] for wish in wishes}
+    return {wish.service.key: _in_the_end(wish, answers[wish.service.key], market) for wish in wishes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,13 @@ def _preferred(key: ServiceKey) -> int:
 
 def _complete(wish: _Wish, answer: Answer) -> bool:
     return not isinstance(answer, Problem) and len(answer) == len(wish.families)
+
+
+def _in_the_end(wish: _Wish, answer: Answer, market: _Market) -> Answer:
+    """Have a refusal name who has the address once all is given, as every later plan will."""
+    if not isinstance(answer, Problem):
+        return answer
+    return next((problem for asked in wish.asked if (problem := market.refusal(wish, asked))), answer)
 
 
 def _serve(wish: _Wish, market: _Market) -> Answer:

@@ -8,6 +8,8 @@ from locallb.planning.config_values import Mistakes
 from locallb.planning.settings import ProxySettings, Runtime, Sharing
 from locallb.planning.words import shown
 
+HOST = "host"
+"""The value of `network` with which containers use the host's."""
 _MOST = 64
 _EXAMPLES = "{mode: shared, count: 2} or {mode: per-service, spares: 1}"
 
@@ -30,14 +32,15 @@ def parse_proxies(mistakes: Mistakes, config: Mapping[str, object]) -> ProxySett
         if number in entry
     }
     settings = ProxySettings(Sharing(str(mode)), **numbers)
-    _refuse_for_docker(mistakes, config, settings)
+    _refuse_published(mistakes, config, settings)
     return settings
 
 
-def _refuse_for_docker(mistakes: Mistakes, config: Mapping[str, object], settings: ProxySettings) -> None:
+def _refuse_published(mistakes: Mistakes, config: Mapping[str, object], settings: ProxySettings) -> None:
     """Refuse what containers don't do: published ports are fixed when a container is made."""
-    if config.get("runtime") == Runtime.DOCKER and (settings.spares or settings.mode is Sharing.SHARED):
-        mistakes.add("proxies", "shared proxies and spares are for the runtime process; use per-service without spares")
+    published = config.get("runtime") == Runtime.DOCKER and config.get("network", HOST) != HOST
+    if published and (settings.spares or settings.mode is Sharing.SHARED):
+        mistakes.add("proxies", "published ports can't be shared or spared; use network host, or per-service proxies")
 
 
 def _bounded(mistakes: Mistakes, key: str, value: object, least: int) -> int:

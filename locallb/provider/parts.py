@@ -20,7 +20,7 @@ from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError
 from locallb.planning.envoy.parts import Tagged, Texts, joined, taken_apart
 from locallb.provider import following, rollout
 from locallb.provider.errors import ProviderError
-from locallb.provider.stopping import running, stop_all
+from locallb.provider.stopping import end_hanging
 
 PATIENCE = 10.0
 """Seconds that Envoy gets for each file: it takes 0.1 ms a listener or cluster, in all of them."""
@@ -144,8 +144,7 @@ def _await_gone(directory: Path, names: AbstractSet[str]) -> None:
         try:
             left = EnvoyAdmin(directory).listeners() & names
         except EnvoyAdminError:
-            if running(directory):
-                stop_all(directory)
+            end_hanging(directory)
             return
         if not left:
             return

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from locallb.clients import ClientError, files, places, processes
+from locallb.clients.containers import Containers
 from locallb.clients.containers import Document as Container
 from locallb.clients.envoy_admin import EnvoyAdmin
 from locallb.clients.processes import Process
@@ -57,6 +58,18 @@ def stop_process(directory: Path, process: Process) -> None:
     """Stop one: it listens no longer, open connections get LINGER seconds, then it ends. Raises ProcessError."""
     _drain(directory, _stop_note(process), process.pid)
     processes.stop(process, STOP_PATIENCE)
+
+
+def end_hanging(directory: Path) -> None:
+    """End an Envoy that runs but doesn't answer, as a process or in a container: it may listen still.
+
+    Raises ProcessError, ContainersError.
+    """
+    stop_all(directory)
+    proxies = Proxies(places.proxies_root())
+    if proxies.is_shared(directory.name):  # with Docker; nobody else is asked
+        for one in Containers().labelled(f"{PROXY_LABEL}={directory.name}"):
+            Containers().stop(str(one["Id"]), 0)
 
 
 def drain_container(seen: Container) -> None:

@@ -387,6 +387,16 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
 ]
 
 
+def test_a_refusal_names_who_has_the_address_in_the_end() -> None:
+    """Who asks for two and can't have one leaves the other to whoever wants it, in this very plan; the next says so."""
+    one = AddressRange(ip_address("fd00::1"), ip_address("fd00::1"))
+    both = service("both", "fd00::1", "10.0.0.1", families=(Family.IPV6,)), service("other", families=(Family.IPV6,))
+    first = given(*both, pools=[pool(one)])
+    assert words(first["other"]) == "fd00::1"
+    assert "asks for fd00::1, which belongs to Service a/n/other" in str(first["both"])
+    assert given(*both, pools=[pool(one)], ledger=[claim("fd00::1", "other")]) == first
+
+
 @pytest.mark.parametrize(("asking", "world", "problem"), REFUSALS, ids=lambda each: getattr(each, "reason", ""))
 def test_a_request_that_cannot_be_granted_is_refused(
     asking: Service, world: Mapping[str, object], problem: Problem

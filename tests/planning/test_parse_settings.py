@@ -106,10 +106,12 @@ def test_everything_can_be_set() -> None:
 
 
 @pytest.mark.parametrize("value", ["shared", {"mode": "per-service", "spares": 1}])
-def test_containers_serve_one_service_each(value: object) -> None:
-    """What isn't done with containers is refused, not ignored."""
-    sentence = "proxies: shared proxies and spares are for the runtime process; use per-service without spares"
-    assert mistakes(proxies=value, runtime="docker") == (sentence,)
+def test_containers_with_published_ports_serve_one_service_each(value: object) -> None:
+    """Their ports are fixed when they are made; on the host's network they aren't."""
+    sentence = "proxies: published ports can't be shared or spared; use network host, or per-service proxies"
+    assert mistakes(proxies=value, runtime="docker", network="publish") == (sentence,)
+    for network in ({}, {"network": "host"}):
+        assert parse_settings(SOURCES | {"proxies": value, "runtime": "docker"} | network).runtime is Runtime.DOCKER
 
 
 @pytest.mark.parametrize(
