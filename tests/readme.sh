@@ -14,7 +14,7 @@ if [ "$(id -u)" = 0 ]; then
   chown -R 24680:24680 "$home"
   mapfile -t pip < <(env | grep -E '^(PIP_|SSL_CERT|HTTPS?_PROXY|https?_proxy)' || true) # how this machine reaches packages
   setpriv --reuid 24680 --regid 24680 --clear-groups env -i "${pip[@]}" HOME="$home" PATH=/usr/local/bin:/usr/bin:/bin \
-    TERM=dumb LANG=C.UTF-8 bash "$home/local-lb/tests/readme.sh" --inside
+    TERM=dumb LANG=C.UTF-8 CI="${CI:-}" bash "$home/local-lb/tests/readme.sh" --inside
   exit
 elif [ "${1:-}" != --inside ]; then
   home=$(mktemp -d /tmp/locallb-user.XXXXXX)
