@@ -77,7 +77,7 @@ goldens: .venv/dev ## Make the golden files anew
 
 bench: .venv/dev ## Measure everything on an otherwise idle machine, for docs/benchmarks.md
 	@mkdir -p benchmarks/results
-	@for name in proxy docker watch scale throughput; do [ -f benchmarks/$$name.py ] || continue; echo "== $$name"; \
+	@for name in proxy docker watch cluster scale throughput; do [ -f benchmarks/$$name.py ] || continue; echo "== $$name"; \
 		$(BIN)/python -m benchmarks.$$name >benchmarks/results/$$name.new && mv benchmarks/results/$$name.new benchmarks/results/$$name.json \
 		|| { echo "$$name failed; its result stays as it was"; rm -f benchmarks/results/$$name.new; }; done
 	@for name in engine preview; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done

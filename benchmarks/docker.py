@@ -5,20 +5,17 @@ port published on a Docker network. `up, kept` is local-lb as a whole with the r
 traffic, in a process that stays. All take turns within one run on one machine, after one run each that isn't counted. A
 table goes to standard error, one JSON object to standard output. Needs root, or the group of Docker.
 
-    python -m benchmarks.docker [--runs 10]
+    python -m benchmarks.docker [--runs 20]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
-import os
 import secrets
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -28,6 +25,7 @@ from pathlib import Path
 from typing import Protocol as Shape
 
 from benchmarks.contestants import Locallb, by_hand
+from benchmarks.figures import result, spreads, table, tell
 from benchmarks.traffic import ADDRESS, PORT, backend, until
 from locallb.clients.containers import Containers
 from locallb.clients.envoy_image import make_image
@@ -112,34 +110,19 @@ def measure(contestants: list[Contestant], where: tuple[str, int], runs: int) ->
     return times
 
 
-def summary(times: Mapping[str, list[float]]) -> dict[str, object]:
-    """Tell the distributions, and the medians' ratios to `docker run` on the same network."""
-    spreads = {}
-    for name, values in times.items():
-        low, middle, high = statistics.quantiles(values, n=4)
-        named = {"min": min(values), "p25": low, "p50": middle, "p75": high, "max": max(values)}
-        spreads[name] = {key: round(value, 1) for key, value in named.items()}
+def ratios(times: Mapping[str, list[float]]) -> dict[str, dict[str, float]]:
+    """Compare medians with `docker run` on the same network."""
     median = {name: statistics.median(values) for name, values in times.items()}
-    ratios = {
-        which: round(median[f"up, kept, {which}"] / median[f"docker run, {which}"], 2) for which in ("host", "publish")
+    pairs = {f"up, kept, {which}": f"docker run, {which}" for which in ("host", "publish")}
+    return {
+        ours: {"median, of that of docker run": round(median[ours] / median[alone], 2)} for ours, alone in pairs.items()
     }
-    return {"cores": os.cpu_count(), "milliseconds": spreads, "ratios to docker run": ratios}
-
-
-def table(result: Mapping[str, object]) -> str:
-    """Lay it out for reading."""
-    lines = [f"{'Service created, first byte (ms)':<34}{'min':>8}{'p25':>8}{'p50':>8}{'p75':>8}{'max':>8}"]
-    spreads = result["milliseconds"]
-    assert isinstance(spreads, dict)
-    for name, spread in spreads.items():
-        lines.append(f"{name:<34}" + "".join(f"{value:>8.1f}" for value in spread.values()))
-    return "\n".join([*lines, f"ratios of the medians to docker run: {result['ratios to docker run']}"])
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=10, help="of each contestant (at least 2)")
+    parser.add_argument("--runs", type=int, default=20, help="of each contestant (default: %(default)s)")
     runs: int = parser.parse_args().runs
     image = make_image(Containers())
     with network() as (name, gateway):
@@ -153,13 +136,14 @@ def main() -> None:
         ]
         alone = [DockerRun("docker run, host", image, "host"), DockerRun("docker run, publish", image, name)]
         try:
-            result = {"runs": runs, **summary(measure([*alone, *ours], where, runs))}
+            times = measure([*alone, *ours], where, runs)
         finally:
             for each in ours:
                 each.close()
             process.terminate()
-    sys.stderr.write(table(result) + "\n")
-    print(json.dumps(result))
+    found = {name: spreads({"Service created: first byte": values}) for name, values in times.items()}
+    tell(table(found), *(f"{name:<34}{one}" for name, one in ratios(times).items()))
+    result("docker", runs=runs, milliseconds=found, ratios=ratios(times))
 
 
 if __name__ == "__main__":

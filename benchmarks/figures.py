@@ -48,10 +48,11 @@ def environment() -> dict[str, object]:
 def table(figures: Table, unit: str = "ms") -> str:
     """Lay distributions out for reading."""
     columns = ("min", "p25", "p50", "p75", "max", "n")
-    lines = [f"{'':<22}{unit:<34}" + "".join(f"{name:>10}" for name in columns)]
+    width = max([34, *(len(what) + 2 for each in figures.values() for what in each)])
+    lines = [f"{'':<22}{unit:<{width}}" + "".join(f"{name:>10}" for name in columns)]
     for name, each in figures.items():
         for what, values in each.items():
-            lines.append(f"{name:<22}{what:<34}" + "".join(f"{values[column]:>10.5g}" for column in columns))
+            lines.append(f"{name:<22}{what:<{width}}" + "".join(f"{values[column]:>10.5g}" for column in columns))
     return "\n".join(lines)
 
 

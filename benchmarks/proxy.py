@@ -13,26 +13,26 @@ one JSON object to standard output.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
-import os
 import statistics
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.contestants import Contestant, EnvoyWithFiles, Locallb, by_hand, ours
+from benchmarks.figures import Spread, result, spreads, table, tell
 from benchmarks.traffic import ADDED, NEW, OLD, PORT, RATE, Load, backend, until
+
+FIRST_BYTE, CHANGED, PORT_ADDED = "first byte", "backend changed", "port added"
 
 
 @dataclass
 class Figures:
     """What one contestant did: milliseconds, one entry a run."""
 
-    start_to_first_byte: list[float] = field(default_factory=list)
-    backend_change: list[float] = field(default_factory=list)
-    port_added: list[float] = field(default_factory=list)
+    times: dict[str, list[float]] = field(
+        default_factory=lambda: {"first byte": [], "backend changed": [], "port added": []}
+    )
     memory_mib: list[float] = field(default_factory=list)
     requests: int = 0
     failed: int = 0
@@ -44,12 +44,12 @@ def run_once(contestant: Contestant, figures: Figures) -> None:
     began = time.perf_counter()
     contestant.start([PORT], OLD)
     try:
-        figures.start_to_first_byte.append((until(OLD[0], PORT) - began) * 1000)
+        figures.times[FIRST_BYTE].append((until(OLD[0], PORT) - began) * 1000)
         with Load() as load:
             time.sleep(0.1)
             for ports, port, times in (
-                ([PORT], PORT, figures.backend_change),
-                ([PORT, ADDED], ADDED, figures.port_added),
+                ([PORT], PORT, figures.times[CHANGED]),
+                ([PORT, ADDED], ADDED, figures.times[PORT_ADDED]),
             ):
                 began = time.perf_counter()
                 contestant.change(ports, NEW)
@@ -62,53 +62,36 @@ def run_once(contestant: Contestant, figures: Figures) -> None:
     figures.failed += load.failed
 
 
-def summary(figures: Figures) -> dict[str, object]:
-    """Tell the distribution of each figure."""
-
-    def spread(values: list[float]) -> dict[str, float]:
-        low, middle, high = statistics.quantiles(values, n=4)
-        named = {"min": min(values), "p25": low, "p50": middle, "p75": high, "max": max(values)}
-        return {name: round(value, 2) for name, value in named.items()}
-
-    times = {name: spread(values) for name, values in vars(figures).items() if isinstance(values, list)}
-    return {**times, "requests": figures.requests, "failed": figures.failed}
-
-
-def measure(contestants: list[Contestant], runs: int) -> dict[str, object]:
+def measure(contestants: list[Contestant], runs: int) -> Mapping[str, Figures]:
     """Let the contestants take turns, after one run each that isn't counted."""
     figures = {each.name: Figures() for each in contestants}
     for number in range(-1, runs):
         for each in contestants:
             run_once(each, figures[each.name] if number >= 0 else Figures())
-    limit, medians = contestants[0].name, ("start_to_first_byte", "backend_change", "port_added", "memory_mib")
-    ratios = {
-        each.name: {
-            what: round(
-                statistics.median(getattr(figures[each.name], what)) / statistics.median(getattr(figures[limit], what)),
-                2,
-            )
-            for what in medians
-        }
-        for each in contestants[1:]
+    return figures
+
+
+def tables(figures: Mapping[str, Figures]) -> dict[str, dict[str, dict[str, Spread]] | dict[str, dict[str, float]]]:
+    """Tell the distributions, what isn't a time, and the medians of times as multiples of the limit's."""
+    medians = {
+        name: {what: statistics.median(times) for what, times in each.times.items()} for name, each in figures.items()
     }
+    limit = next(iter(medians.values()))
     return {
-        "runs": runs,
-        "cores": os.cpu_count(),
-        "rate": RATE,
-        "milliseconds": {name: summary(each) for name, each in figures.items()},
-        f"ratios to {limit}": ratios,
+        "milliseconds": {name: spreads(each.times) for name, each in figures.items()},
+        "counts": {
+            name: {
+                "private memory, MiB": round(statistics.median(each.memory_mib), 1),
+                "requests meanwhile": each.requests,
+                "failed": each.failed,
+            }
+            for name, each in figures.items()
+        },
+        "ratios": {
+            name: {f"{what}, of Envoy by hand": round(one / limit[what], 2) for what, one in each.items()}
+            for name, each in medians.items()
+        },
     }
-
-
-def table(figures: Mapping[str, Mapping[str, object]]) -> str:
-    """Lay the distributions out for reading."""
-    lines = [f"{'':<18}{'what':<22}{'min':>8}{'p25':>8}{'p50':>8}{'p75':>8}{'max':>8}"]
-    for name, each in figures.items():
-        for what, spread in each.items():
-            if isinstance(spread, dict):
-                lines.append(f"{name:<18}{what:<22}" + "".join(f"{value:>8.1f}" for value in spread.values()))
-        lines.append(f"{name:<18}{'failed requests':<22}{each['failed']:>8} of {each['requests']}")
-    return "\n".join(lines)
 
 
 def main() -> None:
@@ -128,14 +111,15 @@ def main() -> None:
         Locallb("up, command", kept=False),
     ]
     try:
-        result = measure(contestants, runs)
+        figures = measure(contestants, runs)
     finally:
         for each in contestants:
             each.close()
     for process in backends:
         process.terminate()
-    sys.stderr.write(table(result["milliseconds"]) + "\n")  # type: ignore[arg-type]  # the one mapping of mappings
-    print(json.dumps(result))
+    found = tables(figures)
+    tell(table(found["milliseconds"]), *(f"{name:<22}{one}" for name, one in found["counts"].items()))  # type: ignore[arg-type]
+    result("proxy", [f"{RATE} requests a second meanwhile"], runs=runs, **found)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def tables(result: Result) -> str:
     parts = [measured_on(result)]
     if spreads := result.get("milliseconds") or result.get("figures"):
         parts.append(by_measure(spreads))
-    parts.extend(counted(result[name]) for name in ("counts", "sizes") if result.get(name))
+    parts.extend(counted(result[name]) for name in ("counts", "sizes", "ratios") if result.get(name))
     if any((result.get("never") or {}).values()):
         parts.append("Didn't come true within the patience, times:\n\n" + counted(result["never"]))
     return "\n\n".join(parts)
@@ -141,7 +141,7 @@ def main() -> None:
     """Write page and plots."""
     page = PAGE.read_text()
     PLOTS.mkdir(exist_ok=True)
-    for name in ("watch", "scale", "throughput"):
+    for name in ("watch", "cluster", "scale", "throughput", "docker", "proxy"):
         path = RESULTS / f"{name}.json"
         if path.exists():
             result: Result = json.loads(path.read_text())

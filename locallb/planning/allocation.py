@@ -81,14 +81,22 @@ def _complete(wish: _Wish, answer: Answer) -> bool:
 
 
 def _in_the_end(wish: _Wish, answer: Answer, market: _Market) -> Answer:
-    """Have a refusal name who has the address once all is given, as every later plan will."""
+    """Have a refusal say what stands in the way once all is given, as every later plan will."""
     if not isinstance(answer, Problem):
         return answer
-    return next((problem for asked in wish.asked if (problem := market.refusal(wish, asked))), answer)
+    again = _choose(wish, market)
+    return again if isinstance(again, Problem) else answer
 
 
 def _serve(wish: _Wish, market: _Market) -> Answer:
     """Choose all addresses of one Service and take them, or take none."""
+    chosen = _choose(wish, market)
+    if not isinstance(chosen, Problem):
+        market.take(wish.service, chosen)
+    return chosen
+
+
+def _choose(wish: _Wish, market: _Market) -> Answer:
     chosen: dict[Family, IPAddress] = {}
     for asked in wish.asked:
         if problem := market.refusal(wish, asked):
@@ -103,7 +111,6 @@ def _serve(wish: _Wish, market: _Market) -> Answer:
             chosen[family] = found
     if missing and not (chosen and wish.service.family_policy is FamilyPolicy.PREFER_DUAL):
         return missing[0]
-    market.take(wish.service, chosen.values())
     return tuple(chosen[family] for family in wish.families if family in chosen)
 
 

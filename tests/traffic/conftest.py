@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,11 +31,9 @@ def new_world(stack: ExitStack, host: Host, name: str, roles: tuple[str, ...]) -
     return made
 
 
-@pytest.fixture(scope="session")
-def machine() -> Iterator[World]:
-    """Run a machine and on it a cluster laid out as kind does it. Only root can; CI is root and must."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can make Nodes: network namespaces with kube-proxy in them")
+@contextmanager
+def make_machine() -> Iterator[World]:
+    """Run a machine and on it a cluster laid out as kind does it. Only root can."""
     root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
     try:
         with ExitStack() as stack:
@@ -47,6 +45,15 @@ def machine() -> Iterator[World]:
             stack.enter_context(inside(host.space))
     finally:
         shutil.rmtree(root)
+
+
+@pytest.fixture(scope="session")
+def machine() -> Iterator[World]:
+    """Run a machine for all tests; CI is root and must."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make Nodes: network namespaces with kube-proxy in them")
+    with make_machine() as made:
+        yield made
 
 
 @pytest.fixture
