@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from locallb.clients.containers import Containers, ContainersError
 from locallb.clients.envoy_image import make_image
-from tests.docker.support import own_pool
-from tests.e2e.support import Backend, Stage, node, port, service, stage
+from tests.docker.support import Network, docker, furnish
+from tests.e2e.support import Backend, Stage, stage
 
 REQUIRED = "LOCALLB_TEST_DOCKER"
 """Set by `.ci/run`."""
@@ -43,13 +44,19 @@ def backend() -> Iterator[Callable[..., Backend]]:
         one.close()
 
 
+@pytest.fixture(scope="session")
+def network(image: str) -> Iterator[Network]:
+    """Make a network of 256 addresses; needs a daemon."""
+    del image
+    name, third = f"llb-test-{secrets.token_hex(4)}", secrets.randbelow(250)
+    docker("network", "create", "--subnet", f"10.231.{third}.0/24", "--gateway", f"10.231.{third}.1", name)
+    yield Network(name, f"10.231.{third}.1")
+    docker("network", "rm", name)
+
+
 @pytest.fixture
 def shop(image: str, backend: Callable[..., Backend]) -> Iterator[Stage]:
     """Give a stack of two Services in containers, not deployed yet."""
     with stage() as play:
-        play.configure(runtime="docker", image=image, pools=own_pool())
-        web, dns = backend("web"), backend("dns")
-        play.write("nodes.yaml", node())
-        play.write("web.yaml", service("web", port(80, web.port)))
-        play.write("dns.yaml", service("dns", port(5353, dns.port), port(5353, dns.port, "UDP")))
+        furnish(play, image, backend)
         yield play

@@ -9,12 +9,54 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import yaml
 
 from locallb.planning.containers import LABEL_PREFIX
-from tests.e2e.support import Done, Stage
+from tests.e2e.support import Backend, Done, Stage, ask, node, port, service
+
+
+@dataclass(frozen=True)
+class Harm:
+    """What Docker's own command may do to a container, and in which network the same one goes on afterwards.
+
+    One that ended has no published ports any longer, so it is another one then, as the official plugin decides.
+    """
+
+    words: tuple[str, ...]
+    goes_on_in_host: bool
+    goes_on_published: bool
+
+
+HARMS = (
+    Harm(("kill",), goes_on_in_host=True, goes_on_published=False),
+    Harm(("stop", "-t", "1"), goes_on_in_host=True, goes_on_published=False),
+    Harm(("pause",), goes_on_in_host=True, goes_on_published=True),
+    Harm(("rm", "-f"), goes_on_in_host=False, goes_on_published=False),
+)
+each_harm = pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.words[0])
+
+
+@dataclass(frozen=True)
+class Network:
+    """A Docker network, and the host's address on it, where backends listen as nodes would."""
+
+    name: str
+    gateway: str
+
+
+def furnish(play: Stage, image: str, backend: Callable[..., Backend], network: Network | None = None) -> None:
+    """Make a stack of two Services in containers, on the host's network or another one; it isn't deployed."""
+    publish = {"network": {"publish": network.name}} if network else {}
+    play.configure(runtime="docker", image=image, pools=own_pool(), **publish)
+    node_address = network.gateway if network else "127.0.0.1"
+    web, dns = backend("web", node_address), backend("dns", node_address)
+    play.write("nodes.yaml", node(address=node_address))
+    play.write("web.yaml", service("web", port(80, web.port)))
+    play.write("dns.yaml", service("dns", port(53, dns.port), port(53, dns.port, "UDP")))
 
 
 def docker(*words: str) -> str:
@@ -33,6 +75,21 @@ def containers(stage: Stage) -> dict[str, dict[str, Any]]:
 def identities(stage: Stage) -> dict[str, str]:
     """Give the containers' ids."""
     return {name: one["Id"] for name, one in containers(stage).items()}
+
+
+def goes_on_after(stage: Stage, harm: Harm, mend: Callable[[], object]) -> bool:
+    """Harm the container of `web`, have it mended at the same address, and tell whether the same one goes on.
+
+    The neighbour's must not be touched.
+    """
+    at, before = stage.addresses(), identities(stage)
+    docker(*harm.words, before["web"])
+    mend()
+    assert stage.addresses() == at
+    assert ask(at["n/web"], 80) == "web: hello"
+    after = identities(stage)
+    assert after["dns"] == before["dns"]
+    return after["web"] == before["web"]
 
 
 def content(stage: Stage) -> None:

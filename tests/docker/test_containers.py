@@ -17,7 +17,17 @@ from locallb.planning.containers import LABEL_PREFIX
 from locallb.provider.docker import inputs
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.provider.stopping import drain_container
-from tests.docker.support import configure, containers, content, docker, identities, stream_outlives
+from tests.docker.support import (
+    Harm,
+    configure,
+    containers,
+    content,
+    docker,
+    each_harm,
+    goes_on_after,
+    identities,
+    stream_outlives,
+)
 from tests.e2e.support import Backend, Stage, ask, node, port, refused, service
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
@@ -28,7 +38,7 @@ def test_services_are_served_from_containers_and_a_second_up_changes_nothing(sho
     shop.up()
     at = shop.addresses()
     assert ask(at["n/web"], 80) == "web: hello"
-    assert ask(at["n/dns"], 5353, "UDP") == "dns: hello"
+    assert ask(at["n/dns"], 53, "UDP") == "dns: hello"
     before = identities(shop)
     content(shop)
     assert shop.run("refresh", "--yes", "--expect-no-changes").code == 0
@@ -56,18 +66,11 @@ def test_a_port_more_needs_no_other_container_and_cuts_no_stream(shop: Stage, ba
     assert (shop.addresses(), identities(shop)) == (at, before)
 
 
-@pytest.mark.parametrize("harm", [("kill",), ("stop", "-t", "1"), ("pause",), ("rm", "-f")], ids=lambda harm: harm[0])
-def test_a_harmed_container_is_mended_by_one_up_at_the_same_address(shop: Stage, harm: tuple[str, ...]) -> None:
+@each_harm
+def test_a_harmed_container_is_mended_by_one_up_at_the_same_address(shop: Stage, harm: Harm) -> None:
     """Killed, stopped, paused, removed: seen by the refresh of `up`; the neighbour isn't touched."""
     shop.up()
-    at, before = shop.addresses(), identities(shop)
-    docker(*harm, before["web"])
-    shop.up()
-    assert shop.addresses() == at
-    assert ask(at["n/web"], 80) == "web: hello"
-    after = identities(shop)
-    assert after["dns"] == before["dns"]
-    assert (after["web"] == before["web"]) is (harm[0] != "rm")
+    assert goes_on_after(shop, harm, shop.up) is harm.goes_on_in_host
     content(shop)
 
 

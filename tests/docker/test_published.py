@@ -3,49 +3,37 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.docker.support import configure, containers, content, docker, identities, own_pool, stream_outlives
+from tests.docker.support import (
+    Harm,
+    Network,
+    configure,
+    containers,
+    content,
+    docker,
+    each_harm,
+    furnish,
+    goes_on_after,
+    identities,
+    stream_outlives,
+)
 from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
 
-@dataclass(frozen=True)
-class Network:
-    """A Docker network, and the host's address on it, where backends listen as nodes would."""
-
-    name: str
-    gateway: str
-
-
-@pytest.fixture(scope="module")
-def network(image: str) -> Iterator[Network]:
-    """Make a network of 256 addresses; needs a daemon."""
-    del image
-    name, third = f"llb-test-{secrets.token_hex(4)}", secrets.randbelow(250)
-    docker("network", "create", "--subnet", f"10.231.{third}.0/24", "--gateway", f"10.231.{third}.1", name)
-    yield Network(name, f"10.231.{third}.1")
-    docker("network", "rm", name)
-
-
 @pytest.fixture
 def shop(image: str, network: Network, backend: Callable[..., Backend]) -> Iterator[Stage]:
-    """Give a stack of two Services, not deployed yet."""
+    """Give a stack of two Services on a Docker network, not deployed yet."""
     with stage() as play:
-        play.configure(runtime="docker", network={"publish": network.name}, image=image, pools=own_pool())
-        web, dns = backend("web", network.gateway), backend("dns", network.gateway)
-        play.write("nodes.yaml", node(address=network.gateway))
-        play.write("web.yaml", service("web", port(80, web.port)))
-        play.write("dns.yaml", service("dns", port(53, dns.port), port(53, dns.port, "UDP")))
+        furnish(play, image, backend, network)
         yield play
 
 
@@ -127,16 +115,11 @@ def test_backends_change_and_vanish_without_another_container(
     assert (shop.addresses(), identities(shop)) == (at, before)
 
 
-@pytest.mark.parametrize("harm", [("kill",), ("stop", "-t", "1"), ("pause",), ("rm", "-f")], ids=lambda harm: harm[0])
-def test_a_harmed_container_is_mended_by_one_up_at_the_same_address(shop: Stage, harm: tuple[str, ...]) -> None:
+@each_harm
+def test_a_harmed_container_is_mended_by_one_up_at_the_same_address(shop: Stage, harm: Harm) -> None:
     """As the official plugin does: one that ended is replaced, because Docker published its ports no longer."""
     shop.up()
-    at, before = shop.addresses(), identities(shop)
-    docker(*harm, before["web"])
-    shop.up()
-    assert shop.addresses() == at
-    assert ask(at["n/web"], 80) == "web: hello"
-    assert identities(shop)["dns"] == before["dns"]
+    assert goes_on_after(shop, harm, shop.up) is harm.goes_on_published
     content(shop)
 
 
