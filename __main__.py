@@ -6,7 +6,7 @@ import pulumi
 
 from components.stack import declare
 from locallb.clients import ClientError
-from locallb.engine import state_file
+from locallb.engine import EngineError, refuse_unfinished, state_file
 from locallb.planning.model import Home
 from locallb.planning.plan import make_plan
 from locallb.planning.settings import SettingsError
@@ -17,9 +17,10 @@ from locallb.sources.snapshot import read_snapshot
 root = Path(pulumi.get_root_directory()).resolve()
 home = Home(pulumi.get_project(), pulumi.get_stack(), str(root))
 try:
+    refuse_unfinished(root, home.stack)
     settings = program_settings()
     reading = read_snapshot(home, settings, state_file(root, home.stack), keep=not pulumi.runtime.is_dry_run())
-except (ClientError, SettingsError, SourceError) as error:
+except (ClientError, EngineError, SettingsError, SourceError) as error:
     raise pulumi.RunError(str(error)) from None
 declare(make_plan(reading.snapshot, settings))
 for notice in reading.notices:

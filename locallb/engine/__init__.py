@@ -16,6 +16,7 @@ from locallb.engine.errors import (
     StateBroken,
     StateUnwritable,
     Unsupported,
+    UpdateUnfinished,
 )
 from locallb.engine.events import (
     Diagnostic,
@@ -34,6 +35,7 @@ from locallb.engine.events import (
 from locallb.engine.project import Project, load_config, load_project, state_file
 from locallb.engine.resource import ResourceState
 from locallb.engine.scope import EVERYTHING, Scope, only
+from locallb.engine.unfinished import refuse_unfinished
 from locallb.engine.urns import root_urn
 from locallb.engine.values import UNKNOWN, PropertyChange
 
@@ -65,10 +67,12 @@ __all__ = [
     "StepStarted",
     "Subject",
     "Unsupported",
+    "UpdateUnfinished",
     "check_state",
     "load_config",
     "load_project",
     "only",
+    "refuse_unfinished",
     "root_urn",
     "state_file",
 ]

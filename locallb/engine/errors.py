@@ -44,3 +44,7 @@ class Cancelled(EngineError):  # noqa: N818 the name says what happened
 
 class StepError(EngineError):
     """One resource's operation failed; the others go on."""
+
+
+class UpdateUnfinished(EngineError):  # noqa: N818 the name says what happened
+    """Another engine runs the program, and an update of this one broke off."""

@@ -111,6 +111,14 @@ class Store:
             return copy
         return self._snapshot
 
+    def is_unfinished(self) -> bool:
+        """Tell whether an update left a journal that isn't in the state."""
+        leftover = read_journal(self._journal_path)
+        if leftover is None:
+            return False
+        self._load()
+        return not leftover.is_part_of(self._time())
+
     def stamp(self) -> _Stamp | None:
         """Tell which writing of the state file is there now; None if there is none."""
         return self._read_stamp()

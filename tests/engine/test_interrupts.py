@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from locallb.engine import Cancelled, Op, StepDone
+from locallb.engine import Cancelled, Op, StepDone, UpdateUnfinished, refuse_unfinished
 from tests.engine.balancers import ALPHA, BOTH, declare
 from tests.engine.support import Bench, messages, short
 
@@ -35,8 +35,8 @@ def test_an_interrupt_finishes_what_runs_and_starts_nothing_more(bench: Bench) -
     assert engine.up(lambda: declare({"balancers": {"alpha": ALPHA}})).changes == {Op.CREATE: 3, Op.SAME: 5}
 
 
-def test_a_second_interrupt_stops_at_once_and_the_next_run_takes_over(bench: Bench) -> None:
-    """What was under way is in the journal."""
+def interrupt_twice(bench: Bench) -> None:
+    """Break an update off in the middle of a creation."""
 
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -46,12 +46,35 @@ def test_a_second_interrupt_stops_at_once_and_the_next_run_takes_over(bench: Ben
     during(bench, "ProxyConfig::alpha", twice)
     with pytest.raises(KeyboardInterrupt):
         bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+
+
+def test_a_second_interrupt_stops_at_once_and_the_next_run_takes_over(bench: Bench) -> None:
+    """What was under way is in the journal."""
+    interrupt_twice(bench)
     bench.world.control = {}
     result = bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
     assert result.ok
     assert "took over what an interrupted update had done" in messages(result)[0]
     assert any("finished the interrupted creation of" in message for message in messages(result))
     assert len(bench.world.things) == 5
+
+
+def test_another_engine_is_told_who_goes_on(bench: Bench) -> None:
+    """What broke off stands where only this engine reads it; this engine isn't refused, and then nobody is."""
+    root = bench.project.root
+
+    def program() -> None:
+        refuse_unfinished(root, "dev")
+        declare({"balancers": {"alpha": ALPHA}})
+
+    refuse_unfinished(root, "dev")
+    interrupt_twice(bench)
+    with pytest.raises(UpdateUnfinished, match="run `locallb up`"):
+        refuse_unfinished(root, "dev")
+    bench.world.control = {}
+    assert bench.engine().up(program).ok
+    assert bench.engine().up(program).unchanged
+    refuse_unfinished(root, "dev")
 
 
 def test_cancel_works_from_another_thread_and_for_destroy(bench: Bench) -> None:
