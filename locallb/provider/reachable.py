@@ -115,13 +115,30 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
             if new.published:
                 published.prove(new.listeners, EnvoyAdmin(_directory(new)), arriving)
         except EnvoyAdminError as error:
-            identity = new.process.removeprefix(IDENTITY_PREFIX)
-            log = f"`docker logs {identity[:12]}` ({_last_words(identity)})" if contained else "envoy.log there"
-            raise ProviderError(f"{error}; run up again, and see {log} if that doesn't help") from error
+            raise ProviderError(_unanswered(str(error), new.process)) from error
         for place in () if new.published else probes:
             _probe(place)
         ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
         return grown(self.state, new, ports=ports)
+
+
+def _unanswered(error: str, process: str) -> str:
+    """Say what to do about an Envoy that doesn't answer."""
+    identity = process.removeprefix(IDENTITY_PREFIX)
+    name = identity[:12]
+    if identity != process and _is_paused(identity):
+        return f"the container {name} is paused: `docker unpause {name}`, then run up again"
+    log = f"`docker logs {name}` ({_last_words(identity)})" if identity != process else "envoy.log there"
+    return f"{error}; run up again, and see {log} if that doesn't help"
+
+
+def _is_paused(identity: str) -> bool:
+    """Tell whether a container is paused; the official plugin takes it for one that runs."""
+    try:
+        seen = Containers().inspect(identity)
+    except ContainersError:
+        return False
+    return bool(seen and seen["State"].get("Paused"))
 
 
 def _last_words(identity: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import socket
 import subprocess
@@ -14,8 +15,13 @@ import yaml
 
 from locallb.clients.containers import Containers, ContainersError
 from locallb.planning.containers import LABEL_PREFIX
+from locallb.provider import reachable
+from locallb.provider.codec import recall
 from locallb.provider.docker import inputs
 from locallb.provider.docker.lifecycle import Lifecycle
+from locallb.provider.docker.values import wrapped
+from locallb.provider.errors import ProviderError
+from locallb.provider.properties import ReachableState
 from locallb.provider.stopping import drain_container
 from tests.docker.support import (
     Harm,
@@ -72,6 +78,21 @@ def test_a_harmed_container_is_mended_by_one_up_at_the_same_address(shop: Stage,
     shop.up()
     assert goes_on_after(shop, harm, shop.up) is harm.goes_on_in_host
     content(shop)
+
+
+def test_the_proof_tells_how_a_paused_container_goes_on(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For runs of the official CLI, whose plugin takes it for one that runs."""
+    shop.up()
+    identity = identities(shop)["web"]
+    state = json.loads((shop.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
+    outputs = [
+        one["outputs"] for one in state["checkpoint"]["latest"]["resources"] if one["type"].endswith(":Reachable")
+    ]
+    (proof,) = (recall(ReachableState, wrapped(one)) for one in outputs if one["process"] == f"docker:{identity}")
+    docker("pause", identity)
+    monkeypatch.setattr(reachable, "START_PATIENCE", 0.0)
+    with pytest.raises(ProviderError, match=f"container {identity[:12]} is paused: `docker unpause {identity[:12]}`"):
+        reachable.Reachable(None).create(proof)
 
 
 def test_an_envoy_that_dies_is_started_again_by_docker(shop: Stage) -> None:
