@@ -1,0 +1,219 @@
+"""Containers under the official Pulumi CLI and its docker plugin: either engine goes on where the other left off.
+
+Needs both of them; where they are absent, recordings of the plugin stand in (test_goldens.py).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker.support import (
+    HARMS,
+    Harm,
+    Network,
+    await_true,
+    containers,
+    docker,
+    furnish,
+    goes_on_after,
+    identities,
+)
+from tests.e2e.official import (
+    content,
+    end_session,
+    find_cli,
+    find_docker_plugin,
+    make_runnable,
+    make_stack,
+    pulumi,
+    start,
+    update,
+)
+from tests.e2e.support import Backend, Stage, ask, port, service, stage
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.envoy,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (find_cli() and find_docker_plugin()),
+        reason="no `pulumi` on PATH or no official docker plugin: its recordings stand in",
+    ),
+]
+
+
+@pytest.fixture(params=["host", "publish"])
+def where(request: pytest.FixtureRequest, network: Network) -> Network | None:
+    """Give the network of the containers; None is the host's."""
+    return network if request.param == "publish" else None
+
+
+@pytest.fixture
+def shop(image: str, where: Network | None, backend: Callable[..., Backend]) -> Iterator[Stage]:
+    """Give a stack of two Services that the CLI can run as well, not deployed yet."""
+    with stage() as play:
+        furnish(play, image, backend, where)
+        make_runnable(play)
+        yield play
+        play.run("gc", "--yes")  # what a failed test left beside the state
+
+
+def settled(shop: Stage) -> None:
+    """Check that no run of either engine changes anything, with a refresh or without, and no container is another."""
+    before = identities(shop)
+    for words in (("up", "--refresh=false"), ("up",), ("refresh",), ("up", "--refresh=false")):
+        done = pulumi(shop, *words, "--yes", "--skip-preview", "--expect-no-changes")
+        assert done.code == 0, (words, done.out + done.err)
+    for command in ("up", "refresh", "up"):
+        done = shop.run(command, "--yes", "--expect-no-changes")
+        assert done.code == 0, (command, done.out + done.err)
+    content(shop)
+    assert identities(shop) == before
+
+
+def serves(shop: Stage) -> None:
+    """Check that clients are answered at every address."""
+    at = shop.addresses()
+    assert ask(at["n/web"], 80) == "web: hello"
+    assert (ask(at["n/dns"], 53), ask(at["n/dns"], 53, "UDP")) == ("dns: hello", "dns: hello")
+
+
+def is_clean(shop: Stage) -> bool:
+    """Tell whether nothing is left of a deployment."""
+    return containers(shop) == {} and list((shop.state_home / "proxies").glob("*")) == []
+
+
+def test_the_cli_finds_nothing_to_change_after_locallb_and_removes_what_it_made(shop: Stage) -> None:
+    """Containers, addresses, files: all of it."""
+    shop.up()
+    settled(shop)
+    serves(shop)
+    update(shop, "destroy")
+    assert is_clean(shop)
+
+
+def test_locallb_finds_nothing_to_change_after_the_cli_and_removes_what_it_made(shop: Stage) -> None:
+    """It looks before the CLI itself has looked once more."""
+    make_stack(shop)
+    update(shop, "up")
+    before = identities(shop)
+    for words in (("preview",), ("up", "--yes"), ("refresh", "--yes"), ("preview",)):
+        done = shop.run(*words, "--expect-no-changes")
+        assert done.code == 0, (words, done.out + done.err)
+    settled(shop)
+    serves(shop)
+    assert identities(shop) == before
+    assert shop.run("destroy", "--yes").code == 0
+    assert is_clean(shop)
+
+
+def test_ports_come_and_go_by_turns(shop: Stage, where: Network | None, backend: Callable[..., Backend]) -> None:
+    """The addresses stay and so does the neighbour's container; on the host's network all of them."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    host = where.gateway if where else "127.0.0.1"
+    web, extra = backend("web", host), backend("extra", host)
+    one, two = port(80, web.port), port(81, extra.port)
+    for ports, by in (((one, two), "pulumi"), ((one,), "locallb"), ((one, two), "locallb"), ((one,), "pulumi")):
+        shop.write("web.yaml", service("web", *ports))
+        bring(shop, by)
+        content(shop)
+        serves(shop)
+        assert len(ports) == 1 or ask(at["n/web"], 81) == "extra: hello"
+        after = identities(shop)
+        assert (shop.addresses(), after["dns"]) == (at, before["dns"])
+        assert where or after == before
+
+
+def bring(shop: Stage, by: str) -> None:
+    """Run `up` of one of the engines."""
+    if by == "pulumi":
+        update(shop, "up")
+    else:
+        shop.up()
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.words[0])
+def test_locallb_mends_what_the_cli_made(shop: Stage, where: Network | None, harm: Harm) -> None:
+    """The same container goes on where the harm allows it."""
+    make_stack(shop)
+    bring(shop, "pulumi")
+    goes_on = goes_on_after(shop, harm, shop.up)
+    assert goes_on is (harm.goes_on_published if where else harm.goes_on_in_host)
+    content(shop)
+
+
+@pytest.mark.parametrize("harm", [harm for harm in HARMS if harm.words != ("pause",)], ids=lambda harm: harm.words[0])
+def test_the_cli_mends_what_locallb_made(shop: Stage, where: Network | None, harm: Harm) -> None:
+    """As `locallb` does."""
+    shop.up()
+    goes_on = goes_on_after(shop, harm, lambda: bring(shop, "pulumi"))
+    assert goes_on is (harm.goes_on_published if where else harm.goes_on_in_host)
+    content(shop)
+
+
+def test_a_paused_container_is_told_by_the_cli_with_the_remedy(shop: Stage) -> None:
+    """The official plugin doesn't see it; the proof does."""
+    shop.up()
+    before = identities(shop)
+    docker("pause", before["web"])
+    done = pulumi(shop, "up", "--yes", "--skip-preview")
+    assert done.code != 0
+    assert "is paused" in done.out + done.err
+    assert f"docker unpause {before['web'][:12]}" in done.out + done.err
+    shop.up()
+    content(shop)
+    serves(shop)
+    assert identities(shop) == before
+
+
+def test_locallb_goes_on_where_the_cli_was_killed(shop: Stage) -> None:
+    """In the middle of its first update, right after a container was made: one run, and both have nothing to do."""
+    make_stack(shop)
+    with start(shop, "up", "--yes", "--skip-preview") as process:
+        await_true(lambda: "web" in containers(shop))
+        end_session(process)
+    shop.up()
+    content(shop)
+    serves(shop)
+
+
+def test_after_locallb_was_killed_the_cli_says_who_goes_on(shop: Stage) -> None:
+    """What was done stands in a journal that only `locallb` reads: it has to run once, and then both are content."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    docker("rm", "-f", before["web"])
+    locallb = [str(Path(sys.executable).parent / "locallb"), "-C", str(shop.root), "up", "--yes"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(locallb, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True) as process:
+        await_true(lambda: "web" in containers(shop))
+        end_session(process)
+    for words in (("preview",), ("cancel", "--yes"), ("up", "--yes", "--skip-preview")):
+        done = pulumi(shop, *words)
+        assert (words[0] == "cancel") is (done.code == 0)
+        assert words[0] == "cancel" or "run `locallb up`, which goes on where it stopped" in done.out + done.err
+    shop.up()
+    content(shop)
+    serves(shop)
+    assert shop.addresses() == at
+    assert identities(shop)["dns"] == before["dns"]
+
+
+def test_a_lost_state_is_made_anew_by_locallb_and_left_alone_by_the_cli(shop: Stage) -> None:
+    """The official plugin adopts nothing: it refuses the name, and harms nothing."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    (shop.root / ".state/.pulumi/stacks/local-lb/dev.json").unlink()
+    make_stack(shop)
+    done = pulumi(shop, "up", "--yes", "--skip-preview")
+    assert done.code != 0
+    assert "is already in use by container" in done.out + done.err
+    serves(shop)
+    shop.up()
+    assert (shop.addresses(), identities(shop)) == (at, before)
+    settled(shop)

@@ -1,0 +1,84 @@
+"""The official Pulumi CLI on a stage's stack: where it is, how it is called, that neither engine has anything to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.support import CHECKOUT, Done, Stage
+
+
+def find_cli() -> str | None:
+    """Find the official CLI."""
+    return shutil.which("pulumi")
+
+
+def find_docker_plugin() -> Path | None:
+    """Find the official docker plugin where the CLI looks for it: on PATH, or installed in the version of the SDK."""
+    if ambient := shutil.which("pulumi-resource-docker"):
+        return Path(ambient)
+    home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
+    installed = home / "plugins" / f"resource-docker-v{version('pulumi_docker')}" / "pulumi-resource-docker"
+    return installed if installed.exists() else None
+
+
+def make_runnable(stage: Stage) -> None:
+    """Give the project of a stage what the CLI needs: the provider's directory and this Python."""
+    (stage.root / "locallb").symlink_to(CHECKOUT / "locallb")
+    (stage.root / ".venv").symlink_to(sys.prefix)
+
+
+def start(stage: Stage, *words: str) -> subprocess.Popen[str]:
+    """Start the CLI on the stack, in a session of its own."""
+    environment = {**os.environ, "PULUMI_CONFIG_PASSPHRASE": "", "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    command = ["pulumi", *words, "--stack", "dev", "--non-interactive", "--color", "never"]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, cwd=stage.root, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+
+
+def end_session(process: subprocess.Popen[Any]) -> None:
+    """Kill a process that leads a session and, after it, all that it has started, plugins included."""
+    process.kill()
+    process.wait()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            session = stat.read_text().rpartition(")")[2].split()[3]
+            if int(session) == process.pid:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+
+
+def pulumi(stage: Stage, *words: str) -> Done:
+    """Run the CLI on the stack."""
+    with start(stage, *words) as process:
+        out, err = process.communicate(timeout=180)
+    return Done(process.returncode, out, err)
+
+
+def update(stage: Stage, *words: str) -> Done:
+    """Run a command of the CLI that changes something, and expect it to succeed."""
+    done = pulumi(stage, *words, "--yes", "--skip-preview")
+    assert done.code == 0, done.out + done.err
+    return done
+
+
+def make_stack(stage: Stage) -> None:
+    """Make the stack, which the CLI doesn't do by itself."""
+    done = pulumi(stage, "stack", "init")
+    assert done.code == 0, done.out + done.err
+
+
+def content(stage: Stage) -> None:
+    """Check that neither engine has anything to do."""
+    done = stage.run("preview", "--expect-no-changes")
+    assert done.code == 0, done.out + done.err
+    done = pulumi(stage, "preview", "--expect-no-changes")
+    assert done.code == 0, done.out + done.err
