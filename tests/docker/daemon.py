@@ -29,6 +29,7 @@ ip -6 route add local fd00:ff::e0/123 dev lo
 NETWORK = ("--subnet", "172.18.0.0/24", "--gateway", "172.18.0.1")
 NETWORK_6 = ("--ipv6", "--subnet", "fd00:10::/64", "--gateway", "fd00:10::1")
 """Gardener's layout."""
+NODE_PORT = 30080
 GATEWAYS = ("172.18.0.1", "fd00:10::1")
 
 
@@ -169,3 +170,19 @@ def served(space: Namespace, *places: str) -> AbstractContextManager[None]:
 def asked(space: Namespace, *places: str) -> list[str]:
     """Ask at each `<protocol>@<address>@<port>`, and give what was answered, or the error."""
     return space.shell(shlex.join([PYTHON, "-c", ASK, *places])).splitlines()
+
+
+@contextmanager
+def gardeners() -> Iterator[Hosted]:
+    """Make a host in Gardener's layout: its addresses, its Docker network, and one node that serves at NODE_PORT."""
+    with hosted() as made:
+        made.project.space.shell(ROUTES)
+        done = made.daemon.docker("network", "create", *NETWORK, *NETWORK_6, "kind")
+        assert done.code == 0, done.err
+        made.configure(network="publish", compat="gardener", pools=POOLS)
+        addresses = [{"type": "InternalIP", "address": one} for one in GATEWAYS]
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"addresses": addresses}}
+        made.project.write("node.yaml", node)
+        places = [f"{protocol}@{address}@{NODE_PORT}" for protocol in ("TCP", "UDP") for address in GATEWAYS]
+        with served(made.project.space, *places):
+            yield made

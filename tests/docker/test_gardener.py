@@ -8,29 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docker.daemon import GATEWAYS, NETWORK, NETWORK_6, POOLS, ROUTES, Hosted, asked, hosted, served
+from tests.docker.daemon import GATEWAYS, NODE_PORT, Hosted, asked, gardeners
 from tests.e2e.support import port, service
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
-NODE_PORT = 30080
 
 
 @pytest.fixture
 def host(image: str) -> Iterator[Hosted]:
-    """Give a host with Gardener's addresses, its Docker network and one node; Docker's own proxy may bind IPv6."""
+    """Give a host in Gardener's layout."""
     del image  # there is a daemon, or there is none to be had
-    with hosted() as made:
-        space = made.project.space
-        space.shell(ROUTES)
-        done = made.daemon.docker("network", "create", *NETWORK, *NETWORK_6, "kind")
-        assert done.code == 0, done.err
-        made.configure(network="publish", compat="gardener", pools=POOLS)
-        addresses = [{"type": "InternalIP", "address": one} for one in GATEWAYS]
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"addresses": addresses}}
-        made.project.write("node.yaml", node)
-        places = [f"{protocol}@{address}@{NODE_PORT}" for protocol in ("TCP", "UDP") for address in GATEWAYS]
-        with served(space, *places):
-            yield made
+    with gardeners() as made:
+        yield made
 
 
 def test_both_families_and_protocols_are_published_and_settle(host: Hosted) -> None:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.docker.daemon import GATEWAYS, NODE_PORT, Hosted, asked, gardeners
 from tests.docker.support import (
     HARMS,
     Harm,
     Network,
     await_true,
+    configure,
     containers,
     docker,
     furnish,
@@ -24,6 +26,8 @@ from tests.docker.support import (
     identities,
 )
 from tests.e2e.official import (
+    ENVIRONMENT,
+    command_line,
     content,
     end_session,
     find_cli,
@@ -58,7 +62,7 @@ def shop(image: str, where: Network | None, backend: Callable[..., Backend]) -> 
     """Give a stack of two Services that the CLI can run as well, not deployed yet."""
     with stage() as play:
         furnish(play, image, backend, where)
-        make_runnable(play)
+        make_runnable(play.root)
         yield play
         play.run("gc", "--yes")  # what a failed test left beside the state
 
@@ -157,6 +161,47 @@ def test_the_cli_mends_what_locallb_made(shop: Stage, where: Network | None, har
     content(shop)
 
 
+@pytest.mark.parametrize("sees", ["locallb", "pulumi"])
+@pytest.mark.parametrize("harm", [HARMS[0], HARMS[-1]], ids=lambda harm: harm.words[0])
+def test_one_sees_the_harm_and_the_other_mends_it(shop: Stage, where: Network | None, harm: Harm, sees: str) -> None:
+    """A refresh by either writes what the other understands."""
+    shop.up()
+
+    def mend() -> None:
+        if sees == "locallb":
+            assert shop.run("refresh", "--yes").code == 0
+            bring(shop, "pulumi")
+        else:
+            update(shop, "refresh")
+            bring(shop, "locallb")
+
+    assert goes_on_after(shop, harm, mend) is (harm.goes_on_published if where else harm.goes_on_in_host)
+    content(shop)
+
+
+def test_limits_and_images_change_by_turns(shop: Stage, image: str) -> None:
+    """Memory in place, by either; CPUs and another name of the image with another container, as both decide."""
+    digest = docker("image", "inspect", "--format", "{{.Id}}", image)
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    for changes, by, stays in (
+        ({"limits": {"memory": 256}}, "pulumi", True),
+        ({"limits": {"memory": 300}}, "locallb", True),
+        ({"limits": {"memory": 300, "cpus": 1.5}}, "locallb", False),
+        ({"limits": {"memory": 300, "cpus": 0.25}}, "pulumi", False),
+        ({"limits": None}, "locallb", False),
+        ({"image": digest}, "pulumi", False),
+        ({"image": image}, "locallb", False),
+    ):
+        configure(shop, **changes)
+        bring(shop, by)
+        content(shop)
+        serves(shop)
+        after = identities(shop)
+        assert (shop.addresses(), after == before) == (at, stays), changes
+        before = after
+
+
 def test_a_paused_container_is_told_by_the_cli_with_the_remedy(shop: Stage) -> None:
     """The official plugin doesn't see it; the proof does."""
     shop.up()
@@ -217,3 +262,47 @@ def test_a_lost_state_is_made_anew_by_locallb_and_left_alone_by_the_cli(shop: St
     shop.up()
     assert (shop.addresses(), identities(shop)) == (at, before)
     settled(shop)
+
+
+@pytest.fixture
+def host(image: str) -> Iterator[Hosted]:
+    """Give a host in Gardener's layout, with a Docker of its own that DOCKER_HOST names."""
+    del image  # there is a daemon, or there is none to be had
+    with gardeners() as made:
+        make_runnable(made.project.root)
+        made.project.space.shell("sysctl -qw net.ipv6.ip_nonlocal_bind=1")
+        yield made
+
+
+def test_both_families_in_gardeners_layout_settle_in_both_engines(host: Hosted) -> None:
+    """With a container port for each family, fixed internal addresses and its names: on another Docker."""
+    ports = port(80, NODE_PORT), port(80, NODE_PORT, "UDP")
+    host.project.write(
+        "both.yaml", service("both", *ports, uid="4b3c", ipFamilies=["IPv4", "IPv6"], ipFamilyPolicy="RequireDualStack")
+    )
+    host.project.up()
+    before = host.identities()
+    assert len(before) == 1
+    pulumi_inside(host, "preview", "--expect-no-changes")
+    pulumi_inside(host, "up", "--yes", "--skip-preview", "--expect-no-changes")
+    for words in (("preview",), ("up", "--yes")):
+        done = host.project.locallb(*words, "--expect-no-changes")
+        assert done.code == 0, done.out + done.err
+    assert host.identities() == before
+    pulumi_inside(host, "destroy", "--yes", "--skip-preview")
+    assert host.identities() == {}
+    pulumi_inside(host, "up", "--yes", "--skip-preview")
+    after = host.identities()
+    done = host.project.locallb("up", "--yes", "--expect-no-changes")
+    assert done.code == 0, done.out + done.err
+    (row,) = host.project.status().values()
+    places = [f"{protocol}@{address}@80" for protocol in ("TCP", "UDP") for address in row["addresses"]]
+    assert asked(host.project.space, *places) == [f"{p} at {one}" for p in ("TCP", "UDP") for one in GATEWAYS]
+    assert host.identities() == after
+
+
+def pulumi_inside(host: Hosted, *words: str) -> None:
+    """Run the CLI in the namespaces of a host, and expect it to succeed."""
+    environment = {**ENVIRONMENT, "XDG_STATE_HOME": str(host.project.root / "s")}
+    done = host.project.space.run(*command_line(host.project.root, *words), user=0, **environment)
+    assert done.code == 0, (words, done.out + done.err)

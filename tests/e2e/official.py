@@ -29,19 +29,29 @@ def find_docker_plugin() -> Path | None:
     return installed if installed.exists() else None
 
 
-def make_runnable(stage: Stage) -> None:
-    """Give the project of a stage what the CLI needs: the provider's directory and this Python."""
-    (stage.root / "locallb").symlink_to(CHECKOUT / "locallb")
-    (stage.root / ".venv").symlink_to(sys.prefix)
+def make_runnable(root: Path) -> None:
+    """Give the project in `root` what the CLI needs: the provider's directory and this Python."""
+    (root / "locallb").symlink_to(CHECKOUT / "locallb")
+    (root / ".venv").symlink_to(sys.prefix)
+
+
+ENVIRONMENT = {"PULUMI_CONFIG_PASSPHRASE": "", "PULUMI_SKIP_UPDATE_CHECK": "true"}
+
+
+def command_line(root: Path, *words: str) -> list[str]:
+    """Give the CLI's command line for the stack of the project in `root`."""
+    return ["pulumi", "--cwd", str(root), *words, "--stack", "dev", "--non-interactive", "--color", "never"]
 
 
 def start(stage: Stage, *words: str) -> subprocess.Popen[str]:
     """Start the CLI on the stack, in a session of its own."""
-    environment = {**os.environ, "PULUMI_CONFIG_PASSPHRASE": "", "PULUMI_SKIP_UPDATE_CHECK": "true"}
-    command = ["pulumi", *words, "--stack", "dev", "--non-interactive", "--color", "never"]
-    pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, cwd=stage.root, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        command_line(stage.root, *words),
+        env={**os.environ, **ENVIRONMENT},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
