@@ -89,7 +89,7 @@ class Driven:
             configuration,
             lambda one: self.happenings.append((time.perf_counter(), one)),
         )
-        self.loop._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
+        self.loop._triggers._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
 
     def look(self, mark: Mark) -> Clock:
         """Have it look until all is converged."""

@@ -90,11 +90,11 @@ class Containers:
         listed: Sequence[Document] = self._client().containers(all=True, filters={"label": label})
         return listed
 
-    def events(self, label: str, actions: Sequence[str]) -> Iterator[Document]:
-        """Give what happens to containers that have a label, as it happens, until Docker goes away."""
+    def events(self, label: str, actions: Sequence[str], since: float) -> Iterator[Document]:
+        """Give what happened to containers that have a label since a time (Unix), as it happens, until Docker goes."""
         with self._telling():
             filters = {"type": "container", "label": label, "event": list(actions)}
-            stream = self._client().events(decode=True, filters=filters)
+            stream = self._client().events(decode=True, filters=filters, since=f"{since:.9f}")
         return self._each(stream)
 
     def _each(self, stream: Iterable[Document]) -> Iterator[Document]:

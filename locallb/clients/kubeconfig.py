@@ -6,6 +6,8 @@ impersonation) is refused in a sentence. Credentials stay where the file says. N
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -40,13 +42,36 @@ class Connection:
     """The proxy that the kubeconfig names."""
 
 
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a kubeconfig says of one cluster, to be compared with what it says later."""
+
+    access: Access
+    digest: str
+    """Of the cluster's and the user's section, so that whatever else is rewritten in the file makes no difference."""
+
+
 def resolve(kubeconfig: str, context: str, root: Path) -> Access:
     """Tell which context of which file is meant; empty words stand for kubectl's defaults.
 
     Raises KubeError (KUBECONFIG, NO_CONTEXT).
     """
     path = kubeconfig_path(kubeconfig, root)
+    return _chosen(path, _content(path), context)
+
+
+def meaning(kubeconfig: str, context: str, root: Path) -> Meaning:
+    """Tell the same, and what the file says of that context. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
+    path = kubeconfig_path(kubeconfig, root)
     content = _content(path)
+    access = _chosen(path, content, context)
+    chosen = _named(content, "contexts")[access.context]
+    sections = [dict(_part(content, kind, chosen, access)) for kind in ("cluster", "user")]
+    text = json.dumps(sections, sort_keys=True, default=str)
+    return Meaning(access, hashlib.sha256(text.encode()).hexdigest())
+
+
+def _chosen(path: Path, content: Section, context: str) -> Access:
     name = context or str(content.get("current-context") or "")
     if not name:
         raise KubeError(Fault.NO_CONTEXT, f"{path} has no current context; name one in `context`")

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from locallb.clients import ClientError, files, places
-from locallb.clients.containers import Containers, ContainersError, Document
+from locallb.clients.containers import Containers, ContainersError, DockerAbsentError, Document
 from locallb.planning.fields import LABEL
 from locallb.planning.model import ClusterName
 from locallb.planning.settings import KindSource, KubernetesSource
@@ -35,6 +35,10 @@ class Found:
     sources: tuple[KubernetesSource, ...] = ()
     complaints: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    unready: bool = False
+    """A cluster is being made, or Docker was asked at a bad moment: a look in a second tells more."""
+    gone: tuple[ClusterName, ...] = ()
+    """Clusters that there were until now. One of the same name that comes later is another one."""
 
 
 def find_clusters(source: KindSource, directory: Path) -> Found:
@@ -46,15 +50,20 @@ def find_clusters(source: KindSource, directory: Path) -> Found:
     """
     kept = {path.name.removesuffix(_SUFFIX): path for path in sorted(directory.glob(f"*{_SUFFIX}"))}
     known = {name: path for name, path in kept.items() if _has_context(path)}
+    containers = Containers()
     try:
-        nodes = _control_planes(Containers(), source)
-        for name, node in nodes.items():
-            if text := _kubeconfig(Containers(), name, node):
+        nodes = _control_planes(containers, source)
+        seen = {name: containers.inspect(str(node["Id"])) for name, node in nodes.items()}
+        running = {name: one for name, one in seen.items() if one and one["State"]["Running"]}
+        for name, one in running.items():
+            admin = containers.file(str(nodes[name]["Id"]), ADMIN)
+            if text := _kubeconfig(name, admin, one):
                 _keep(directory / f"{name}{_SUFFIX}", text)
                 known[name] = directory / f"{name}{_SUFFIX}"
     except ContainersError as error:
-        return _as_last_found(known, str(error))
-    for name in known.keys() - nodes.keys():
+        return _as_last_found(known, error)
+    gone = sorted(known.keys() - nodes.keys())
+    for name in gone:
         _keep(known[name], _forgotten())
     sources = tuple(_source(name, known[name]) for name in sorted(nodes) if name in known)
     missing = [
@@ -62,15 +71,17 @@ def find_clusters(source: KindSource, directory: Path) -> Found:
         for name in sorted(source.names - nodes.keys())
     ]
     unready = [f"the cluster {name} of kind isn't up yet" for name in sorted(nodes.keys() - known.keys())]
-    return Found(sources, notices=(*missing, *unready))
+    young = bool(running.keys() - known.keys())
+    return Found(sources, notices=(*missing, *unready), unready=young, gone=tuple(map(ClusterName, gone)))
 
 
-def _as_last_found(known: Mapping[str, Path], why: str) -> Found:
+def _as_last_found(known: Mapping[str, Path], why: ContainersError) -> Found:
     told = f"source kind: which clusters there are can't be found out: {why}"
     if not known:
         raise SourceError(f"{told}; start Docker, or correct local-lb:sources")
     stale = f"{told}; so those count that were found last: {', '.join(sorted(known))}"
-    return Found(tuple(_source(name, known[name]) for name in sorted(known)), complaints=(stale,))
+    sources = tuple(_source(name, known[name]) for name in sorted(known))
+    return Found(sources, complaints=(stale,), unready=not isinstance(why, DockerAbsentError))
 
 
 def _source(name: str, path: Path) -> KubernetesSource:
@@ -87,14 +98,12 @@ def _control_planes(containers: Containers, source: KindSource) -> dict[str, Doc
     return found
 
 
-def _kubeconfig(containers: Containers, name: str, node: Document) -> str:
-    """Make the kubeconfig of a cluster from that of its administrator; empty where it doesn't run or isn't made yet."""
-    seen = containers.inspect(str(node["Id"]))
-    admin = containers.file(str(node["Id"]), ADMIN) if seen and seen["State"]["Running"] else None
+def _kubeconfig(name: str, admin: bytes | None, container: Document) -> str:
+    """Make the kubeconfig of a cluster from that of its administrator; empty where that isn't made yet."""
     try:
         document = yaml.safe_load(admin or b"")
         cluster, user = dict(document["clusters"][0]["cluster"]), document["users"][0]["user"]
-        cluster["server"] = endpoint(str(cluster["server"]), seen or {})
+        cluster["server"] = endpoint(str(cluster["server"]), container)
     except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError):
         return ""
     return _text(f"kind-{name}", cluster, user)

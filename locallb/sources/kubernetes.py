@@ -13,7 +13,7 @@ from pathlib import Path
 
 from locallb.clients.health_ports import answering
 from locallb.clients.kube import Cluster
-from locallb.clients.kube_errors import KubeError
+from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import kubeconfig_path, resolve
 from locallb.planning.health import KUBE_PROXY_PORT
 from locallb.planning.model import Access, ClusterName, Family
@@ -32,6 +32,8 @@ class ClusterReading:
     access: Access
     health_ports: frozenset[Family] = frozenset()
     """The families in which its Nodes answer on kube-proxy's health port."""
+    unready: bool = False
+    """It was found, doesn't answer yet, and nothing of it is known."""
 
 
 def read_kubernetes(
@@ -48,7 +50,7 @@ def read_kubernetes(
 
     Raises:
         SourceError: if it can't be read and there is no last good reading; not for one that was only found and of
-            which nothing is held: others needn't wait until it is up.
+            which nothing is held: others needn't wait until it is up. If it doesn't answer, that is no error at all.
 
     """
     readings = Readings(readings_dir)
@@ -56,7 +58,7 @@ def read_kubernetes(
         access = resolve(source.kubeconfig, source.context, root)
         objects = _interesting(Cluster(access))
     except KubeError as error:
-        return _from_copy(source, root, readings, str(error), needed=held or not source.found)
+        return _from_copy(source, root, readings, error, needed=held or not source.found)
     if keep:
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
@@ -79,13 +81,17 @@ def _interesting(cluster: Cluster) -> Objects:
     return tuple(slim(one) for one in kept)
 
 
-def _from_copy(source: KubernetesSource, root: Path, readings: Readings, why: str, *, needed: bool) -> ClusterReading:
+def _from_copy(
+    source: KubernetesSource, root: Path, readings: Readings, why: KubeError, *, needed: bool
+) -> ClusterReading:
     last = readings.load(source.cluster)
     told = f"source {source.cluster}: the cluster can't be read: {why}"
     if not last and needed:
         raise SourceError(f"{told}; start it, or correct local-lb:sources")
     if not last:
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
+        if why.fault is Fault.UNREACHABLE:
+            return not_up_yet(source.cluster, access, str(why))
         return ClusterReading(SourceReading(Parsed(), (told,)), access)
     stale = f"{told}; so its Services count as last read: start it, or take it out of local-lb:sources"
     context = min(last)
@@ -93,6 +99,12 @@ def _from_copy(source: KubernetesSource, root: Path, readings: Readings, why: st
     parsed = parse_objects(source.cluster, (one for listed in last.values() for one in listed))
     reading = SourceReading(parsed, (stale,), frozenset(one.key for one in parsed.services))
     return ClusterReading(reading, access, health_ports(parsed))
+
+
+def not_up_yet(cluster: ClusterName, access: Access, why: str = "") -> ClusterReading:
+    """Give what is known of a cluster of kind that was found and didn't answer yet: nothing."""
+    told = f"the cluster {cluster} of kind isn't up yet" + (f": {why}" if why else "")
+    return ClusterReading(SourceReading(Parsed(notices=(told,))), access, unready=True)
 
 
 def health_ports(parsed: Parsed) -> frozenset[Family]:

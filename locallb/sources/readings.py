@@ -59,6 +59,13 @@ class Readings:
         except ClientError as error:
             raise SourceError(f"source {cluster}: its reading can't be kept: {error}") from None
 
+    def drop(self, cluster: ClusterName) -> None:
+        """Remove the last good reading of a source that is gone; absent is fine. Raises SourceError."""
+        try:
+            files.remove(self._path(cluster))
+        except ClientError as error:
+            raise SourceError(f"source {cluster}: its reading can't be removed: {error}") from None
+
     def forget(self) -> None:
         """Remove all readings of the stack; absent is fine. Raises ClientError."""
         files.remove_tree(self.directory, self.directory.parent)

@@ -38,6 +38,7 @@ from locallb.sources import SourceError
 from locallb.sources.containers import read_contained, read_subnets, require_suitable
 from locallb.sources.held import HeldByState, read_held
 from locallb.sources.manifests import Memory, SourceReading, read_manifests
+from locallb.sources.readings import Readings
 
 _Part = TypeVar("_Part")
 
@@ -84,6 +85,8 @@ class SourceRead:
     access: Mapping[ClusterName, Access] = field(default_factory=dict)
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     """The families in which Nodes of live clusters answer on kube-proxy's health port."""
+    unready: bool = False
+    """It is being made: nothing is known of it yet, which is nobody's mistake."""
 
 
 def find_sources(home: Home, settings: Settings) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
@@ -99,7 +102,9 @@ def find_sources(home: Home, settings: Settings) -> tuple[tuple[Source, ...], tu
     taken = {source.cluster for source in settings.sources} & {source.cluster for source in found.sources}
     for name in sorted(taken):
         raise SourceError(f"a source and a cluster of kind are both called {name}; give the source another `name`")
-    told = SourceRead(SourceReading(Parsed(notices=found.notices), found.complaints))
+    for cluster in found.gone:
+        Readings(readings_directory(home)).drop(cluster)
+    told = SourceRead(SourceReading(Parsed(notices=found.notices), found.complaints), unready=found.unready)
     return (*settings.sources, *found.sources), (told,)
 
 
@@ -159,7 +164,7 @@ def read_source(
             held = any(key.cluster == source.cluster for key in known)
             found = read_kubernetes(source, root, readings, keep=keep, held=held)
             ports = {source.cluster: found.health_ports}
-            return SourceRead(found.reading, {source.cluster: found.access}, ports)
+            return SourceRead(found.reading, {source.cluster: found.access}, ports, found.unready)
 
 
 def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:

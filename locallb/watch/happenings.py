@@ -23,6 +23,11 @@ class Cause(StrEnum):
     RUNTIME = "runtime"
     """Docker answers again: whatever happened to containers meanwhile is unknown."""
     CONFIGURATION = "configuration"
+    """The stack's configuration is different, or everything is to be looked at as if it were."""
+    KUBECONFIG = "kubeconfig"
+    """The file that tells how a cluster is reached is different; the subject is the cluster."""
+    KIND = "kind"
+    """Which clusters of kind there are may be different; the subject is the one concerned, if it was one."""
     RETRY = "retry"
     FULL = "full pass"
 

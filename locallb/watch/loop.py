@@ -14,30 +14,29 @@ from queue import Empty, SimpleQueue
 from threading import Event
 
 from locallb.clients import ClientError
-from locallb.clients.container_events import ContainerEvents
-from locallb.clients.exits import Exits
-from locallb.clients.folder_watch import FileWatch, FolderWatch
 from locallb.clients.processes import Process
 from locallb.engine import Engine, EngineError
-from locallb.planning.containers import PROXY_LABEL
 from locallb.planning.memory import PlanMemory
 from locallb.planning.model import Home, ServiceKey, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.reasons import OF_THE_HOST
-from locallb.planning.settings import ManifestsSource, Runtime, Settings, SettingsError
+from locallb.planning.settings import Settings, SettingsError
 from locallb.sources import SourceError
 from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import Reading
 from locallb.watch.converge import Converger, Outcome, Work
 from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
 from locallb.watch.schedule import Schedule
+from locallb.watch.triggers import Triggers
 from locallb.watch.world import World
 
 FULL_PASS = 60.0
 """Seconds after which every source is read and everything planned anew, whatever the triggers said."""
 TICK = 5.0
 """Seconds after which an idle loop shows that it is alive."""
+AGAIN = 1.0
+"""Seconds between two looks at a cluster that is in the making."""
 _KINDS = {ClientError: "host", EngineError: "engine", SettingsError: "configuration", SourceError: "source"}
 _UNKNOWN = object()
 _ERRORS = (ClientError, EngineError, SettingsError, SourceError)
@@ -59,7 +58,6 @@ class Loop:
         self.home = home
         self._engine = engine
         self._load = load
-        self._configuration = configuration
         self._listen = listen
         self._leads = leads
         """Whether it is this process that serves the stack now; a mark wakes the loop when that changes."""
@@ -67,11 +65,8 @@ class Loop:
         self._stopped = Event()
         self._schedule = Schedule()
         self._converger = Converger(home, engine)
-        self._watches: list[FolderWatch | FileWatch | ContainerEvents] = []
-        self._watched: Settings | None = None
-        self._runtime_fault = ""
+        self._triggers = Triggers(home, configuration, self.mark)
         self._world: World | None = None
-        self._exits: Exits | None = None
         self._broken: set[ServiceKey] = set()
         self._state: object = None
         self._planned: tuple[Snapshot, Settings, Plan] | None = None
@@ -95,20 +90,18 @@ class Loop:
 
     def run(self) -> None:
         """Converge until stopped."""
-        self._exits = Exits(lambda name: self.mark(Mark(Cause.PROXY, name)))
         self._take(Mark(Cause.START))
-        full = time.monotonic() + FULL_PASS
         try:
             while not self._stopped.is_set():
-                self.pulse = Pulse(time.monotonic())
-                if time.monotonic() >= full:
-                    self._take(Mark(Cause.FULL))
-                    full = time.monotonic() + FULL_PASS
+                now = time.monotonic()
+                self.pulse = Pulse(now)
+                self._schedule = self._schedule.rung(now).alarmed(now + FULL_PASS, Mark(Cause.FULL))
                 at = self._schedule.look_at() if self._leads() else None
-                if at is not None and at <= time.monotonic():
+                if at is not None and at <= now:
                     self._look()
                 else:
-                    self._wait(min(full, time.monotonic() + TICK, *(() if at is None else (at,))))
+                    moments = (now + TICK, at, self._schedule.rings_at())
+                    self._wait(min(one for one in moments if one is not None))
         finally:
             self._close()
             self._listen(Stopped())
@@ -166,6 +159,8 @@ class Loop:
         stale = world.stale().keys()
         reading = world.read(marks)
         self._schedule = self._schedule.back(stale - world.stale().keys())
+        if world.unready():
+            self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
         return reading
 
     def _plan(self, snapshot: Snapshot) -> Plan:
@@ -184,42 +179,13 @@ class Loop:
         return self._world
 
     def _open(self) -> None:
-        """Read the configuration, and watch what it names."""
+        """Read the configuration, and follow what it names."""
         settings = self._load()
         if self._world is None or self._world.settings != settings:
             if self._world:
                 self._world.stop()
             self._world = World(self.home, settings, self._engine, self.mark)
-        self._watch(settings)
-
-    def _watch(self, settings: Settings) -> None:
-        """Watch the directories of manifests, the configuration, and what runs the proxies."""
-        if self._watched == settings:
-            return
-        self._unwatch()
-        self._watched = settings
-        root = Path(self.home.root)
-        folders = {s.cluster: root / s.directory for s in settings.sources if isinstance(s, ManifestsSource)}
-        self._watches = [
-            FileWatch([self._configuration], lambda _path: self.reload()),
-            *(FolderWatch(path, self._marker(Mark(Cause.SOURCE, name))) for name, path in folders.items()),
-        ]
-        if settings.runtime is Runtime.DOCKER:
-            ended = ContainerEvents(PROXY_LABEL, lambda proxy: self.mark(Mark(Cause.PROXY, proxy)), self._presence)
-            self._watches.append(ended)
-
-    def _presence(self, fault: str) -> None:
-        """Note that Docker went away (why) or came back."""
-        self._runtime_fault = fault
-        self.mark(Mark(Cause.RUNTIME, "" if fault else "docker"))
-
-    def _marker(self, mark: Mark) -> Callable[[], None]:
-        return lambda: self.mark(mark)
-
-    def _unwatch(self) -> None:
-        for each in self._watches:
-            each.stop()
-        self._watches = []
+        self._triggers.follow(settings)
 
     def _converge(self, reading: Reading, plan: Plan, marks: frozenset[Mark], began: float, first: float) -> None:
         wanted = self._converger.wanted(plan)
@@ -288,15 +254,12 @@ class Loop:
             for one in self._engine.resources()
             if one.type == PROCESS and isinstance(pid := one.outputs.get("pid"), int | float)
         }
-        if self._exits:
-            self._exits.follow(processes)
+        self._triggers.processes(processes)
 
     def _close(self) -> None:
-        self._unwatch()
+        self._triggers.stop()
         if self._world:
             self._world.stop()
-        if self._exits:
-            self._exits.stop()
 
 
 def _hindrances(plan: Plan) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from locallb.planning.model import ClusterName, ServiceKey
-from locallb.watch.happenings import Mark
+from locallb.watch.happenings import Cause, Mark
 
 QUIET = 0.003
 """Seconds without a mark after which the loop looks."""
@@ -22,6 +22,8 @@ FIRST_RETRY, LAST_RETRY = 0.05, 30.0
 """Seconds before something that failed is tried again: at first, and at most."""
 CALM = 10.0
 """Seconds that a repaired proxy must live for its next end to be repaired at once."""
+_MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
+"""Causes that may have mended what kept the whole from being read: they don't wait for its next try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Retry:
 
 
 _NOTHING: Mapping[ServiceKey, Retry] = MappingProxyType({})
+_NO_ALARM: Mapping[Mark, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,32 @@ class Schedule:
     """That of reading and planning themselves."""
     hindrance: Retry | None = None
     """That of what stands in the way on this host and may end without a word."""
+    alarms: Mapping[Mark, float] = field(default_factory=lambda: _NO_ALARM)
+    """Marks that nobody else sets: when each is due."""
 
     def marked(self, now: float, *marks: Mark) -> Schedule:
         """Note that something may have changed."""
-        return replace(self, marks=self.marks.union(marks), first=self.first if self.marks else now, last=now)
+        whole = self.whole
+        if whole and any(mark.cause in _MENDING for mark in marks):
+            whole = replace(whole, at=min(whole.at, now))
+        first = self.first if self.marks else now
+        return replace(self, marks=self.marks.union(marks), first=first, last=now, whole=whole)
+
+    def alarmed(self, at: float, mark: Mark) -> Schedule:
+        """Set a mark at that time, unless that is to be done at another time already."""
+        return replace(self, alarms=MappingProxyType({mark: at, **self.alarms}))
+
+    def rung(self, now: float) -> Schedule:
+        """Set the marks that are due."""
+        due = [mark for mark, at in self.alarms.items() if at <= now]
+        if not due:
+            return self
+        left = {mark: at for mark, at in self.alarms.items() if at > now}
+        return replace(self.marked(now, *due), alarms=MappingProxyType(left))
+
+    def rings_at(self) -> float | None:
+        """Tell when the next mark is due; None if none is."""
+        return min(self.alarms.values(), default=None)
 
     def taken(self) -> Schedule:
         """Forget the marks: the loop is looking."""

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from locallb.clients import places
 from locallb.engine import Engine
 from locallb.planning.known import Known
 from locallb.planning.model import Claim, ClusterName, Home, HostFacts, ServiceKey
+from locallb.planning.parsing import Parsed
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Settings, Source
+from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, held_by
-from locallb.sources.kubernetes import health_ports
 from locallb.sources.manifests import Memory, SourceReading
-from locallb.sources.readings import Readings
 from locallb.sources.snapshot import (
     Reading,
     SourceRead,
@@ -28,17 +28,16 @@ from locallb.sources.snapshot import (
     read_claims,
     read_host,
     read_source,
-    readings_directory,
     refuse_another_runtime,
 )
-from locallb.watch.clusters import FollowedCluster
+from locallb.watch.following import Following
 from locallb.watch.happenings import Cause, Mark
 
 HOST_FRESH = 30.0
 """Seconds that what was found out about the host counts. Where it has changed meanwhile an update fails, which says so,
 and is planned again with what is true now."""
-KEEP_EVERY = 30.0
-"""Seconds between two times that a followed cluster's last good reading is written."""
+PATIENCE = 600.0
+"""Seconds that a cluster of kind may be in the making: one that isn't up after that is looked at by the full pass."""
 
 
 @dataclass(slots=True)
@@ -49,14 +48,15 @@ class World:
     settings: Settings
     engine: Engine
     mark: Callable[[Mark], None]
-    _sources: tuple[Source, ...] = ()
-    """Those that are configured, and those that were found."""
+    _sources: tuple[Source, ...] | None = None
+    """Those that are configured, and those that were found; None before they were looked for."""
     _found: tuple[SourceRead, ...] = ()
     _read: dict[ClusterName, SourceRead] = field(default_factory=dict)
     _memories: dict[ClusterName, Memory] = field(default_factory=dict)
     """What directories of manifests had; a full pass doesn't rely on it."""
-    _followed: dict[ClusterName, FollowedCluster] = field(default_factory=dict)
-    _kept: dict[ClusterName, float] = field(default_factory=dict)
+    _following: Following = field(init=False)
+    _unready: float | None = None
+    """Since when a cluster is in the making and no container came or went, by the monotonic clock."""
     _held: HeldByState | None = None
     _known: tuple[HeldByState, tuple[Claim, ...], set[ServiceKey]] | None = None
     """Which Services hold something, by this state and these claims."""
@@ -64,6 +64,10 @@ class World:
     """What the state's resources said when they were read last."""
     _claims: tuple[tuple[object, ...], tuple[Claim, ...]] = ((), ())
     _host: tuple[float, HostFacts] | None = None
+
+    def __post_init__(self) -> None:
+        """Follow no cluster yet."""
+        self._following = Following(self.home, lambda name: self.mark(Mark(Cause.SOURCE, name)))
 
     def read(self, marks: Collection[Mark]) -> Reading:
         """Read what the marks are about, and give it with the rest.
@@ -79,19 +83,19 @@ class World:
         claims = self._ledger()
         known = self._holders(self._held, claims)
         everything = any(mark.cause in {Cause.START, Cause.FULL, Cause.CONFIGURATION} for mark in marks)
-        named = {mark.subject for mark in marks if mark.cause is Cause.SOURCE}
-        if everything or not self._sources:
-            self._sources, self._found = find_sources(self.home, self.settings)
-            self._forget({source.cluster for source in self._sources})
-        for source in self._sources:
-            if everything or source.cluster in named or source.cluster not in self._read:
-                self._read[source.cluster] = self._source(source, known, anew=everything)
-        read = [*self._found, *(self._read[source.cluster] for source in self._sources)]
+        for source in self._find(marks, anew=everything):
+            if everything or source.cluster not in self._read or _about(source, marks):
+                self._read[source.cluster] = self._source(source, known, marks, anew=everything)
+        read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
         return assemble(self.home, self._held, claims, read, self._facts(everything))
 
     def stale(self) -> Mapping[ClusterName, str]:
         """Tell which sources count as last read, and why."""
         return {name: one.reading.stale[0] for name, one in self._read.items() if one.reading.stale}
+
+    def unready(self) -> bool:
+        """Tell whether a cluster is in the making: the cause `kind` is worth another look in a second."""
+        return self._unready is not None and time.monotonic() < self._unready + PATIENCE
 
     def updated(self) -> None:
         """Note that the stack changed: what is held is no longer what it was."""
@@ -103,58 +107,41 @@ class World:
 
     def stop(self) -> None:
         """Follow nothing any more; keep what was read last."""
-        for cluster in self._followed.values():
-            cluster.stop()
-            self._keep(cluster, due=True)
+        self._following.stop()
 
-    def _forget(self, clusters: Collection[ClusterName]) -> None:
-        """Follow no cluster that is a source no more."""
-        for name in self._followed.keys() - clusters:
-            self._followed.pop(name).stop()
+    def _find(self, marks: Collection[Mark], *, anew: bool) -> tuple[Source, ...]:
+        """Find out which sources there are now, where a mark says that it may be others; forget those that went."""
+        if not (anew or self._sources is None or any(mark.cause is Cause.KIND for mark in marks)):
+            return self._sources
+        try:
+            self._sources, self._found = find_sources(self.home, self.settings)
+        except SourceError as error:  # what was found last counts, also if that was nothing
+            if self._sources is None:
+                raise
+            unready = any(one.unready for one in self._found)
+            self._found = (SourceRead(SourceReading(Parsed(), (str(error),)), unready=unready),)
+        if not any(one.unready for one in self._found):
+            self._unready = None
+        elif self._unready is None or any(mark.cause is Cause.KIND and mark.subject for mark in marks):
+            self._unready = time.monotonic()
+        clusters = {source.cluster for source in self._sources}
+        self._following.forget(clusters)
         for name in self._read.keys() - clusters:
             del self._read[name]
+        return self._sources
 
-    def _source(self, source: Source, known: Collection[object], *, anew: bool) -> SourceRead:
+    def _source(
+        self, source: Source, known: Collection[ServiceKey], marks: Collection[Mark], *, anew: bool
+    ) -> SourceRead:
         match source:
             case ManifestsSource():
                 if anew or source.cluster not in self._memories:
                     self._memories[source.cluster] = Memory()
                 memory = self._memories[source.cluster]
-                return read_source(self.home, source, known, keep=True, memory=memory)  # type: ignore[arg-type]
+                return read_source(self.home, source, known, keep=True, memory=memory)
             case KubernetesSource():
-                return self._cluster(source, known, anew=anew)
-
-    def _cluster(self, source: KubernetesSource, known: Collection[object], *, anew: bool) -> SourceRead:
-        """Give what a followed cluster has; before everything is listed, read it once as `up` does."""
-        followed = self._followed.get(source.cluster)
-        if followed is None:
-            read = read_source(self.home, source, known, keep=True)  # type: ignore[arg-type]
-            access = read.access[source.cluster]
-            self._followed[source.cluster] = FollowedCluster(
-                source.cluster, access, lambda: self.mark(Mark(Cause.SOURCE, source.cluster))
-            )
-            return read
-        before = self._read[source.cluster]
-        why = followed.stale()
-        if not followed.ready():
-            return before
-        self._keep(followed, due=False)
-        stale = (f"source {source.cluster}: {why}; its Services count as last read until it answers",) if why else ()
-        parsed = followed.parsed()
-        # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event.
-        asked = before.health_ports
-        if anew or parsed.nodes != before.reading.parsed.nodes:
-            asked = {source.cluster: health_ports(parsed)}
-        return replace(before, reading=SourceReading(parsed, stale), health_ports=asked)
-
-    def _keep(self, cluster: FollowedCluster, *, due: bool) -> None:
-        """Write the last good reading, now and again."""
-        now = time.monotonic()
-        if not cluster.ready() or cluster.stale() or (not due and now < self._kept.get(cluster.cluster, 0)):
-            return
-        self._kept[cluster.cluster] = now + KEEP_EVERY
-        objects = tuple(cluster.objects())
-        Readings(readings_directory(self.home)).keep(cluster.cluster, {cluster.access.context: objects})
+                kubeconfig = anew or any(mark.cause in {Cause.KUBECONFIG, Cause.KIND} for mark in marks)
+                return self._following.read(source, known, anew=anew, kubeconfig=kubeconfig)
 
     def _holders(self, held: HeldByState, claims: tuple[Claim, ...]) -> set[ServiceKey]:
         if self._known is None or self._known[0] is not held or self._known[1] is not claims:
@@ -173,6 +160,16 @@ class World:
         if anew or self._host is None or now > self._host[0] + HOST_FRESH:
             self._host = now, read_host(self.home, self.settings, self._held or HeldByState())
         return self._host[1]
+
+
+def _about(source: Source, marks: Collection[Mark]) -> bool:
+    """Tell whether any mark is about this source. Which clusters were found is also how each is reached."""
+    found = isinstance(source, KubernetesSource) and source.found
+    return any(
+        (mark.cause is Cause.KIND and found)
+        or (mark.cause in {Cause.SOURCE, Cause.KUBECONFIG} and mark.subject == source.cluster)
+        for mark in marks
+    )
 
 
 def _stamp(path: Path) -> object:

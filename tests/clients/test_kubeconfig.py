@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 
 from locallb.clients.kube import Cluster, Clusters
 from locallb.clients.kube_errors import Fault, KubeError
-from locallb.clients.kubeconfig import connection, kubeconfig_path, resolve
+from locallb.clients.kubeconfig import connection, kubeconfig_path, meaning, resolve
 from locallb.planning.model import Access
 
 SERVER = "https://127.0.0.1:6443"
@@ -35,6 +36,26 @@ def test_the_current_context_is_meant_where_none_is_named(tmp_path: Path) -> Non
     access = written(tmp_path / "config")
     assert resolve("config", "", tmp_path) == access
     assert resolve(str(tmp_path / "config"), "here", Path("/elsewhere")) == access
+
+
+def test_a_file_means_the_same_until_it_says_something_else_of_that_cluster(tmp_path: Path) -> None:
+    """It is rewritten all the time: another namespace or order, and what is said of other clusters, is nothing."""
+    path = tmp_path / "config"
+    access = written(path)
+    before = meaning("config", "", tmp_path)
+    assert before.access == access
+    document = yaml.safe_load(path.read_text())
+    document["contexts"] = [{"name": "new", "context": {"cluster": "x", "user": "x"}}, *document["contexts"]]
+    document["contexts"][1]["context"]["namespace"] = "n"
+    path.write_text(json.dumps(document))
+    assert meaning("config", "", tmp_path) == before
+    path.write_text(json.dumps({**document, "current-context": "new"}))
+    assert meaning("config", "here", tmp_path) == before
+    with pytest.raises(KubeError, match="no cluster x"):
+        meaning("config", "", tmp_path)
+    for changed in ({"cluster": {"server": f"{SERVER}/other"}}, {"user": {"token": "other"}}):
+        written(path, **changed)
+        assert meaning("config", "", tmp_path) != before
 
 
 def test_the_first_file_of_the_environment_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from locallb.clients.containers import Containers, DockerAbsentError
-from locallb.planning.model import ClusterName
-from locallb.planning.settings import KindSource, KubernetesSource
+from locallb.clients.containers import Containers, ContainersError, DockerAbsentError
+from locallb.planning.model import ClusterName, Home
+from locallb.planning.settings import KindSource, KubernetesSource, Settings
 from locallb.sources import SourceError
 from locallb.sources.kind import endpoint, find_clusters
+from locallb.sources.kubernetes import read_kubernetes
+from locallb.sources.readings import Readings
+from locallb.sources.snapshot import find_sources, readings_directory
 
 INSIDE = "https://shop-control-plane:6443"
 
@@ -148,3 +151,64 @@ def test_one_that_is_stopped_stays_and_one_that_is_not_up_yet_is_told(docker: Do
     found = find_clusters(KindSource(), tmp_path)
     assert found.sources == (source("shop", tmp_path),)
     assert found.notices == ("the cluster young of kind isn't up yet",)
+    assert found.unready
+
+
+def test_only_a_cluster_in_the_making_is_worth_another_look(docker: Docker, tmp_path: Path) -> None:
+    """One that runs without a kubeconfig; neither one that is stopped, nor one that is up."""
+    docker.clusters = {"shop": container(), "young": container(running=False)}
+    assert not find_clusters(KindSource(), tmp_path).unready
+    docker.clusters["young"] = container()
+    assert find_clusters(KindSource(), tmp_path).unready
+    assert not find_clusters(KindSource(frozenset({"shop"})), tmp_path).unready
+
+
+def test_a_docker_that_refuses_is_asked_again_and_one_that_is_away_tells_of_its_return(
+    docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that goes at this very moment makes Docker refuse; nobody tells when that is over."""
+    docker.clusters = {"shop": container()}
+    find_clusters(KindSource(), tmp_path)
+    docker.absent = True
+    assert not find_clusters(KindSource(), tmp_path).unready
+
+    def refuse(*_words: object) -> bytes:
+        raise ContainersError("Docker refuses: it is being removed")
+
+    docker.absent = False
+    monkeypatch.setattr(Containers, "file", refuse)
+    found = find_clusters(KindSource(), tmp_path)
+    assert found.sources == (source("shop", tmp_path),)
+    assert found.unready
+
+
+def test_one_that_does_not_answer_is_no_error_only_while_nothing_is_known_of_it(docker: Docker, tmp_path: Path) -> None:
+    """The kubeconfig is written before the API answers; whoever served it before must hear that it doesn't."""
+    here = [{"HostIp": "127.0.0.1", "HostPort": "1"}]
+    docker.clusters = {"shop": container(here)}
+    (found,) = find_clusters(KindSource(), tmp_path / "kind").sources
+    young = read_kubernetes(found, tmp_path, tmp_path, held=False)
+    assert young.unready
+    assert young.reading.stale == ()
+    (notice,) = young.reading.parsed.notices
+    assert notice.startswith("the cluster shop of kind isn't up yet: https://127.0.0.1:1 doesn't answer")
+    with pytest.raises(SourceError, match="start it, or correct local-lb:sources"):
+        read_kubernetes(found, tmp_path, tmp_path, held=True)
+    Readings(tmp_path).keep(ClusterName("shop"), {"kind-shop": ({"kind": "Service"},)})
+    (stale,) = read_kubernetes(found, tmp_path, tmp_path, held=False).reading.stale
+    assert "its Services count as last read" in stale
+
+
+def test_what_was_read_of_a_cluster_that_is_gone_says_nothing_of_the_next_one(docker: Docker, tmp_path: Path) -> None:
+    """Clusters are called `kind` where nobody gives them a name."""
+    home = Home("p", "dev", str(tmp_path))
+    settings = Settings((), (), kind=KindSource())
+    docker.clusters = {"kind": container()}
+    find_sources(home, settings)
+    readings = Readings(readings_directory(home))
+    readings.keep(ClusterName("kind"), {"kind-kind": ({"kind": "Service"},)})
+    find_sources(home, settings)
+    assert readings.load(ClusterName("kind"))
+    docker.clusters = {}
+    find_sources(home, settings)
+    assert readings.load(ClusterName("kind")) is None

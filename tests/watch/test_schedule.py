@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,6 +82,35 @@ def test_while_the_whole_fails_marks_wait_for_its_next_try(failures: int, chance
     at = schedule.marked(0.0, MARK).look_at()
     assert at == schedule.whole.at if schedule.whole else False
     assert schedule.planned([]).whole is None
+
+
+@pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND])
+def test_what_may_have_mended_the_whole_does_not_wait_for_its_next_try(cause: Cause) -> None:
+    """Whoever corrects a mistake sees at once whether it was the last one; if it wasn't, the count goes on."""
+    schedule = Schedule()
+    for _ in range(20):
+        schedule = schedule.broken(0.0, 0)
+    assert schedule.marked(1.0, MARK).look_at() == LAST_RETRY
+    mended = schedule.marked(1.0, Mark(cause))
+    assert mended.look_at() == 1.0
+    again = mended.taken().broken(1.0, 0)
+    assert again.marked(1.0, MARK).look_at() == 1.0 + LAST_RETRY
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=10), st.floats(0, 10))
+def test_an_alarm_that_is_set_again_and_again_rings_when_it_was_to_at_first(times: list[float], now: float) -> None:
+    """Looks that come meanwhile never put it off; it rings once."""
+    schedule = Schedule()
+    for at in times:
+        schedule = schedule.alarmed(at, MARK)
+    rung = schedule.rung(now)
+    if now < times[0]:
+        assert not rung.marks
+        assert rung.rings_at() == times[0]
+    else:
+        assert rung.marks == {MARK}
+        assert rung.rings_at() is None
+        assert rung.taken().rung(now + 1).look_at() is None
 
 
 def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again_more_and_more_seldom() -> None:

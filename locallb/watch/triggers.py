@@ -1,0 +1,93 @@
+"""What makes the loop look: files, directories, containers and processes that are watched, as the configuration says.
+
+Each runs in a thread of its own and only sets a mark. Not here: what a mark means (`world`), clusters' own events
+(`clusters`), and when to look (`schedule`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from locallb.clients.container_events import HARM, LIFE, ContainerEvents
+from locallb.clients.exits import Exits
+from locallb.clients.folder_watch import FileWatch, FolderWatch
+from locallb.clients.kubeconfig import kubeconfig_path
+from locallb.clients.processes import Process
+from locallb.planning.containers import PROXY_LABEL
+from locallb.planning.model import Home
+from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings
+from locallb.sources.kind import CLUSTER_LABEL
+from locallb.watch.happenings import Cause, Mark
+
+
+class Triggers:
+    """Calls `mark` from any thread, until `stop`."""
+
+    def __init__(self, home: Home, configuration: Path, mark: Callable[[Mark], None]) -> None:
+        self._root = Path(home.root)
+        self._configuration = configuration
+        self._mark = mark
+        self._exits = Exits(lambda name: mark(Mark(Cause.PROXY, name)))
+        self._watches: list[FolderWatch | FileWatch | ContainerEvents] = []
+        self._watched: Settings | None = None
+
+    def follow(self, settings: Settings) -> None:
+        """Watch what these settings name, and nothing else."""
+        if self._watched == settings:
+            return
+        self._unwatch()
+        self._watched = settings
+        self._watches = [self._files(settings), *self._folders(settings)]
+        if settings.runtime is Runtime.DOCKER:
+            self._watches.append(ContainerEvents(PROXY_LABEL, HARM, self._marker(Cause.PROXY), self._docker))
+        if settings.kind is not None:
+            # A Docker that went away or came back tells nobody which clusters there are now.
+            found = self._marker(Cause.KIND)
+            self._watches.append(ContainerEvents(CLUSTER_LABEL, LIFE, found, lambda _fault: found("")))
+
+    def processes(self, processes: Mapping[Process, str]) -> None:
+        """Tell the end of these, by name, and of no others."""
+        self._exits.follow(processes)
+
+    def stop(self) -> None:
+        """Watch nothing any more."""
+        self._unwatch()
+        self._exits.stop()
+
+    def _files(self, settings: Settings) -> FileWatch:
+        """Watch the configuration, and the kubeconfigs that it names."""
+        marks: dict[Path, list[Mark]] = {self._configuration: [Mark(Cause.CONFIGURATION)]}
+        for source in settings.sources:
+            if isinstance(source, KubernetesSource):
+                path = kubeconfig_path(source.kubeconfig, self._root)
+                marks.setdefault(path, []).append(Mark(Cause.KUBECONFIG, source.cluster))
+
+        def changed(path: Path) -> None:
+            for mark in marks[path]:
+                self._mark(mark)
+
+        return FileWatch(marks, changed)
+
+    def _folders(self, settings: Settings) -> list[FolderWatch]:
+        """Watch the directories of manifests."""
+        folders = {one.cluster: one.directory for one in settings.sources if isinstance(one, ManifestsSource)}
+        return [
+            FolderWatch(self._root / directory, self._setter(Mark(Cause.SOURCE, cluster)))
+            for cluster, directory in folders.items()
+        ]
+
+    def _docker(self, fault: str) -> None:
+        """Note that Docker went away (why) or came back."""
+        self._mark(Mark(Cause.RUNTIME, "" if fault else "docker"))
+
+    def _setter(self, mark: Mark) -> Callable[[], None]:
+        return lambda: self._mark(mark)
+
+    def _marker(self, cause: Cause) -> Callable[[str], None]:
+        return lambda subject: self._mark(Mark(cause, subject))
+
+    def _unwatch(self) -> None:
+        for each in self._watches:
+            each.stop()
+        self._watches = []

@@ -1,0 +1,170 @@
+"""Kubeconfigs that change under `locallb watch`: what they mean now is followed, and what they lack takes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.controlplane import ControlPlane, Document, Objects, control_plane
+from tests.cluster.test_life import address, finalizers, ingress, made
+from tests.e2e.support import Backend, Stage, refused
+from tests.e2e.test_watch_operation import get
+from tests.e2e.watching import Watch, answers, becomes, watching
+
+pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
+
+Backends = Callable[..., Backend]
+
+
+@pytest.fixture
+def staged(play: Stage, plane: ControlPlane) -> Stage:
+    """Have the stack go by a kubeconfig of its own, and by whatever context is current in it."""
+    kubeconfig(play).write_text(plane.kubeconfig.read_text())
+    play.configure(sources=[{"kubernetes": {"name": "real", "kubeconfig": "kubeconfig"}}])
+    return play
+
+
+def kubeconfig(play: Stage) -> Path:
+    """Tell where it is."""
+    return play.root / "kubeconfig"
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Run a second cluster."""
+    with control_plane("other", tmp_path_factory.mktemp("o") / "c") as second:
+        yield second
+
+
+def both(first: ControlPlane, second: ControlPlane, current: ControlPlane) -> str:
+    """Write a kubeconfig with the contexts of both, as `kubectl config use-context` leaves it."""
+    documents = [yaml.safe_load(one.kubeconfig.read_text()) for one in (first, second)]
+    for one in documents:
+        one["users"][0]["name"] = one["contexts"][0]["context"]["user"] = f"local-lb of {one['current-context']}"
+    merged = {kind: [entry for one in documents for entry in one[kind]] for kind in ("clusters", "users", "contexts")}
+    return yaml.safe_dump({**documents[0], **merged, "current-context": current.name})
+
+
+def lists(plane: ControlPlane) -> int:
+    """Tell how often local-lb listed the Services so far."""
+    lines: list[Mapping[str, Any]] = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
+    return sum(one["verb"] == "list" and one["objectRef"]["resource"] == "services" for one in lines)
+
+
+def looks(watch: Watch) -> int:
+    """Tell how often the loop looked so far."""
+    _, page = get(watch, "/metrics")
+    return int(float(re.search(r"^locallb_plan_seconds_count (.+)$", page, re.MULTILINE)[1]))  # type: ignore[index]
+
+
+def test_the_current_context_is_followed_there_and_back(
+    cluster: Objects, other: ControlPlane, staged: Stage, backend: Backends
+) -> None:
+    """What the one cluster had is given up, what the other has is served, under the same name too."""
+    config, plane = kubeconfig(staged), cluster.plane
+    config.write_text(both(plane, other, plane))
+    with other.client() as client, watching(staged) as watch:
+        there = Objects(other, client)
+        there.node("node-b")
+        for name in ("web", "same"):
+            made(cluster, backend, name)
+        for name in ("shop", "same"):
+            document: Document = made(there, lambda *_a, **_k: backend("unused"), name)
+            backend(f"their {name}", port=document["spec"]["ports"][0]["nodePort"])
+        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        becomes(lambda: answers(address(cluster, "same"), 8080, "same"), watch)
+        at = address(cluster, "web")
+
+        config.write_text(both(plane, other, other))
+        becomes(lambda: answers(address(there, "shop"), 8080, "their shop"), watch)
+        becomes(lambda: answers(address(there, "same"), 8080, "their same"), watch)
+        becomes(lambda: not finalizers(cluster, "web") and not ingress(cluster, "web"), watch)
+        becomes(lambda: "n/web" not in staged.pids(), watch)
+        assert address(there, "shop") == at or refused(at, 8080)
+
+        config.write_text(both(plane, other, plane))
+        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        becomes(lambda: answers(address(cluster, "same"), 8080, "same"), watch)
+        becomes(lambda: not finalizers(there, "shop") and not ingress(there, "shop"), watch)
+        becomes(lambda: set(staged.pids()) == {"n/web", "n/same"}, watch)
+
+
+def test_what_else_is_written_into_the_file_makes_no_difference(
+    cluster: Objects, staged: Stage, backend: Backends
+) -> None:
+    """Another order, other contexts, another namespace: nothing is read again, and following goes on."""
+    config, plane = kubeconfig(staged), cluster.plane
+    with watching(staged, "--metrics", "127.0.0.1:0") as watch:
+        made(cluster, backend, "web")
+        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        before = lists(plane)
+        document = yaml.safe_load(config.read_text())
+        document["contexts"][0]["context"]["namespace"] = "n"
+        document["contexts"].append({"name": "more", "context": {"cluster": "gone", "user": "gone"}})
+        for text in (json.dumps(document), yaml.safe_dump(document, sort_keys=True)):
+            seen = looks(watch)
+            config.write_text(text)
+            becomes(lambda seen=seen: looks(watch) > seen, watch)  # type: ignore[misc]
+        made(cluster, backend, "more")
+        becomes(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
+        assert lists(plane) == before
+
+
+def test_a_file_that_can_not_be_used_takes_nothing_away(cluster: Objects, staged: Stage, backend: Backends) -> None:
+    """Half of it, none, without a context: it is told, what serves goes on, and a mended file is enough."""
+    config = kubeconfig(staged)
+    text = config.read_text()
+    broken = {"{": "isn't a kubeconfig", "": "has no current context", "current-context: gone": "has no context gone"}
+    with watching(staged) as watch:
+        made(cluster, backend, "web")
+        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        at = address(cluster, "web")
+        for content, told in broken.items():
+            config.write_text(content)
+            becomes(lambda told=told: told in watch.told(), watch)  # type: ignore[misc]
+            assert answers(at, 8080, "web")
+        config.unlink()
+        becomes(lambda: "No such file" in watch.told(), watch)
+        assert answers(at, 8080, "web")
+        config.write_text(text)
+        becomes(lambda: "no longer: source real: the kubeconfig" in watch.told(), watch)
+        made(cluster, backend, "more")
+        becomes(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
+        assert address(cluster, "web") == at
+
+
+def test_a_file_that_comes_later_is_enough(cluster: Objects, staged: Stage, backend: Backends) -> None:
+    """Where nothing was ever read the loop says so, and goes on by itself."""
+    config = kubeconfig(staged)
+    text = config.read_text()
+    config.unlink()
+    made(cluster, backend, "web")
+    with watching(staged) as watch:
+        becomes(lambda: "No such file" in watch.told(), watch)
+        config.write_text(text)
+        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+
+
+def test_another_cluster_that_does_not_answer_takes_nothing_away(
+    cluster: Objects, staged: Stage, backend: Backends
+) -> None:
+    """What was read last counts, and is said to be old, until the cluster that is meant now answers."""
+    config = kubeconfig(staged)
+    text = config.read_text()
+    with watching(staged) as watch:
+        made(cluster, backend, "web")
+        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        at = address(cluster, "web")
+        config.write_text(text.replace(f":{cluster.plane.port}", ":1"))
+        becomes(lambda: "127.0.0.1:1 doesn't answer" in watch.told(), watch)
+        assert answers(at, 8080, "web")
+        config.write_text(text)
+        made(cluster, backend, "more")
+        becomes(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
+        assert address(cluster, "web") == at

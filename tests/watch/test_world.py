@@ -1,0 +1,162 @@
+"""What the loop knows of the world while clusters of kind come and go, with a Docker that is played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from locallb.clients.containers import Containers, DockerAbsentError
+from locallb.engine import Engine
+from locallb.planning.model import ClusterName, Home
+from locallb.planning.settings import KindSource, ManifestsSource, Settings
+from locallb.sources import SourceError
+from locallb.sources.snapshot import Reading
+from locallb.watch import world as worlds
+from locallb.watch.happenings import Cause, Mark
+from locallb.watch.world import World
+
+START, LOOK = Mark(Cause.START), Mark(Cause.KIND)
+ADMIN = {
+    "clusters": [{"cluster": {"server": "https://127.0.0.1:1"}}],
+    "users": [{"user": {"token": "t"}}],
+}
+"""Of a cluster whose API doesn't answer."""
+
+
+class Docker:
+    """A daemon with control planes: each with its administrator's kubeconfig, none while it is being made."""
+
+    def __init__(self) -> None:
+        self.clusters: dict[str, bytes | None] = {}
+        self.absent = False
+        self.asked = 0
+
+    def labelled(self, label: str) -> list[Mapping[str, Any]]:
+        """List them."""
+        self.asked += 1
+        if self.absent:
+            raise DockerAbsentError("Docker doesn't answer")
+        return [
+            {"Id": name, "Names": [f"/{name}"], "Labels": {label: name, "io.x-k8s.kind.role": "control-plane"}}
+            for name in self.clusters
+        ]
+
+    def inspect(self, identity: str) -> Mapping[str, Any]:
+        """Read one."""
+        return {"Id": identity, "Name": f"/{identity}", "State": {"Running": True}}
+
+    def file(self, identity: str, _path: str) -> bytes | None:
+        """Read its kubeconfig."""
+        return self.clusters[identity]
+
+
+class Nothing:
+    """A state without resources."""
+
+    def resources(self) -> tuple[()]:
+        """Give them."""
+        return ()
+
+
+@pytest.fixture
+def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
+    """Put a daemon in Docker's place."""
+    made = Docker()
+    for name in ("labelled", "inspect", "file"):
+        monkeypatch.setattr(Containers, name, lambda _self, *words, name=name: getattr(made, name)(*words))
+    return made
+
+
+@pytest.fixture
+def world(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Give the world of a stack with a directory of manifests and clusters of kind."""
+    del docker
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "manifests").mkdir()
+    settings = Settings((ManifestsSource(ClusterName("c"), "manifests"),), (), kind=KindSource())
+    made = World(Home("p", "dev", str(tmp_path)), settings, cast("Engine", Nothing()), lambda _mark: None)
+    yield made
+    made.stop()
+
+
+def wrote(tmp_path: Path) -> Callable[[str], None]:
+    """Give a writer of manifests."""
+
+    def write(name: str) -> None:
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
+        document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "n"}, "spec": spec}
+        (tmp_path / "manifests" / f"{name}.yaml").write_text(yaml.safe_dump(document))
+
+    return write
+
+
+def names(reading: Reading) -> set[str]:
+    """Tell which Services were read."""
+    return {service.key.name for service in reading.snapshot.services}
+
+
+def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: World, tmp_path: Path) -> None:
+    """And a mark of another source asks Docker nothing."""
+    write = wrote(tmp_path)
+    write("first")
+    assert names(world.read({START})) == {"first"}
+    write("second")
+    asked = docker.asked
+    assert names(world.read({LOOK})) == {"first"}
+    assert docker.asked == asked + 1
+    assert names(world.read({Mark(Cause.SOURCE, "c")})) == {"first", "second"}
+    assert docker.asked == asked + 1
+
+
+def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
+    docker: Docker, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its kubeconfig is there, and not for ever; a container that comes or goes is a new beginning."""
+    world.read({START})
+    assert not world.unready()
+    docker.clusters["young"] = None
+    assert world.read({LOOK}).notices == ("the cluster young of kind isn't up yet",)
+    assert world.unready()
+    since = world._unready
+    world.read({LOOK})
+    assert world._unready == since
+    world.read({Mark(Cause.KIND, "other")})
+    assert world._unready != since
+    monkeypatch.setattr(worlds, "PATIENCE", 0.0)
+    assert not world.unready()
+
+
+def test_a_cluster_that_was_found_and_does_not_answer_yet_is_no_error(docker: Docker, world: World) -> None:
+    """Neither its first look nor any other waits for it; it says why at the look at everything."""
+    world.read({START})
+    docker.clusters["young"] = yaml.safe_dump(ADMIN).encode()
+    for marks in ({LOOK}, {Mark(Cause.SOURCE, "young")}, {LOOK}):
+        reading = world.read(marks)
+        assert reading.complaints == ()
+        assert reading.notices == ("the cluster young of kind isn't up yet",)
+    (notice,) = world.read({Mark(Cause.FULL)}).notices
+    assert notice.startswith("the cluster young of kind isn't up yet")
+    docker.clusters = {}
+    reading = world.read({LOOK})
+    assert (reading.notices, reading.complaints) == ((), ())
+
+
+def test_a_docker_that_goes_away_takes_nothing_away(docker: Docker, world: World, tmp_path: Path) -> None:
+    """Also where the last word was that there is no cluster; only at the start that is unknown."""
+    write = wrote(tmp_path)
+    docker.absent = True
+    with pytest.raises(SourceError, match="start Docker"):
+        world.read({START})
+    docker.absent = False
+    assert world.read({START}).complaints == ()
+    docker.absent = True
+    reading = world.read({LOOK})
+    assert [one for one in reading.complaints if "Docker doesn't answer" in one]
+    write("first")
+    assert names(world.read({Mark(Cause.SOURCE, "c")})) == {"first"}
+    docker.absent = False
+    assert world.read({LOOK}).complaints == ()
