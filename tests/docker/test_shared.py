@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.docker.support import configure, containers, content, docker, identities, own_pool
+from tests.docker.support import Harm, configure, containers, content, docker, each_harm, identities, own_pool
 from tests.e2e.support import Backend, Stage, ask, node, port, refused, service, stage
 from tests.e2e.test_shared_proxies import SHARED, SPARE, Client, touched
 from tests.e2e.watching import becomes, watching
@@ -69,14 +69,14 @@ def test_neighbours_notice_nothing_while_a_service_comes_changes_and_goes(pair: 
     assert identities(play) == before
 
 
-@pytest.mark.parametrize("harm", [["kill"], ["rm", "-f"], ["pause"], ["stop", "-t", "1"]])
-def test_a_harmed_container_is_mended_by_one_up(pair: tuple[Stage, Backend], harm: list[str]) -> None:
+@each_harm
+def test_a_harmed_container_is_mended_by_one_up(pair: tuple[Stage, Backend], harm: Harm) -> None:
     """Afterwards all serve at their addresses, and nothing is left to do."""
     play, _ = pair
-    at = play.addresses()
-    docker(*harm, containers(play)["shared-1"]["Id"])
+    at, before = play.addresses(), identities(play)
+    docker(*harm.words, before["shared-1"])
     play.up()
-    assert play.addresses() == at
+    assert (play.addresses(), identities(play) == before) == (at, harm.goes_on_in_host)
     assert {ask(address, 8080) for address in at.values()} == {"one: hello"}
     content(play)
 

@@ -24,6 +24,7 @@ from tests.docker.support import (
     furnish,
     goes_on_after,
     identities,
+    own_pool,
 )
 from tests.e2e.official import (
     ENVIRONMENT,
@@ -38,7 +39,8 @@ from tests.e2e.official import (
     start,
     update,
 )
-from tests.e2e.support import Backend, Stage, ask, port, service, stage
+from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
+from tests.e2e.test_shared_proxies import SHARED, SPARE
 
 pytestmark = [
     pytest.mark.docker,
@@ -233,11 +235,7 @@ def test_after_locallb_was_killed_the_cli_says_who_goes_on(shop: Stage) -> None:
     shop.up()
     at, before = shop.addresses(), identities(shop)
     docker("rm", "-f", before["web"])
-    locallb = [str(Path(sys.executable).parent / "locallb"), "-C", str(shop.root), "up", "--yes"]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(locallb, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True) as process:
-        await_true(lambda: "web" in containers(shop))
-        end_session(process)
+    kill_locallb_when(shop, lambda: "web" in containers(shop))
     for words in (("preview",), ("cancel", "--yes"), ("up", "--yes", "--skip-preview")):
         done = pulumi(shop, *words)
         assert (words[0] == "cancel") is (done.code == 0)
@@ -247,6 +245,30 @@ def test_after_locallb_was_killed_the_cli_says_who_goes_on(shop: Stage) -> None:
     serves(shop)
     assert shop.addresses() == at
     assert identities(shop)["dns"] == before["dns"]
+
+
+def kill_locallb_when(shop: Stage, so_far: Callable[[], bool]) -> None:
+    """Run `locallb up`, and kill it once it has come so far."""
+    locallb = [str(Path(sys.executable).parent / "locallb"), "-C", str(shop.root), "up", "--yes"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(locallb, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True) as process:
+        await_true(so_far)
+        end_session(process)
+
+
+def test_what_the_cli_cannot_destroy_after_locallb_was_killed_is_found_by_gc(shop: Stage) -> None:
+    """`pulumi destroy` runs no program and knows the state before only."""
+    shop.up()
+    shop.write("extra.yaml", service("extra", port(80, 30000)))
+    kill_locallb_when(shop, lambda: "extra" in containers(shop))
+    assert pulumi(shop, "cancel", "--yes").code == 0
+    update(shop, "destroy")
+    assert set(containers(shop)) == {"extra"}
+    assert ("container", True) in {(row["sort"], row["ours"]) for row in shop.run("gc", "--json").json}
+    assert shop.run("gc", "--yes").code == 0
+    assert is_clean(shop)
+    shop.up()
+    assert set(containers(shop)) == {"web", "dns", "extra"}
 
 
 def test_a_lost_state_is_made_anew_by_locallb_and_left_alone_by_the_cli(shop: Stage) -> None:
@@ -262,6 +284,37 @@ def test_a_lost_state_is_made_anew_by_locallb_and_left_alone_by_the_cli(shop: St
     shop.up()
     assert (shop.addresses(), identities(shop)) == (at, before)
     settled(shop)
+
+
+@pytest.mark.parametrize("proxies", [SHARED, SPARE], ids=["shared", "spares"])
+def test_proxies_of_the_stack_are_taken_over_too(image: str, backend: Callable[..., Backend], proxies: object) -> None:
+    """Services come and go by turns in the containers that are there; one that was killed goes on."""
+    one = service("one", port(80, backend("one").port))
+    two = service("two", port(80, backend("two").port))
+    with stage() as play:
+        play.configure(runtime="docker", image=image, pools=own_pool(), proxies=proxies)
+        make_runnable(play.root)
+        play.write("all.yaml", node(), one)
+        play.up()
+        settled(play)
+        before = identities(play)
+        for services, by in (((one, two), "pulumi"), ((one,), "locallb"), ((one, two), "locallb"), ((two,), "pulumi")):
+            play.write("all.yaml", node(), *services)
+            bring(play, by)
+            content(play)
+            for name, at in play.addresses().items():
+                assert f"n/{ask(at, 80)}" == f"{name}: hello"
+            assert proxies is not SHARED or identities(play) == before
+        before = identities(play)
+        for by in ("pulumi", "locallb"):
+            for identity in before.values():
+                docker("kill", identity)
+            bring(play, by)
+            content(play)
+            assert ask(play.addresses()["n/two"], 80) == "two: hello"
+            assert identities(play) == before
+        update(play, "destroy")
+        assert is_clean(play)
 
 
 @pytest.fixture
