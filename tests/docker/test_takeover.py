@@ -28,6 +28,7 @@ from tests.docker.support import (
 )
 from tests.e2e.official import (
     ENVIRONMENT,
+    bring,
     command_line,
     content,
     end_session,
@@ -134,14 +135,6 @@ def test_ports_come_and_go_by_turns(shop: Stage, where: Network | None, backend:
         after = identities(shop)
         assert (shop.addresses(), after["dns"]) == (at, before["dns"])
         assert where or after == before
-
-
-def bring(shop: Stage, by: str) -> None:
-    """Run `up` of one of the engines."""
-    if by == "pulumi":
-        update(shop, "up")
-    else:
-        shop.up()
 
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.words[0])

@@ -80,6 +80,14 @@ def update(stage: Stage, *words: str) -> Done:
     return done
 
 
+def bring(stage: Stage, by: str) -> None:
+    """Run `up` of one of the engines."""
+    if by == "pulumi":
+        update(stage, "up")
+    else:
+        stage.up()
+
+
 def make_stack(stage: Stage) -> None:
     """Make the stack, which the CLI doesn't do by itself."""
     done = pulumi(stage, "stack", "init")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.official import content, find_cli, make_runnable, make_stack, pulumi, update
+from tests.e2e.official import bring, content, find_cli, make_runnable, make_stack, pulumi, update
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
 
 pytestmark = [
@@ -27,7 +29,7 @@ def both(play: Stage, backend: Callable[..., Backend]) -> Stage:
 
 
 def test_the_engines_take_over_from_each_other_in_every_phase(both: Stage) -> None:
-    """Made by one, changed by the other, shrunk by the first, destroyed by the second; nothing is made anew."""
+    """Made by one, changed by the other, shrunk by the first, harmed, mended, destroyed; nothing else is made anew."""
     make_stack(both)
     update(both, "up")
     content(both)
@@ -42,6 +44,11 @@ def test_the_engines_take_over_from_each_other_in_every_phase(both: Stage) -> No
     assert ask(at["n/web"], 8080) == "web: hello"
     update(both, "refresh")
     content(both)
+    for by in ("pulumi", "locallb"):
+        os.kill(both.pids()["n/web"], signal.SIGKILL)
+        bring(both, by)
+        assert ask(at["n/web"], 8080) == "web: hello"
+        content(both)
     update(both, "destroy")
     assert envoys(both.root) == []
 
