@@ -5,15 +5,15 @@ A plan made with a memory is the plan made without one (a law in the tests). Not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from locallb.planning.allocation import Answer
+from locallb.planning.allocation import Answer, allocate
 from locallb.planning.model import Service, ServiceKey, Snapshot
 from locallb.planning.placing import Frame, Given, Placed, place
 from locallb.planning.settings import Settings
 
-_Allocate = Callable[[Snapshot, Sequence[Service], Settings], Mapping[ServiceKey, Answer]]
+_Question = tuple[Snapshot, Sequence[Service], Settings]
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class PlanMemory:
 
     _frame: Frame | None = None
     _placed: dict[ServiceKey, tuple[Given, Placed]] = field(default_factory=dict)
-    _asked: tuple[Snapshot, Sequence[Service], Settings] | None = None
+    _asked: _Question | None = None
     _answers: Mapping[ServiceKey, Answer] = field(default_factory=dict)
 
     def place(self, frame: Frame, those: Iterable[Given]) -> list[Placed]:
@@ -36,7 +36,7 @@ class PlanMemory:
         return [placed for _, placed in now.values()]
 
     def allocate(
-        self, allocate: _Allocate, snapshot: Snapshot, services: Sequence[Service], settings: Settings
+        self, snapshot: Snapshot, services: Sequence[Service], settings: Settings
     ) -> Mapping[ServiceKey, Answer]:
         """Give `services` their addresses."""
         asked = snapshot, services, settings
@@ -45,9 +45,7 @@ class PlanMemory:
         return self._answers
 
 
-def _asks_the_same(
-    one: tuple[Snapshot, Sequence[Service], Settings], other: tuple[Snapshot, Sequence[Service], Settings]
-) -> bool:
+def _asks_the_same(one: _Question, other: _Question) -> bool:
     """Tell whether two questions for addresses have the same answers for sure."""
     (before, ours_before, settings_before), (now, ours, settings) = one, other
     return (

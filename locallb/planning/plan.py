@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from locallb.planning.allocation import Answer, allocate
+from locallb.planning.allocation import Answer
 from locallb.planning.backends import Surroundings
 from locallb.planning.memory import PlanMemory
 from locallb.planning.model import MalformedService, Owner, Service, ServiceKey, Snapshot
@@ -31,7 +31,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     ports = HostPorts(snapshot.host)
     problems = {s.key: ports.problems(s) for s in wanted}
     servable, hopeless = _by_servable_ports(wanted, problems)
-    answers = memory.allocate(allocate, snapshot, servable, settings)
+    answers = memory.allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     seated = seating([s for s in servable if s.key in placed], snapshot, settings.proxies)
     nodes, lone = eligible(snapshot.nodes)
