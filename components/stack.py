@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import pulumi
 
@@ -13,19 +13,25 @@ from locallb.planning.model import ServiceKey
 from locallb.planning.planned import Plan, balancer_digest
 
 
+def exports(plan: Plan) -> Mapping[str, object]:
+    """Give the stack's outputs: the addresses of every Service."""
+    return {"services": {str(one.key): [str(address) for address in one.addresses] for one in plan.placements}}
+
+
 def declare(plan: Plan) -> None:
     """Declare every placement and proxy, tell about the rest, and export the addresses."""
-    declare_some(plan, {one.key for some in (plan.placements, plan.proxies, plan.rejections) for one in some})
+    everything = {one.key for some in (plan.placements, plan.proxies, plan.rejections) for one in some}
+    declare_some(plan, everything, exports(plan))
     for rejection in plan.rejections:
         pulumi.log.warn(str(rejection.problem))
     for notice in plan.notices:
         pulumi.log.warn(notice)
 
 
-def declare_some(plan: Plan, keys: Collection[ServiceKey]) -> None:
+def declare_some(plan: Plan, keys: Collection[ServiceKey], outputs: Mapping[str, object]) -> None:
     """Declare these only, Services served or rejected and proxies of the stack, for an update of them alone.
 
-    Exports all addresses.
+    `outputs` are exported; those of the stack that are left out stay as they are.
     """
     wanted = [placement for placement in plan.placements if placement.key in keys]
     names = {placement.proxy for placement in wanted}
@@ -40,4 +46,5 @@ def declare_some(plan: Plan, keys: Collection[ServiceKey]) -> None:
     for rejection in plan.rejections:
         if rejection.key in keys and rejection.owner and rejection.access:
             Rejected(rejection, rejection.owner, rejection.access)
-    pulumi.export("services", {str(p.key): [str(address) for address in p.addresses] for p in plan.placements})
+    for name, value in outputs.items():
+        pulumi.export(name, value)

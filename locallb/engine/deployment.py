@@ -189,6 +189,8 @@ class Deployment:
             return
         old = self.snapshot.live[urn]
         known = _known_outputs(old, outputs) if is_stack else without_unknown(outputs)
+        if is_stack and not self.scope.is_full:
+            known = dict(sorted({**old.outputs, **known}.items()))
         if dict(old.outputs) != known:
             self.steps.recorder.apply(Put(replace(old, outputs=known)))
 

@@ -1,7 +1,8 @@
 """What an update is about: everything, or some root resources with all that is below them.
 
 Inside the scope: registered, compared, deleted when absent. Outside: carried over as it is, still usable as parent and
-dependency. The Stack and the providers belong to every scope.
+dependency. The Stack and the providers belong to every scope; outputs of the Stack that
+a program doesn't export stay unless the scope is everything.
 """
 
 from collections.abc import Iterable

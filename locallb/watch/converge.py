@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from components.stack import declare, declare_some
+from components.stack import declare, declare_some, exports
 from locallb.engine import Engine, FullScopeNeeded, Result, Severity, only, root_urn
 from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey, Snapshot
@@ -92,12 +92,14 @@ class Converger:
     _digests: dict[ServiceKey, tuple[object, str, str]] = field(default_factory=dict)
     _proxies: Known = field(default_factory=Known)
     """Digests of proxies that are planned as before."""
+    _told: Mapping[str, object] = field(default_factory=dict)
+    """The stack's outputs."""
     _wanted: tuple[Plan, Mapping[ServiceKey, str]] | None = None
     """Of the last plan."""
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
-        self.applied = {}
+        self.applied, self._told = {}, {}
         for resource in self.engine.resources():
             if resource.type in ROOTS:
                 key = _key(resource.name)
@@ -170,10 +172,13 @@ class Converger:
         """
         keys, refresh = frozenset(batch.keys), batch.refresh
         scope = only(self._urn(kind, str(key)) for key in keys for kind in ROOTS)
+        # To export what a thousand Services have costs more than to update one of them.
+        outputs = {name: value for name, value in exports(plan).items() if self._told.get(name) != value}
         try:
-            result = self.engine.up(lambda: declare_some(plan, keys), refresh=refresh, scope=scope)
+            result = self.engine.up(lambda: declare_some(plan, keys, outputs), refresh=refresh, scope=scope)
         except FullScopeNeeded:
             result = self.engine.up(lambda: declare(plan), refresh=refresh)
+        self._told = result.outputs
         failed = self._failed(keys, result)
         self._unchecked -= keys
         ended = time.monotonic()

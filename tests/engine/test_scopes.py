@@ -29,6 +29,18 @@ def test_what_is_new_outside_the_scope_is_left_out(bench: Bench) -> None:
     assert result.outputs == {"addresses": {"alpha": "claim-8887"}}
 
 
+def test_outputs_that_a_scoped_update_does_not_export_stay(bench: Bench) -> None:
+    """And go with the next update of everything."""
+    engine = bench.engine()
+    engine.up(lambda: pulumi.export("old", {"a": 1}))
+
+    def other() -> None:
+        pulumi.export("new", 2)
+
+    assert engine.up(other, scope=only(roots("alpha"))).outputs == {"old": {"a": 1}, "new": 2}
+    assert engine.up(other).outputs == {"new": 2}
+
+
 def test_a_resource_that_needs_something_missing_outside_the_scope_is_skipped(bench: Bench) -> None:
     """The proxy's root alone: its address isn't there yet."""
     result = bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}), scope=only(roots("alpha")[1:]))
