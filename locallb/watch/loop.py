@@ -138,6 +138,7 @@ class Loop:
             reading = self._read(marks)
             plan = self._plan(reading.snapshot)
             self._converge(reading, plan, marks, began, first)
+            self._schedule = self._schedule.well()
         except _ERRORS as error:
             self._state = _UNKNOWN  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))

@@ -20,6 +20,8 @@ LONGEST = 0.05
 """Seconds after the first mark at which it looks in any case."""
 FIRST_RETRY, LAST_RETRY = 0.05, 30.0
 """Seconds before something that failed is tried again: at first, and at most."""
+LAST_WHOLE = 3.0
+"""The same at most where nothing can be done at all: most often another command holds the stack's lock."""
 CALM = 10.0
 """Seconds that a repaired proxy must live for its next end to be repaired at once."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
@@ -52,7 +54,7 @@ class Schedule:
     later: float | None = None
     """When to look although nothing is marked."""
     whole: Retry | None = None
-    """That of reading and planning themselves."""
+    """That of reading, planning and updates as a whole."""
     hindrance: Retry | None = None
     """That of what stands in the way on this host and may end without a word."""
     alarms: Mapping[Mark, float] = field(default_factory=lambda: _NO_ALARM)
@@ -142,7 +144,11 @@ class Schedule:
     def planned(self, open_: Collection[ServiceKey]) -> Schedule:
         """Note that reading and planning succeeded; what isn't open any more isn't tried any more."""
         kept = {key: retry for key, retry in self.retries.items() if key in open_}
-        return replace(self, retries=MappingProxyType(kept), whole=None)
+        return replace(self, retries=MappingProxyType(kept))
+
+    def well(self) -> Schedule:
+        """Note that nothing failed as a whole, neither reading nor planning nor an update."""
+        return replace(self, whole=None)
 
     def hindered(self, now: float, what: str, chance: float) -> Schedule:
         """Note what stands in the way on this host, in any words; nothing if empty."""
@@ -155,7 +161,8 @@ class Schedule:
 
     def broken(self, now: float, chance: float) -> Schedule:
         """Note that reading, planning or the update as a whole failed."""
-        return replace(self, whole=_again(self.whole, now, chance, ""))
+        again = _again(self.whole, now, chance, "")
+        return replace(self, whole=replace(again, at=min(again.at, now + LAST_WHOLE)))
 
 
 def _again(before: Retry | None, now: float, chance: float, wanted: str) -> Retry:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -194,3 +199,33 @@ def test_a_second_loop_gives_way_and_a_command_does_not_have_to(play: Stage, bac
         assert play.run("up", "--yes").code == 0
         play.write("more.yaml", service("more", port(8080, web.port)))
         becomes(lambda: answers(play.addresses()["n/more"], 8080, "web"), watch)
+
+
+def test_while_a_command_holds_the_lock_the_loop_tries_more_and_more_rarely(play: Stage, backend: Backends) -> None:
+    """It says who holds it, some few times, and goes on once the lock is gone."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    with watching(play) as watch:
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        command = subprocess.Popen(["pulumi", "300"], executable=shutil.which("sleep"))
+        try:
+            lock = lock_of(play, command.pid)
+            play.write("more.yaml", service("more", port(8080, web.port)))
+            becomes(lambda: watch.told().count("is locked since") >= 3, watch)
+            time.sleep(3)
+            assert watch.told().count("is locked since") <= 9
+            lock.unlink()
+            becomes(lambda: answers(play.addresses()["n/more"], 8080, "web"), watch)
+        finally:
+            command.kill()
+            command.wait()
+
+
+def lock_of(play: Stage, pid: int) -> Path:
+    """Lock the stack in the name of a process, as the official command line does."""
+    folder = play.root / ".state" / ".pulumi" / "locks" / "organization" / "local-lb" / "dev"
+    assert folder.is_dir()
+    held = {"pid": pid, "username": "somebody", "hostname": socket.gethostname(), "timestamp": "2099-01-01T00:00:00Z"}
+    lock = folder / f"{uuid4()}.json"
+    lock.write_text(json.dumps(held))
+    return lock

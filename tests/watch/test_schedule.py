@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locallb.planning.model import ClusterName, ServiceKey
 from locallb.watch.happenings import Cause, Mark
-from locallb.watch.schedule import CALM, FIRST_RETRY, LAST_RETRY, LONGEST, QUIET, Schedule, delay
+from locallb.watch.schedule import CALM, FIRST_RETRY, LAST_RETRY, LAST_WHOLE, LONGEST, QUIET, Schedule, delay
 
 A, B = (ServiceKey(ClusterName("c"), "n", name) for name in "ab")
 MARK = Mark(Cause.SOURCE, "c")
@@ -80,8 +80,10 @@ def test_while_the_whole_fails_marks_wait_for_its_next_try(failures: int, chance
     for _ in range(failures):
         schedule = schedule.broken(0.0, chance)
     at = schedule.marked(0.0, MARK).look_at()
-    assert at == schedule.whole.at if schedule.whole else False
-    assert schedule.planned([]).whole is None
+    assert schedule.whole
+    assert at == schedule.whole.at <= LAST_WHOLE
+    assert schedule.planned([]).whole == schedule.whole
+    assert schedule.well().whole is None
 
 
 @pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND])
@@ -90,11 +92,11 @@ def test_what_may_have_mended_the_whole_does_not_wait_for_its_next_try(cause: Ca
     schedule = Schedule()
     for _ in range(20):
         schedule = schedule.broken(0.0, 0)
-    assert schedule.marked(1.0, MARK).look_at() == LAST_RETRY
+    assert schedule.marked(1.0, MARK).look_at() == LAST_WHOLE
     mended = schedule.marked(1.0, Mark(cause))
     assert mended.look_at() == 1.0
     again = mended.taken().broken(1.0, 0)
-    assert again.marked(1.0, MARK).look_at() == 1.0 + LAST_RETRY
+    assert again.marked(1.0, MARK).look_at() == 1.0 + LAST_WHOLE
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=10), st.floats(0, 10))
