@@ -244,6 +244,7 @@ class Loop:
         done = [key for key in batch.keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
         self._schedule = self._schedule.ended(ended, done, failed, random.random(), mended)  # noqa: S311 - no secret
+        self._schedule = self._schedule.gone([key for key in done if key not in wanted])
         self._listen(_told(batch.keys, outcome, ended - began, ended - first))
         return left.without(batch.keys)
 

@@ -22,7 +22,7 @@ FIRST_RETRY, LAST_RETRY = 0.05, 30.0
 """Seconds before something that failed is tried again: at first, and at most."""
 LAST_WHOLE = 3.0
 """The same at most where nothing can be done at all: most often another command holds the stack's lock."""
-CALM = 10.0
+CALM = 3.0
 """Seconds that a repaired proxy must live for its next end to be repaired at once."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
 """Causes that may have mended what kept the whole from being read: they don't wait for its next try."""
@@ -125,6 +125,11 @@ class Schedule:
         for key in repaired:
             mended[key] = Retry(mended[key].failures + 1 if key in mended else 1, now)
         return replace(self, retries=MappingProxyType(kept), mended=MappingProxyType(mended))
+
+    def gone(self, keys: Collection[ServiceKey]) -> Schedule:
+        """Note that these are no more: who comes back under such a name starts anew."""
+        mended = {key: one for key, one in self.mended.items() if key not in keys}
+        return replace(self, mended=MappingProxyType(mended))
 
     def fell(self, now: float, key: ServiceKey, wanted: Mapping[ServiceKey, str], chance: float) -> Schedule:
         """Note that a proxy ended: one that was repaired a moment ago waits before it is repaired again."""

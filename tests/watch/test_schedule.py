@@ -129,6 +129,8 @@ def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again
     assert [round(wait, 6) for wait in waits] == [delay(n) for n in (1, 2, 3, 4)]
     calm = schedule.ended(now, (A,), {}, 0, (A,))
     assert calm.fell(now + CALM + 1, A, wanted, 0).waiting(now + CALM + 1, wanted) == frozenset()
+    assert calm.fell(now, A, wanted, 0).waiting(now, wanted) == {A}
+    assert calm.gone([A]).fell(now, A, wanted, 0).waiting(now, wanted) == frozenset()
 
 
 def test_what_stands_in_the_way_on_the_host_is_looked_at_more_and_more_seldom() -> None:
