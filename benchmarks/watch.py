@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -334,6 +336,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     """Measure and print."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; what was made for it is removed"))
     args, notes = arguments(), [f"{RATE} requests a second while something changes, each a new connection"]
     milliseconds: dict[str, dict[str, Spread]] = {}
     counts: dict[str, dict[str, int]] = {}
