@@ -123,7 +123,11 @@ def target(mode: str, plane: ControlPlane) -> Iterator[Target]:
             (play.root / ".venv").symlink_to(sys.prefix)
             command = PulumiCommand(mode, play)
             command.start("stack", "init").wait()
-            yield command
+            try:
+                yield command
+            finally:
+                command.acted()
+                command.start("destroy", "--yes").wait()
             return
         with watching(play, "--plain") as watch:
             until(lambda: "converged" in watch.told() or watch.process.poll() is not None, "the start")

@@ -336,7 +336,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     """Measure and print."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; what was made for it is removed"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     args, notes = arguments(), [f"{RATE} requests a second while something changes, each a new connection"]
     milliseconds: dict[str, dict[str, Spread]] = {}
     counts: dict[str, dict[str, int]] = {}

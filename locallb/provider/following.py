@@ -8,10 +8,10 @@ from pathlib import Path
 from locallb.clients import files
 from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError, Subscription
 from locallb.provider import rollout
+from locallb.provider.waiting import pauses
 
 PATIENCE = 2.0
 """Seconds to wait until a running Envoy has taken a file on which the next one builds; it takes a few milliseconds."""
-_PAUSE = 0.002
 
 
 def put(directory: Path, step: rollout.Write, mode: int, patience: float = PATIENCE) -> None:
@@ -24,12 +24,12 @@ def put(directory: Path, step: rollout.Write, mode: int, patience: float = PATIE
 
 def _follow(directory: Path, step: rollout.Write, before: Subscription, patience: float) -> None:
     """Wait until Envoy runs this version or has refused it; what it refused is for Reachable to tell."""
-    deadline = time.monotonic() + patience
+    deadline, pause = time.monotonic() + patience, pauses()
     while time.monotonic() < deadline:
         now = _taken(directory, step.name)
         if now is None or now.version == step.version or now.rejected > before.rejected:
             return
-        time.sleep(_PAUSE)
+        time.sleep(next(pause))
 
 
 def _taken(directory: Path, name: str) -> Subscription | None:

@@ -27,13 +27,13 @@ from locallb.provider.kind import Difference, Kind, changed, grown, id_faults, p
 from locallb.provider.parts import rewrite_listeners
 from locallb.provider.properties import ListenerState, ReachableInputs, ReachableState, Versions
 from locallb.provider.stopping import STOPPING, drain_container, was_drained
+from locallb.provider.waiting import pauses
 
 PATIENCE = 5.0
 """Seconds until everything must be active; it takes a few milliseconds."""
 START_PATIENCE = 10.0
 """Seconds until the Envoy of a container that was just started must answer; it takes 0.1 to 0.3."""
 PROBE_PATIENCE = 2.0
-_PAUSE = 0.003
 SERVING = "serving"
 
 
@@ -170,15 +170,15 @@ def _refuse_drained(process: str, directory: Path) -> None:
 
 def _await_answer(directory: Path) -> None:
     """Wait until Envoy's admin socket answers: a container is made before the Envoy in it is ready."""
-    deadline = time.monotonic() + START_PATIENCE
+    deadline, pause = time.monotonic() + START_PATIENCE, pauses()
     admin = EnvoyAdmin(directory)
     while not admin.answers() and time.monotonic() < deadline:
-        time.sleep(_PAUSE)
+        time.sleep(next(pause))
 
 
 def _await(directory: Path, new: ReachableInputs) -> None:
     """Wait until the proof holds. Raises ProviderError; a listener that can't be bound is tried once more before."""
-    deadline = time.monotonic() + PATIENCE
+    deadline, pause = time.monotonic() + PATIENCE, pauses()
     tried_at: int | None = None
     while not (sight := _look(directory, new)).proves(new):
         lds = sight.lds
@@ -188,7 +188,7 @@ def _await(directory: Path, new: ReachableInputs) -> None:
             rewrite_listeners(directory)
         elif (refused and tried_at is not None and lds.attempts > tried_at) or time.monotonic() > deadline:
             raise ProviderError(_complaint(directory.name, sight, new))
-        time.sleep(_PAUSE)
+        time.sleep(next(pause))
 
 
 def _look(directory: Path, new: ReachableInputs) -> _Sight:

@@ -36,13 +36,15 @@ class Work:
     """Not planned any more."""
     changed: tuple[ServiceKey, ...] = ()
     new: tuple[ServiceKey, ...] = ()
+    spare: tuple[ServiceKey, ...] = ()
+    """New as well, but proxies that nobody needs yet."""
     unchecked: tuple[ServiceKey, ...] = ()
     """As planned if the state says true, which nobody has checked since the start."""
 
     @property
     def keys(self) -> tuple[ServiceKey, ...]:
         """All of them."""
-        return (*self.broken, *self.gone, *self.changed, *self.new, *self.unchecked)
+        return (*self.broken, *self.gone, *self.changed, *self.new, *self.spare, *self.unchecked)
 
     def without(self, keys: Collection[ServiceKey]) -> Work:
         """Leave some out."""
@@ -50,7 +52,8 @@ class Work:
         def rest(some: tuple[ServiceKey, ...]) -> tuple[ServiceKey, ...]:
             return tuple(key for key in some if key not in keys)
 
-        return Work(rest(self.broken), rest(self.gone), rest(self.changed), rest(self.new), rest(self.unchecked))
+        every = (self.broken, self.gone, self.changed, self.new, self.spare, self.unchecked)
+        return Work(*(rest(some) for some in every))
 
     def first(self) -> Batch:
         """Give those of the next update: what is there already never waits for what is new."""
@@ -58,7 +61,9 @@ class Work:
             return Batch(self.broken[:MOST], refresh=True)
         if there := (*self.gone, *self.changed):
             return Batch(there[:MOST])
-        return Batch(self.new[:MOST]) if self.new else Batch(self.unchecked[:FEW], refresh=True)
+        if new := self.new or self.spare:
+            return Batch(new[:MOST])
+        return Batch(self.unchecked[:FEW], refresh=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,8 @@ class Converger:
     """Digests of proxies that are planned as before."""
     _told: Mapping[str, object] = field(default_factory=dict)
     """The stack's outputs."""
+    _spare: frozenset[ServiceKey] = frozenset()
+    """Proxies that nobody needs yet."""
     _wanted: tuple[Plan, Mapping[ServiceKey, str]] | None = None
     """Of the last plan."""
 
@@ -127,6 +134,8 @@ class Converger:
                 fresh[placement.key] = placement, proxy, balancer_digest(placement, proxy)
         self._digests = fresh
         told = {one.key: one.digest for one in plan.rejections if one.access}
+        needed = {one.proxy for one in plan.placements}
+        self._spare = frozenset(one.key for one in plan.proxies if one.proxy.name not in needed)
         stacks = {planned.key: planned.digest for planned in plan.proxies if not planned.key.cluster}
         wanted = stacks | told | {key: digest for key, (_, _, digest) in fresh.items()}
         self._wanted = plan, wanted
@@ -159,7 +168,8 @@ class Converger:
             changed=tuple(
                 key for key, digest in wanted.items() if key not in broken and known.get(key, digest) != digest
             ),
-            new=tuple(key for key in wanted if key not in known),
+            new=tuple(key for key in wanted if key not in known and key not in self._spare),
+            spare=tuple(key for key in wanted if key not in known and key in self._spare),
             unchecked=tuple(sorted(key for key in self._unchecked if wanted.get(key) == known[key])),
         )
 
