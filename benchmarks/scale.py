@@ -32,8 +32,8 @@ from benchmarks.contestants import private_memory
 from benchmarks.figures import Spread, result, spreads, table, tell
 from locallb.cli.session import Session
 from locallb.engine import load_config
-from locallb.planning.model import Snapshot
 from locallb.planning.plan import make_plan
+from locallb.planning.snapshot import Snapshot
 from locallb.sources.configuration import stack_settings
 from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Planned, Updated
 from locallb.watch.loop import Loop

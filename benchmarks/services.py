@@ -21,7 +21,7 @@ from benchmarks.requests import LONGEST
 from locallb.clients.kube import NODE, SERVICE
 from locallb.clients.kube_errors import KubeError
 from locallb.clients.kube_feed import ExpiredError, Feed
-from locallb.planning.model import Access
+from locallb.planning.snapshot import Access
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 PREFIX = "bench-"

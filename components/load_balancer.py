@@ -17,9 +17,9 @@ from components.resources import (
 )
 from locallb.planning.events import event_fields, placement_events
 from locallb.planning.ingress import conditions, ingress_fields
-from locallb.planning.model import Access
 from locallb.planning.naming import access_fields, address_name, owner_fields
 from locallb.planning.planned import Placement, PlannedPart
+from locallb.planning.snapshot import Access
 
 
 class LoadBalancer(pulumi.ComponentResource):

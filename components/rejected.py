@@ -7,9 +7,10 @@ import pulumi
 from components.resources import ServiceEvents, ServiceStatus
 from locallb.planning.events import event_fields, rejection_events
 from locallb.planning.ingress import not_serving
-from locallb.planning.model import Access, Owner
+from locallb.planning.model import Owner
 from locallb.planning.naming import access_fields, owner_fields
 from locallb.planning.planned import Rejection
+from locallb.planning.snapshot import Access
 
 
 class Rejected(pulumi.ComponentResource):

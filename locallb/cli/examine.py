@@ -24,8 +24,8 @@ from locallb.engine.locks import read_holders
 from locallb.planning.host.headroom import Limits, free_addresses
 from locallb.planning.host.routes import pool_routes
 from locallb.planning.host.seen import Finding, Level, LockSeen, ProxySeen, Seen
-from locallb.planning.model import Claim, HostFacts
 from locallb.planning.settings import Pool, SettingsError
+from locallb.planning.snapshot import Claim, HostFacts
 from locallb.planning.words import counted
 from locallb.provider.leftovers import leftovers
 from locallb.sources import SourceError

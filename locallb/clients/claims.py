@@ -14,8 +14,9 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from locallb.clients import files
-from locallb.planning.model import Claim, ClusterName, Home, IPAddress, Owner, ServiceKey
+from locallb.planning.model import ClusterName, Home, IPAddress, Owner, ServiceKey
 from locallb.planning.naming import owner_fields, owner_from
+from locallb.planning.snapshot import Claim
 
 UNKNOWN = Owner(Home("", "", ""), ServiceKey(ClusterName(""), "", ""))
 """Who holds an address when its file can't be understood."""

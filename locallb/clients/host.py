@@ -17,8 +17,9 @@ from locallb.clients.descriptors import held
 from locallb.clients.routes import RouteError, routes
 from locallb.clients.sockets import LISTEN, Row, rows
 from locallb.planning.host.routes import Route, connected, is_way
-from locallb.planning.model import HostFacts, IPAddress, IPNetwork, Protocol, Socket
+from locallb.planning.model import IPAddress, IPNetwork, Protocol
 from locallb.planning.settings import AddressRange, Pool
+from locallb.planning.snapshot import HostFacts, Socket
 
 _STATUS = "/proc/self/status"
 _PORT_START = "/proc/sys/net/ipv4/ip_unprivileged_port_start"

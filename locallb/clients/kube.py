@@ -21,7 +21,7 @@ from lightkube.types import PatchType
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import connection, stamp
 from locallb.clients.tally import Tally
-from locallb.planning.model import Access
+from locallb.planning.snapshot import Access
 
 Object: TypeAlias = dict[str, Any]
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from lightkube.config import client_adapter
 from locallb.clients.kube import Object
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import connection
-from locallb.planning.model import Access
+from locallb.planning.snapshot import Access
 
 PATHS: Mapping[str, tuple[str, str]] = {
     "Service": ("v1", "/api/v1/services"),

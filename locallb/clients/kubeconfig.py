@@ -21,7 +21,7 @@ from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 
 from locallb.clients.kube_errors import Fault, KubeError
-from locallb.planning.model import Access
+from locallb.planning.snapshot import Access
 
 Section: TypeAlias = Mapping[str, Any]
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1")

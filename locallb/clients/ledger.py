@@ -29,8 +29,9 @@ from locallb.clients.claims import (
     read_entry,
 )
 from locallb.clients.fence import FENCE, Fence, NotLeaderError
-from locallb.planning.model import Claim, Home, IPAddress, Owner
+from locallb.planning.model import Home, IPAddress, Owner
 from locallb.planning.naming import digest
+from locallb.planning.snapshot import Claim
 
 __all__ = ["UNKNOWN", "Ledger", "LedgerError", "refuse_copy"]
 

@@ -15,11 +15,12 @@ from ipaddress import IPv6Network
 
 from locallb.planning import refusals
 from locallb.planning.holders import ByGroup, ByService, Holdings, age, holdings, may_share
-from locallb.planning.model import Family, FamilyPolicy, HostFacts, IPAddress, Service, ServiceKey, Snapshot
+from locallb.planning.model import Family, FamilyPolicy, IPAddress, Service, ServiceKey
 from locallb.planning.pools import Candidates, Slots, allows, by_priority, candidates, listed, never, useless_ranges
 from locallb.planning.reasons import Problem
 from locallb.planning.refusals import Asked
 from locallb.planning.settings import Pool, Settings
+from locallb.planning.snapshot import HostFacts, Snapshot
 
 Answer = tuple[IPAddress, ...] | Problem
 

@@ -21,11 +21,11 @@ from locallb.planning.model import (
     Service,
     ServiceKey,
     ServicePort,
-    Snapshot,
     TrafficPolicy,
 )
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.serving import Backend, ConnectCheck, HealthCheck
+from locallb.planning.snapshot import Snapshot
 from locallb.planning.usable import Usable, usable, why_none_is
 from locallb.planning.words import counted
 

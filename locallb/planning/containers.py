@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from locallb.planning.envoy import ARGUMENTS
-from locallb.planning.model import EMPTY, Family, HostFacts, IPAddress, Owner
+from locallb.planning.model import EMPTY, Family, IPAddress, Owner
 from locallb.planning.naming import owner_fields, owner_from
 from locallb.planning.serving import Proxy, PublishedPort
 from locallb.planning.settings import Compat, ContainerSettings
+from locallb.planning.snapshot import HostFacts
 
 LABEL_PREFIX = "local-lb.dev/"
 PROXY_LABEL = f"{LABEL_PREFIX}proxy"

@@ -13,7 +13,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol as Interface
 
-from locallb.planning.model import Claim, IPAddress, Owner, Service, ServiceKey, Snapshot
+from locallb.planning.model import IPAddress, Owner, Service, ServiceKey
+from locallb.planning.snapshot import Claim, Snapshot
 
 Age = tuple[str, ServiceKey]
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from locallb.planning.allocation import Answer, allocate
-from locallb.planning.model import Service, ServiceKey, Snapshot
+from locallb.planning.model import Service, ServiceKey
 from locallb.planning.placing import Frame, Given, Placed, place
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Snapshot
 
 _Question = tuple[Snapshot, Sequence[Service], Settings]
 

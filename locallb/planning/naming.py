@@ -9,7 +9,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from locallb.planning.model import Access, ClusterName, Family, Home, IPAddress, Owner, Protocol, ServiceKey, Uid
+from locallb.planning.model import ClusterName, Family, Home, IPAddress, Owner, Protocol, ServiceKey, Uid
+from locallb.planning.snapshot import Access
 
 PROXY_ID_DIGITS = 12
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from locallb.planning.model import ClusterName, IPAddress, Service, Snapshot
+from locallb.planning.model import ClusterName, IPAddress, Service
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Snapshot
 
 NODES = "ExcludedNodesUsed"
 """Every Node is excluded from load balancers, so all are used."""

@@ -13,17 +13,7 @@ from typing import NamedTuple
 from locallb.planning.backends import PortBackends, Surroundings, upstreams
 from locallb.planning.containers import container_of
 from locallb.planning.envoy import render, render_empty, render_part
-from locallb.planning.model import (
-    Access,
-    Discovery,
-    Family,
-    Home,
-    HostFacts,
-    IPAddress,
-    Owner,
-    Service,
-    ServicePort,
-)
+from locallb.planning.model import Discovery, Family, Home, IPAddress, Owner, Service, ServicePort
 from locallb.planning.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy
@@ -33,6 +23,7 @@ from locallb.planning.reasons import Problem, Reason
 from locallb.planning.seating import Seat
 from locallb.planning.serving import Listener, Part, Proxy, Upstream
 from locallb.planning.settings import Runtime, Settings
+from locallb.planning.snapshot import Access, HostFacts
 
 
 class Frame(NamedTuple):

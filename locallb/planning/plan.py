@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from locallb.planning.allocation import Answer
 from locallb.planning.backends import Surroundings
 from locallb.planning.memory import PlanMemory
-from locallb.planning.model import MalformedService, Owner, Service, ServiceKey, Snapshot
+from locallb.planning.model import MalformedService, Owner, Service, ServiceKey
 from locallb.planning.nodes import eligible
 from locallb.planning.notices import OTHERS, notices_of
 from locallb.planning.placing import Frame, Given, proxy_of_stack
@@ -22,6 +22,7 @@ from locallb.planning.reasons import Problem, Reason
 from locallb.planning.seating import Seat, seating
 from locallb.planning.selection import is_ours
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Snapshot
 
 
 def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from locallb.planning.containers import ProxyContainer
 from locallb.planning.envoy import Rendered, RenderedPart
-from locallb.planning.model import Access, IPAddress, Owner, ServiceKey, ServicePort
+from locallb.planning.model import IPAddress, Owner, ServiceKey, ServicePort
 from locallb.planning.naming import digest, owner_fields
 from locallb.planning.notices import Notice
 from locallb.planning.reasons import Problem
 from locallb.planning.serving import Listener, Part, Proxy
 from locallb.planning.settings import IpMode
+from locallb.planning.snapshot import Access
 
 
 @dataclass(frozen=True, slots=True)

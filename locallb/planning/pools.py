@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from itertools import accumulate
 
-from locallb.planning.model import Family, HostFacts, IPAddress, Service
+from locallb.planning.model import Family, IPAddress, Service
 from locallb.planning.selection import selects
 from locallb.planning.settings import AddressRange, Pool
+from locallb.planning.snapshot import HostFacts
 
 Span = tuple[int, int]
 """Numbers of addresses of one family, from the first to the last, both included."""

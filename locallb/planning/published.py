@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from locallb.planning.model import Family, IPAddress, Protocol, Subnet
+from locallb.planning.model import Family, IPAddress, Protocol
 from locallb.planning.serving import Proxy, PublishedPort
 from locallb.planning.settings import Pool
+from locallb.planning.snapshot import Subnet
 
 FIRST_OTHER_PORT = 10_000
 """Where container ports begin that can't be the Service's own number."""

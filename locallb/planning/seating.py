@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from locallb.planning.capacity import Need, share_out
 from locallb.planning.envoy import watches
-from locallb.planning.model import Discovery, Service, ServiceKey, Snapshot
+from locallb.planning.model import Discovery, Service, ServiceKey
 from locallb.planning.settings import ProxySettings, Sharing
 from locallb.planning.sharing import Assignment, assign_shared, assign_spares, with_spares
+from locallb.planning.snapshot import Snapshot
 
 EACH = watches(Discovery.STATIC, 0)
 """inotify instances of a proxy of the stack."""

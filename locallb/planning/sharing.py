@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from locallb.planning.model import HeldSeat, ServiceKey
+from locallb.planning.model import ServiceKey
 from locallb.planning.settings import ProxySettings, Sharing
+from locallb.planning.snapshot import HeldSeat
 
 SHARED, SPARE = "shared", "spare"
 _NAME = re.compile(r"(shared|spare)-([1-9][0-9]*)")

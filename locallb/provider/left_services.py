@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from locallb.clients import places
 from locallb.clients.kube_errors import KubeError
 from locallb.clients.ledger import Ledger
-from locallb.planning.model import Access, ClusterName, Home, MalformedService, Owner, Service, ServiceKey, Uid
+from locallb.planning.model import ClusterName, Home, MalformedService, Owner, Service, ServiceKey, Uid
 from locallb.planning.naming import access_fields, owner_fields
 from locallb.planning.parsing import parse_objects
 from locallb.planning.publishing import NOTHING, Live, has_finalizer, is_deleted, published, publishing, releasing
 from locallb.planning.selection import is_ours
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Access
 from locallb.provider import live, properties
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from locallb.clients.fence import FENCE
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.planning.events import Event, event_body
-from locallb.planning.model import Access
 from locallb.planning.publishing import Live, is_it
+from locallb.planning.snapshot import Access
 from locallb.provider import properties
 from locallb.provider.errors import ProviderError
 from locallb.provider.kind import identity

@@ -12,9 +12,10 @@ from ipaddress import ip_address, ip_network
 from locallb.clients.capabilities import docker_shortcoming
 from locallb.clients.containers import Containers, Document
 from locallb.planning.containers import PROXY_LABEL, image_of, labelled_owner
-from locallb.planning.model import Home, HostFacts, Protocol, Subnet
+from locallb.planning.model import Home, Protocol
 from locallb.planning.published import Place
 from locallb.planning.settings import ContainerSettings, PullPolicy
+from locallb.planning.snapshot import HostFacts, Subnet
 from locallb.sources import SourceError
 
 

@@ -16,9 +16,10 @@ from typing import Protocol, TypeVar
 
 from locallb.clients import files
 from locallb.planning.known import Known
-from locallb.planning.model import Claim, Discovery, HeldProxy, HeldSeat, ServiceKey
+from locallb.planning.model import Discovery, ServiceKey
 from locallb.planning.naming import owner_from
 from locallb.planning.settings import Runtime
+from locallb.planning.snapshot import Claim, HeldProxy, HeldSeat
 from locallb.sources import SourceError
 
 ADDRESS = "locallb:index:LoopbackAddress"

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from locallb.planning.model import Claim, HeldProxy, HeldSeat, Home, Snapshot
+from locallb.planning.model import Home
 from locallb.planning.planned import Plan
 from locallb.planning.settings import ManifestsSource, Settings
+from locallb.planning.snapshot import Claim, HeldProxy, HeldSeat, Snapshot
 from locallb.sources import SourceError
 from locallb.sources.manifests import read_manifests
 from locallb.sources.snapshot import Reading

@@ -16,9 +16,10 @@ from locallb.clients.kube import Cluster
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import kubeconfig_path, resolve
 from locallb.planning.health import KUBE_PROXY_PORT
-from locallb.planning.model import Access, ClusterName, Family
+from locallb.planning.model import ClusterName, Family
 from locallb.planning.parsing import Parsed, parse_objects, relevant
 from locallb.planning.settings import KubernetesSource, Source
+from locallb.planning.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.manifests import SourceReading
 from locallb.sources.readings import Objects, Readings, slim

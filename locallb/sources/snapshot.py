@@ -19,21 +19,11 @@ from locallb.clients.host import host_facts
 from locallb.clients.ledger import Ledger
 from locallb.clients.proxies import PROXY_MARK, Proxies, marked_owner
 from locallb.clients.sockets import split_place
-from locallb.planning.model import (
-    Access,
-    Claim,
-    ClusterName,
-    Family,
-    Home,
-    HostFacts,
-    IPAddress,
-    Protocol,
-    ServiceKey,
-    Snapshot,
-)
+from locallb.planning.model import ClusterName, Family, Home, IPAddress, Protocol, ServiceKey
 from locallb.planning.parsing import Parsed
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Sharing, Source
 from locallb.planning.sharing import is_shared
+from locallb.planning.snapshot import Access, Claim, HostFacts, Snapshot
 from locallb.sources import SourceError
 from locallb.sources.containers import read_contained, read_subnets, require_suitable
 from locallb.sources.held import HeldByState, read_held

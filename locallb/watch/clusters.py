@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from locallb.clients.kube import Object
 from locallb.clients.kube_errors import KubeError
 from locallb.clients.kube_feed import OPENED, PATHS, Event, ExpiredError, Feed
-from locallb.planning.model import Access, ClusterName
+from locallb.planning.model import ClusterName
 from locallb.planning.parsing import Document, Identity, Parsed, parse_objects
+from locallb.planning.snapshot import Access
 from locallb.sources.readings import slim
 from locallb.watch.schedule import delay
 

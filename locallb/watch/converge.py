@@ -13,8 +13,9 @@ from functools import partial
 from components.stack import declare, declare_some, exports
 from locallb.engine import Engine, FullScopeNeeded, Result, Severity, only, root_urn
 from locallb.planning.known import Known
-from locallb.planning.model import ClusterName, Home, ServiceKey, Snapshot
+from locallb.planning.model import ClusterName, Home, ServiceKey
 from locallb.planning.planned import Plan, PlannedProxy, balancer_digest
+from locallb.planning.snapshot import Snapshot
 
 BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)

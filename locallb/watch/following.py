@@ -15,8 +15,9 @@ from pathlib import Path
 
 from locallb.clients.kube_errors import KubeError
 from locallb.clients.kubeconfig import Meaning, meaning
-from locallb.planning.model import Access, ClusterName, Home, ServiceKey
+from locallb.planning.model import ClusterName, Home, ServiceKey
 from locallb.planning.settings import KubernetesSource
+from locallb.planning.snapshot import Access
 from locallb.sources.kubernetes import health_ports, not_up_yet
 from locallb.sources.manifests import SourceReading
 from locallb.sources.readings import Readings

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from locallb.planning.model import ClusterName, ServiceKey, Snapshot
+from locallb.planning.model import ClusterName, ServiceKey
 from locallb.planning.planned import Plan
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Snapshot
 
 
 class Cause(StrEnum):

@@ -17,11 +17,12 @@ from locallb.clients import ClientError
 from locallb.clients.processes import Process
 from locallb.engine import Engine, EngineError
 from locallb.planning.memory import PlanMemory
-from locallb.planning.model import Home, ServiceKey, Snapshot
+from locallb.planning.model import Home, ServiceKey
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.reasons import OF_THE_HOST
 from locallb.planning.settings import Settings, SettingsError
+from locallb.planning.snapshot import Snapshot
 from locallb.sources import SourceError
 from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import Reading

@@ -13,9 +13,10 @@ from pathlib import Path
 from locallb.clients import places
 from locallb.engine import Engine
 from locallb.planning.known import Known
-from locallb.planning.model import Claim, ClusterName, Home, HostFacts, ServiceKey
+from locallb.planning.model import ClusterName, Home, ServiceKey
 from locallb.planning.parsing import Parsed
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Settings, Source
+from locallb.planning.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, held_by
 from locallb.sources.manifests import Memory, SourceReading

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from locallb.cli.watching.relay import Batch, Entry
-from locallb.planning.model import ClusterName, Home, HostFacts, Node, ServiceKey, Snapshot
+from locallb.planning.model import ClusterName, Home, Node, ServiceKey
 from locallb.planning.parse_settings import parse_settings
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import HostFacts, Snapshot
 from locallb.planning.status import Observation
 from locallb.watch.happenings import Cause, Converged, Failed, Happening, Leading, Mark, Planned, Stopped, Updated
 from tests.planning.objects import node, parsed, service

@@ -16,8 +16,9 @@ from locallb.clients import descriptors, host
 from locallb.clients.descriptors import held
 from locallb.clients.host import HostError, host_facts
 from locallb.planning.host.routes import Route
-from locallb.planning.model import Protocol, Socket
+from locallb.planning.model import Protocol
 from locallb.planning.settings import AddressRange, Pool
+from locallb.planning.snapshot import Socket
 
 ME = os.getpid()
 MY_NAME = f"{Path('/proc/self/comm').read_text().strip()} ({ME})"

@@ -14,7 +14,7 @@ import yaml
 from locallb.clients.kube import Cluster, Clusters
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import connection, kubeconfig_path, meaning, resolve
-from locallb.planning.model import Access
+from locallb.planning.snapshot import Access
 
 SERVER = "https://127.0.0.1:6443"
 

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from locallb.clients import ledger as module
 from locallb.clients.ledger import UNKNOWN, Ledger, LedgerError
-from locallb.planning.model import Claim, ClusterName, Home, Owner, ServiceKey, Uid
+from locallb.planning.model import ClusterName, Home, Owner, ServiceKey, Uid
+from locallb.planning.snapshot import Claim
 
 ADDRESS = ip_address("127.77.0.5")
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,10 @@ import pytest
 from locallb.clients import kube
 from locallb.clients.kube import Cluster
 from locallb.clients.kube_errors import Fault, KubeError
-from locallb.planning.model import Access, ClusterName, Home, Owner, ServiceKey, Uid
+from locallb.planning.model import ClusterName, Home, Owner, ServiceKey, Uid
 from locallb.planning.naming import owner_fields
 from locallb.planning.publishing import FINALIZER
+from locallb.planning.snapshot import Access
 from locallb.provider.errors import ProviderError
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.faulty import FaultyApi, faulty_api

@@ -21,7 +21,8 @@ from locallb.clients.fence import FENCE, Fence, NotLeaderError
 from locallb.clients.kube import LEASE, Cluster
 from locallb.clients.ledger import Ledger
 from locallb.planning.leadership import Candidate, Timing
-from locallb.planning.model import Access, ClusterName, Home, Owner, ServiceKey, Uid
+from locallb.planning.model import ClusterName, Home, Owner, ServiceKey, Uid
+from locallb.planning.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, ingress, made
 from tests.e2e.support import Backend, Stage, ask, port, refused, service

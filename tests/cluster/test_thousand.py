@@ -15,12 +15,13 @@ from pulumi.provider.experimental.property_value import PropertyValue
 
 from locallb.clients.kube import SERVICE
 from locallb.planning.ingress import conditions, ingress_fields
-from locallb.planning.model import ClusterName, Home, HostFacts, Snapshot
+from locallb.planning.model import ClusterName, Home
 from locallb.planning.naming import access_fields, owner_fields
 from locallb.planning.parse_settings import parse_settings
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
 from locallb.planning.settings import KubernetesSource, Settings
+from locallb.planning.snapshot import HostFacts, Snapshot
 from locallb.provider.codec import decode, value
 from locallb.provider.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.provider.service_claim import ServiceClaim

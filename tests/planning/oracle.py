@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from locallb.planning.allocation import Answer
-from locallb.planning.model import Family, FamilyPolicy, IPAddress, Service, ServiceKey, Snapshot
+from locallb.planning.model import Family, FamilyPolicy, IPAddress, Service, ServiceKey
 from locallb.planning.reasons import Problem
 from locallb.planning.settings import AddressRange, Pool, Settings
+from locallb.planning.snapshot import Snapshot
 
 NEVER = {"127.0.0.1", "127.0.0.53", "127.0.0.54", "127.0.1.1", "::1"}
 

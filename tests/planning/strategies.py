@@ -12,12 +12,10 @@ from ipaddress import ip_address
 from hypothesis import strategies as st
 
 from locallb.planning.model import (
-    Claim,
     ClusterName,
     Family,
     FamilyPolicy,
     Home,
-    HostFacts,
     IngressEntry,
     IPAddress,
     Node,
@@ -27,12 +25,11 @@ from locallb.planning.model import (
     Service,
     ServiceKey,
     ServicePort,
-    Snapshot,
-    Socket,
     TrafficPolicy,
     Uid,
 )
 from locallb.planning.settings import AddressRange, Classes, ManifestsSource, Pool, Settings
+from locallb.planning.snapshot import Claim, HostFacts, Snapshot, Socket
 
 HOME = Home("project", "dev", "/srv/project")
 OTHER_HOME = Home("project", "test", "/srv/project")

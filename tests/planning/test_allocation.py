@@ -12,12 +12,10 @@ import pytest
 
 from locallb.planning.allocation import Answer, allocate
 from locallb.planning.model import (
-    Claim,
     ClusterName,
     Family,
     FamilyPolicy,
     Home,
-    HostFacts,
     IngressEntry,
     Node,
     NodeName,
@@ -25,12 +23,11 @@ from locallb.planning.model import (
     Protocol,
     Service,
     ServiceKey,
-    Snapshot,
-    Socket,
     Uid,
 )
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.settings import AddressRange, Pool, Settings
+from locallb.planning.snapshot import Claim, HostFacts, Snapshot, Socket
 from tests.planning.strategies import HOME, OTHER_HOME
 
 BOTH = (Family.IPV4, Family.IPV6)

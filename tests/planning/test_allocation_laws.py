@@ -16,21 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from locallb.planning.allocation import Answer, allocate
-from locallb.planning.model import (
-    Claim,
-    Family,
-    FamilyPolicy,
-    HostFacts,
-    IngressEntry,
-    IPAddress,
-    Owner,
-    Service,
-    ServiceKey,
-    Snapshot,
-    Uid,
-)
+from locallb.planning.model import Family, FamilyPolicy, IngressEntry, IPAddress, Owner, Service, ServiceKey, Uid
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.settings import AddressRange, Pool, Settings
+from locallb.planning.snapshot import Claim, HostFacts, Snapshot
 from tests.planning import strategies as draw
 from tests.planning.oracle import Oracle, asked, wanted
 from tests.planning.world import Answers, World

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.planning.backends import PortBackends, Surroundings, upstreams
-from locallb.planning.model import Family, Snapshot
+from locallb.planning.model import Family
 from locallb.planning.nodes import eligible
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.serving import ConnectCheck, HttpCheck
+from locallb.planning.snapshot import Snapshot
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 from tests.planning.strategies import HOME
 

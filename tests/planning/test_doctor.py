@@ -11,9 +11,10 @@ from locallb.planning.host.doctor import examine
 from locallb.planning.host.headroom import Limits, free_addresses, headroom
 from locallb.planning.host.routes import PoolRoute, Route, pool_routes
 from locallb.planning.host.seen import Level, LockSeen, ProxySeen, Seen
-from locallb.planning.model import Claim, ClusterName, Home, HostFacts, Owner, Protocol, ServiceKey, Socket
+from locallb.planning.model import ClusterName, Home, Owner, Protocol, ServiceKey
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.settings import AddressRange, Pool
+from locallb.planning.snapshot import Claim, HostFacts, Socket
 
 PLENTY = Limits(500, 8192, 1 << 34, 10_000, 200, 65_536)
 POOL = Pool("p", (AddressRange(ip_address("127.77.0.0"), ip_address("127.77.0.31")),))

@@ -22,12 +22,13 @@ from locallb.planning.events import (
     rejection_events,
     spend,
 )
-from locallb.planning.model import Access, ClusterName, Home, Owner, ServiceKey, Snapshot, Uid
+from locallb.planning.model import ClusterName, Home, Owner, ServiceKey, Uid
 from locallb.planning.notices import NODES, OTHERS
 from locallb.planning.parse_pools import DEFAULT_POOL
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.settings import Classes, Settings
+from locallb.planning.snapshot import Access, Snapshot
 from tests.planning.objects import DEMO, JsonObject, node, parsed, service
 
 SERVES = Event("Normal", ENSURED, "serves 80/TCP at 127.77.0.5")

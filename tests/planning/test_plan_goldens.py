@@ -11,11 +11,12 @@ import yaml
 
 from locallb.planning.envoy.parts import as_files
 from locallb.planning.ingress import load_balancer_status
-from locallb.planning.model import ClusterName, Home, Snapshot
+from locallb.planning.model import ClusterName, Home
 from locallb.planning.parse_settings import parse_settings
 from locallb.planning.parsing import parse_objects
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
+from locallb.planning.snapshot import Snapshot
 from tests.conftest import GOLDENS, Golden
 from tests.envoy.support import quiet, validate
 

@@ -12,23 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.planning.memory import PlanMemory
-from locallb.planning.model import (
-    Claim,
-    ClusterName,
-    HeldProxy,
-    Home,
-    HostFacts,
-    MalformedService,
-    Service,
-    ServiceKey,
-    ServicePort,
-    Snapshot,
-)
+from locallb.planning.model import ClusterName, Home, MalformedService, Service, ServiceKey, ServicePort
 from locallb.planning.parse_pools import DEFAULT_POOL
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Claim, HeldProxy, HostFacts, Snapshot
 from tests.planning import strategies
 
 SNAPSHOTS = strategies.snapshots()

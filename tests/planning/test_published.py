@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.planning.model import IPAddress, Protocol, Subnet
+from locallb.planning.model import IPAddress, Protocol
 from locallb.planning.published import Place, internal_addresses, published_ports
 from locallb.planning.settings import AddressRange, Pool
+from locallb.planning.snapshot import Subnet
 
 ADDRESSES = [ip_address(text) for text in ("127.77.0.5", "fd00:ff::e5", "127.77.0.6")]
 PLACES = st.sets(

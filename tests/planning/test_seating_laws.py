@@ -12,20 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.planning.capacity import Need
-from locallb.planning.model import (
-    ClusterName,
-    Discovery,
-    HeldProxy,
-    HeldSeat,
-    Home,
-    HostFacts,
-    Service,
-    ServiceKey,
-    ServicePort,
-    Snapshot,
-)
+from locallb.planning.model import ClusterName, Discovery, Home, Service, ServiceKey, ServicePort
 from locallb.planning.seating import EACH, Seating, seating
 from locallb.planning.settings import ProxySettings, Sharing
+from locallb.planning.snapshot import HeldProxy, HeldSeat, HostFacts, Snapshot
 
 NAMES = "abcdefgh"
 HOME = Home("local-lb", "dev", "/project")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from locallb.planning.allocation import Answer, allocate
 from locallb.planning.model import (
-    Claim,
     ClusterName,
     IPAddress,
     Owner,
@@ -21,11 +20,11 @@ from locallb.planning.model import (
     Service,
     ServiceKey,
     ServicePort,
-    Snapshot,
     TrafficPolicy,
 )
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.settings import AddressRange, Pool, Settings
+from locallb.planning.snapshot import Claim, Snapshot
 from tests.planning import strategies as draw
 from tests.planning.world import Answers, World
 

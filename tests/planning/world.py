@@ -11,19 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from locallb.planning.allocation import Answer, allocate
-from locallb.planning.model import (
-    Claim,
-    Home,
-    HostFacts,
-    IngressEntry,
-    IPAddress,
-    Owner,
-    Service,
-    ServiceKey,
-    Snapshot,
-)
+from locallb.planning.model import Home, IngressEntry, IPAddress, Owner, Service, ServiceKey
 from locallb.planning.reasons import Problem
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Claim, HostFacts, Snapshot
 from tests.planning.strategies import HOME, OTHER_HOME
 
 Answers = Mapping[ServiceKey, Answer]

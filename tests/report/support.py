@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from locallb.cli.report.assemble import assembled
-from locallb.planning.model import Home, Snapshot
+from locallb.planning.model import Home
 from locallb.planning.naming import address_name, owner_fields
 from locallb.planning.parse_settings import parse_settings
 from locallb.planning.plan import make_plan
@@ -14,6 +14,7 @@ from locallb.planning.report.changes import Report, ServiceChange
 from locallb.planning.report.resources import Resource
 from locallb.planning.report.sides import planned_side
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Snapshot
 from locallb.sources.hostless import holding
 from tests.planning.objects import parsed
 

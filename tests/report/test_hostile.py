@@ -20,11 +20,12 @@ from locallb.cli.report.html import page
 from locallb.cli.report.markdown import markdown
 from locallb.cli.report.safe import LONGEST_SENTENCE, markdown_code, markdown_text, visible
 from locallb.cli.report.text import print_report
-from locallb.planning.model import ClusterName, ServiceKey, Snapshot
+from locallb.planning.model import ClusterName, ServiceKey
 from locallb.planning.plan import make_plan
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.report.changes import Report
 from locallb.planning.report.sides import Side, planned_side
+from locallb.planning.snapshot import Snapshot
 from tests.planning.objects import node, service
 from tests.report.schema import mistakes
 from tests.report.support import HOME, settings, snapshot

@@ -11,13 +11,14 @@ from locallb.cli.report.assemble import assembled
 from locallb.cli.report.document import document
 from locallb.cli.report.html import page
 from locallb.cli.report.markdown import markdown
-from locallb.planning.model import HostFacts, Service, ServiceKey, Snapshot
+from locallb.planning.model import Service, ServiceKey
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.report.changes import QUIET, Change, Report, compare
 from locallb.planning.report.resources import deployed_side
 from locallb.planning.report.sides import Balancer, Side, planned_side
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import HostFacts, Snapshot
 from locallb.sources.hostless import holding
 from tests.planning import strategies
 from tests.planning.test_plan_laws import shuffled

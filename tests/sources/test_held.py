@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from locallb.planning.model import Claim, Discovery, HeldProxy, HeldSeat, Home, Owner, ServiceKey, Uid
+from locallb.planning.model import Discovery, Home, Owner, ServiceKey, Uid
 from locallb.planning.naming import owner_fields, proxy_owner
 from locallb.planning.settings import Runtime
+from locallb.planning.snapshot import Claim, HeldProxy, HeldSeat
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, read_held
 from tests.sources.support import key

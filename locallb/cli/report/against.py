@@ -16,12 +16,13 @@ from locallb.cli.report.assemble import assembled
 from locallb.clients.git import Revision
 from locallb.engine import EngineError, Project, load_config, load_project
 from locallb.engine.project import BACKEND_VARIABLE
-from locallb.planning.model import Home, Snapshot
+from locallb.planning.model import Home
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.report.changes import Report
 from locallb.planning.report.sides import planned_side
 from locallb.planning.settings import Settings, SettingsError
+from locallb.planning.snapshot import Snapshot
 from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 from locallb.sources.hostless import holding, manifests_of, read_hostless

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 
-from locallb.planning.model import ServiceKey, Snapshot
+from locallb.planning.model import ServiceKey
 from locallb.planning.report.changes import Report, compare
 from locallb.planning.report.policies import violations
 from locallb.planning.report.room import rooms
 from locallb.planning.report.sides import Side
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Snapshot
 
 
 def assembled(

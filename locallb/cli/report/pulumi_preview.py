@@ -13,11 +13,12 @@ from locallb.cli.report.against import open_project
 from locallb.cli.report.assemble import assembled
 from locallb.clients import ClientError, files
 from locallb.engine import load_config
-from locallb.planning.model import ClusterName, Home, ServiceKey, Snapshot
+from locallb.planning.model import ClusterName, Home, ServiceKey
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.report.changes import Report
 from locallb.planning.report.resources import Resource, deployed_side
 from locallb.planning.report.sides import Side
+from locallb.planning.snapshot import Snapshot
 from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from locallb.planning.host.headroom import headroom
 from locallb.planning.host.seen import Finding, Level, Seen
 from locallb.planning.host.setup import LEDGER
-from locallb.planning.model import Socket
+from locallb.planning.snapshot import Socket
 from locallb.planning.words import counted
 
 OLDEST_PYTHON = (3, 11)

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from locallb.planning.envoy import watches
-from locallb.planning.model import Claim, Discovery, Family, HostFacts
+from locallb.planning.model import Discovery, Family
 from locallb.planning.pools import candidates, useless_ranges
 from locallb.planning.settings import Pool
+from locallb.planning.snapshot import Claim, HostFacts
 from locallb.planning.words import counted
 
 PROXY_MEMORY = 16 << 20

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from locallb.planning.host.headroom import Limits
 from locallb.planning.host.routes import PoolRoute
-from locallb.planning.model import HostFacts
 from locallb.planning.settings import Pool
+from locallb.planning.snapshot import HostFacts
 
 
 class Level(StrEnum):

@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from locallb.planning.model import Family, IPAddress, Snapshot
+from locallb.planning.model import Family, IPAddress
 from locallb.planning.pools import Candidates, candidates, useless_ranges
 from locallb.planning.report.sides import Side
 from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

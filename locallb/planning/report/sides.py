@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from locallb.planning.envoy.parts import as_files
-from locallb.planning.model import ClusterName, IPAddress, IPNetwork, Protocol, Service, ServiceKey, Snapshot
+from locallb.planning.model import ClusterName, IPAddress, IPNetwork, Protocol, Service, ServiceKey
 from locallb.planning.naming import digest, owner_fields
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
 from locallb.planning.reasons import Problem, Reason
+from locallb.planning.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
