@@ -22,8 +22,8 @@ FIRST_RETRY, LAST_RETRY = 0.05, 30.0
 """Seconds before something that failed is tried again: at first, and at most."""
 LAST_WHOLE = 3.0
 """The same at most where nothing can be done at all: most often another command holds the stack's lock."""
-CALM = 3.0
-"""Seconds that a repaired proxy must live for its next end to be repaired at once."""
+CALM = 1.0
+"""Seconds that a repaired proxy must live for its next end to be repaired at once: several times what that costs."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
 """Causes that may have mended what kept the whole from being read: they don't wait for its next try."""
 
