@@ -44,12 +44,12 @@ preview: setup ## Show what `make up` would change
 status: setup ## Show Services, addresses and health
 	@$(LOCALLB) status
 
-test: .venv/dev ## Check the code and test it, real Envoys included (some 3 minutes)
+test: .venv/dev ## Check the code and test it, real Envoys included (less than 5 minutes)
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow and not cluster and not soak"
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow and not docker and not cluster and not soak"
 
-test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "slow and not cluster and not soak"
+test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host, the loop, containers
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "(slow or docker) and not cluster and not soak"
 
 test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak"

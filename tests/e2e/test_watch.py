@@ -20,7 +20,7 @@ from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
 from tests.e2e.test_changes import Client
 from tests.e2e.watching import answers, becomes, is_alive, watching
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 Backends = Callable[..., Backend]
 

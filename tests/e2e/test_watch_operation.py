@@ -29,7 +29,7 @@ from locallb.cli.arguments import parse
 from tests.e2e.support import CHECKOUT, Backend, Stage, node, port, service
 from tests.e2e.watching import PATIENCE, Watch, answers, becomes, is_alive, watching
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 Backends = Callable[..., Backend]
 
 

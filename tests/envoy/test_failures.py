@@ -15,7 +15,7 @@ from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
 from tests.envoy.traffic import Block, Load, Server, ask_tcp, ask_udp, eventually
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 UDP = Protocol.UDP
 AFFINITY = pytest.mark.parametrize("affinity", [False, True], ids=["any", "affinity"])
 

@@ -12,7 +12,7 @@ from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
 from tests.envoy.traffic import Block, Load, Server, ask, ask_tcp, eventually
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 
 def health_ports(block: Block, numbers: str, port: int = 0) -> list[Server]:

@@ -15,7 +15,7 @@ from locallb.clients import places
 from tests.e2e.support import listening
 from tests.faults.support import VICTIM, Pair
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 
 def directory(pair: Pair, key: str = VICTIM) -> Path:

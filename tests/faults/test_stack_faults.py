@@ -23,7 +23,7 @@ from locallb.planning.model import ClusterName, Home, Owner, ServiceKey
 from tests.e2e.support import Backend, Stage, ask, port, refused, service
 from tests.faults.support import VICTIM, Pair
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 
 def lose_state(pair: Pair) -> None:

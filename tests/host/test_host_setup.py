@@ -8,6 +8,7 @@ import pytest
 
 from tests.host.support import Project, project
 
+pytestmark = pytest.mark.slow
 POOLS = [{"name": "outer", "addresses": ["172.18.255.224/27", "fd00:ff::e0/123"]}]
 SYSCTL = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 DEVICE = "ip link add {device} type bridge && ip link set {device} addrgenmode none && ip link set {device} up"

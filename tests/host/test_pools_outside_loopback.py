@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.support import port, service
 from tests.host.support import Namespace, Project, asked, project, served
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 POOLS = [{"name": "outer", "addresses": ["172.18.255.224/27", "fd00:ff::e0/123"]}]
 LINK = """\

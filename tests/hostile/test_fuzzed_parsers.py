@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from locallb.sources import SourceError
 from locallb.sources.held import read_held
 from locallb.sources.readings import Readings
 
+pytestmark = pytest.mark.slow
 BUDGET = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WORDS = st.sampled_from([
     "Service", "v1", "LoadBalancer", "metadata", "spec", "ports", "port", "name", "10.0.0.1", "10.0.0.0/8", "::1",

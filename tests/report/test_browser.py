@@ -15,7 +15,7 @@ from tests.report.browser import Browser, chromium
 from tests.report.support import compared, settings
 from tests.report.test_hostile import hostile_report
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 LIGHT, DARK = (0xF5, 0xF6, 0xF8), (0x0D, 0x11, 0x17)
 EXTRA = [{"port": 8080, "nodePort": 30080}, {"name": "b", "port": 9000, "nodePort": 30090}]
 
