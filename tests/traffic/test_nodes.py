@@ -22,6 +22,7 @@ from tests.traffic.support import (
     answers,
     condition,
     follows,
+    give_kube_proxy_time,
     ingress,
     make,
     sees_endpoints,
@@ -184,6 +185,7 @@ def test_where_every_node_is_excluded_all_are_used_and_it_is_told(world: World, 
     for node in world.nodes.values():
         world.label(node, exclude="")
     sees_endpoints(world, "web", 1)
+    give_kube_proxy_time(world, "web")
     done = play.up()
     assert EXCLUDED in done.out + done.err
     (at,) = addresses(world)
