@@ -10,7 +10,7 @@ import pytest
 
 from tests.docker.support import Harm, configure, containers, content, docker, each_harm, identities, own_pool
 from tests.e2e.support import Backend, Stage, ask, node, port, refused, service, stage
-from tests.e2e.test_shared_proxies import SHARED, SPARE, Client, touched
+from tests.e2e.test_shared_proxies import SHARED, SPARE, a_service_comes_changes_and_goes
 from tests.e2e.watching import becomes, watching
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
@@ -49,23 +49,8 @@ def test_one_container_serves_every_service_at_an_address_of_its_own(pair: tuple
 def test_neighbours_notice_nothing_while_a_service_comes_changes_and_goes(pair: tuple[Stage, Backend]) -> None:
     """No request of the others fails, no stream of theirs is cut, and the container is the one it was."""
     play, one = pair
-    before, two = identities(play), [service("a", port(8080, one.port)), service("b", port(8080, one.port))]
-    with Client(play.addresses()["n/a"], 8080) as client:
-        play.write("all.yaml", node(), *two, service("c", port(8080, one.port)))
-        added = touched(play)
-        at = play.addresses()["n/c"]
-        assert ask(at, 8080) == "one: hello"
-        play.write("all.yaml", node(), *two, service("c", port(9090, one.port)))
-        touched(play)
-        assert ask(at, 9090) == "one: hello"
-        assert refused(at, 8080)
-        play.write("all.yaml", node(), *two)
-        touched(play)
-        assert refused(at, 9090)
-    assert added == {f"{kind} c/n/c" for kind in ("LoadBalancer", "ServiceConfig", "Reachable")} | {
-        f"LoopbackAddress c/n/c/{at}"
-    }
-    assert (client.failures, client.answers > 0) == ([], True)
+    before = identities(play)
+    a_service_comes_changes_and_goes(play, one)
     assert identities(play) == before
 
 

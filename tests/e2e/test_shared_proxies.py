@@ -60,6 +60,27 @@ def touched(stage: Stage) -> set[str]:
     return {f"{step['type'].rpartition(':')[2]} {step['name']}" for step in done.json["steps"] if step["op"] in CHANGES}
 
 
+def a_service_comes_changes_and_goes(play: Stage, one: Backend) -> None:
+    """Beside two others: only its own load balancer is touched, no request of theirs fails, no stream is cut."""
+    two = [service("a", port(8080, one.port)), service("b", port(8080, one.port))]
+    with Client(play.addresses()["n/a"], 8080) as client:
+        play.write("all.yaml", node(), *two, service("c", port(8080, one.port)))
+        added = touched(play)
+        at = play.addresses()["n/c"]
+        assert ask(at, 8080) == "one: hello"
+        play.write("all.yaml", node(), *two, service("c", port(9090, one.port)))
+        changed = touched(play)
+        assert ask(at, 9090) == "one: hello"
+        assert refused(at, 8080)
+        play.write("all.yaml", node(), *two)
+        removed = touched(play)
+        assert refused(at, 9090)
+    its = {f"{kind} c/n/c" for kind in ("LoadBalancer", "ServiceConfig", "Reachable")}
+    assert added == removed == {*its, f"LoopbackAddress c/n/c/{at}"}
+    assert changed == its
+    assert (client.failures, client.answers > 0) == ([], True)
+
+
 @pytest.fixture
 def pair(play: Stage, backend: Callable[..., Backend]) -> tuple[Stage, Backend]:
     """Give a stage with a shared proxy and two Services."""
@@ -87,24 +108,7 @@ def test_one_envoy_serves_every_service_at_an_address_of_its_own(pair: tuple[Sta
 
 def test_neighbours_notice_nothing_while_a_service_comes_changes_and_goes(pair: tuple[Stage, Backend]) -> None:
     """Only the load balancer of that Service is touched; no request of the others fails, no stream of theirs is cut."""
-    play, one = pair
-    two = [service("a", port(8080, one.port)), service("b", port(8080, one.port))]
-    with Client(play.addresses()["n/a"], 8080) as client:
-        play.write("all.yaml", node(), *two, service("c", port(8080, one.port)))
-        added = touched(play)
-        at = play.addresses()["n/c"]
-        assert ask(at, 8080) == "one: hello"
-        play.write("all.yaml", node(), *two, service("c", port(9090, one.port)))
-        changed = touched(play)
-        assert ask(at, 9090) == "one: hello"
-        assert refused(at, 8080)
-        play.write("all.yaml", node(), *two)
-        removed = touched(play)
-        assert refused(at, 9090)
-    its = {f"{kind} c/n/c" for kind in ("LoadBalancer", "ServiceConfig", "Reachable")}
-    assert added == removed == {*its, f"LoopbackAddress c/n/c/{at}"}
-    assert changed == its
-    assert (client.failures, client.answers > 0) == ([], True)
+    a_service_comes_changes_and_goes(*pair)
 
 
 def test_a_killed_shared_proxy_is_mended_by_one_up(pair: tuple[Stage, Backend]) -> None:
