@@ -24,11 +24,12 @@ from locallb.provider.kind import Difference, Kind, changed, grown, identity, pr
 from locallb.provider.properties import EnvoyProcessInputs, EnvoyProcessState
 from locallb.provider.proxy_config import fingerprint
 from locallb.provider.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process
+from locallb.provider.waiting import comes_to_answer
 
 START_PATIENCE = 10.0
 """Seconds until a new Envoy must answer on its admin socket; it takes about 0.05."""
 ADOPTION_PATIENCE = 1.0
-"""Seconds that a process found running gets to answer before it is replaced."""
+"""Seconds that a process found running gets to answer before it is replaced: a stopped run may have just started it."""
 LOG = "envoy.log"
 BOOTSTRAP_MARK, VERSION_MARK = "LOCALLB_BOOTSTRAP", "LOCALLB_VERSION"
 _PAUSE = 0.005
@@ -120,20 +121,11 @@ def _adopt(directory: Path, mark: Mapping[str, str]) -> Process | None:
     adopted: Process | None = None
     for process in running(directory):
         fits = runs_in(directory, process) and mark.items() <= processes.mark_of(process).items()
-        if adopted is None and fits and _comes_to_answer(directory):
+        if adopted is None and fits and comes_to_answer(directory, ADOPTION_PATIENCE):
             adopted = process
         else:
             stop_process(directory, process)
     return adopted
-
-
-def _comes_to_answer(directory: Path) -> bool:
-    """Tell whether the Envoy in `directory` answers; one that a stopped run had just started gets a moment."""
-    deadline = time.monotonic() + ADOPTION_PATIENCE
-    admin = EnvoyAdmin(directory)
-    while not (answers := admin.answers()) and time.monotonic() < deadline:
-        time.sleep(_PAUSE)
-    return answers
 
 
 def _start(directory: Path, binary: EnvoyBinary, mark: Mapping[str, str]) -> Process:

@@ -27,7 +27,7 @@ from locallb.provider.kind import Difference, Kind, changed, grown, id_faults, p
 from locallb.provider.parts import rewrite_listeners
 from locallb.provider.properties import ListenerState, ReachableInputs, ReachableState, Versions
 from locallb.provider.stopping import STOPPING, drain_container, was_drained
-from locallb.provider.waiting import pauses
+from locallb.provider.waiting import comes_to_answer, pauses
 
 PATIENCE = 5.0
 """Seconds until everything must be active; it takes a few milliseconds."""
@@ -110,7 +110,7 @@ class Reachable(Kind[ReachableInputs, ReachableState]):
         try:
             if contained:
                 _refuse_drained(new.process, _directory(new))
-                _await_answer(_directory(new))
+                comes_to_answer(_directory(new), START_PATIENCE)  # a container is made before its Envoy is ready
             _await(_directory(new), new)
             if new.published:
                 published.prove(new.listeners, EnvoyAdmin(_directory(new)), arriving)
@@ -166,14 +166,6 @@ def _refuse_drained(process: str, directory: Path) -> None:
             f"the container {name} was told to stop by a run that was interrupted:"
             f" `docker restart {name}`, then run up again"
         )
-
-
-def _await_answer(directory: Path) -> None:
-    """Wait until Envoy's admin socket answers: a container is made before the Envoy in it is ready."""
-    deadline, pause = time.monotonic() + START_PATIENCE, pauses()
-    admin = EnvoyAdmin(directory)
-    while not admin.answers() and time.monotonic() < deadline:
-        time.sleep(next(pause))
 
 
 def _await(directory: Path, new: ReachableInputs) -> None:

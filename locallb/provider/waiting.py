@@ -1,9 +1,13 @@
-"""How long to wait between two questions to an Envoy that is about to do something."""
+"""Waiting for an Envoy that is about to do something: how often it is asked, and until it answers at all."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import chain, repeat
+from pathlib import Path
+
+from locallb.clients.envoy_admin import EnvoyAdmin
 
 _QUICK, _OFTEN = 0.002, 8
 """Seconds of the first pauses, and how many those are: most things take a few milliseconds."""
@@ -16,3 +20,11 @@ sides a millisecond of the same cores."""
 def pauses() -> Iterator[float]:
     """Give seconds, without end."""
     return chain(repeat(_QUICK, _OFTEN), _SLOWER, repeat(_SLOW))
+
+
+def comes_to_answer(directory: Path, patience: float) -> bool:
+    """Tell whether the Envoy in `directory` answers within so many seconds."""
+    deadline, pause, admin = time.monotonic() + patience, pauses(), EnvoyAdmin(directory)
+    while not (answers := admin.answers()) and time.monotonic() < deadline:
+        time.sleep(next(pause))
+    return answers
