@@ -11,6 +11,17 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits. Raises RuntimeError if it does."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a provider that works in place waited for something")
+
+
 class LoopPool:
     """Event loops for blocking calls of coroutines; close it at the end of the run."""
 

@@ -12,10 +12,10 @@ from pulumi.runtime.proto import engine_pb2, resource_pb2
 from locallb.engine.deployment import Deployment, Outcome, Reply
 from locallb.engine.errors import EngineError, Unsupported
 from locallb.engine.events import Severity
-from locallb.engine.goal import goal_of
+from locallb.engine.goal import Goal, goal_of
 from locallb.engine.reporter import Reporter
 from locallb.engine.urns import stack_urn
-from locallb.engine.values import UNKNOWN, from_struct, to_struct, without_unknown
+from locallb.engine.values import UNKNOWN, Properties, from_struct, to_struct, without_unknown
 
 T = TypeVar("T")
 
@@ -65,16 +65,24 @@ class Monitor:
         self, request: resource_pb2.RegisterResourceRequest
     ) -> resource_pb2.RegisterResourceResponse:
         """Bring a resource to what the program wants."""
-        return _response(self._noted(lambda: self._deployment.register(goal_of(request))), self._deployment)
+        return _response(self.noted(lambda: self._deployment.register(goal_of(request))), self._deployment)
+
+    def register(self, goal: Goal) -> Reply:
+        """Bring a resource to what the program wants, without the wire."""
+        return self.noted(lambda: self._deployment.register(goal))
 
     def RegisterResourceOutputs(  # noqa: N802 the stub's name
         self, request: resource_pb2.RegisterResourceOutputsRequest
     ) -> empty_pb2.Empty:
         """Set the outputs of a component or the Stack."""
-        outputs = self._noted(lambda: from_struct(request.outputs, f"the outputs of {request.urn}"))
-        is_stack = request.urn == stack_urn(self._deployment.project, self._deployment.stack)
-        self._noted(lambda: self._deployment.register_outputs(request.urn, outputs, is_stack=is_stack))
+        outputs = self.noted(lambda: from_struct(request.outputs, f"the outputs of {request.urn}"))
+        self.register_outputs(request.urn, outputs)
         return empty_pb2.Empty()
+
+    def register_outputs(self, urn: str, outputs: Properties) -> None:
+        """Set outputs, without the wire."""
+        is_stack = urn == stack_urn(self._deployment.project, self._deployment.stack)
+        self.noted(lambda: self._deployment.register_outputs(urn, outputs, is_stack=is_stack))
 
     def SignalAndWaitForShutdown(self, _request: empty_pb2.Empty) -> empty_pb2.Empty:  # noqa: N802 the stub's name
         """Let the program end at once: nothing of it is needed for deletions."""
@@ -121,7 +129,7 @@ class Monitor:
         self.errors.append(error)
         raise error
 
-    def _noted(self, action: Callable[[], T]) -> T:
+    def noted(self, action: Callable[[], T]) -> T:
         """Note what the program can't go on after: the SDK may wrap it beyond recognition."""
         try:
             return action()

@@ -10,23 +10,19 @@ import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
 
 import pulumi
-from pulumi import _types as types
-from pulumi.runtime import resource as registering
 from pulumi.runtime import set_all_config
-from pulumi.runtime.proto.source_pb2 import StackTrace
 from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
 from locallb.engine.monitor import EngineService, Monitor
+from locallb.engine.registering import shorten
 
 Program = Callable[[], object]
-_look_at = types.resource_types
 
 
 @dataclass(frozen=True)
@@ -68,27 +64,8 @@ def run_program(
     return outcome[0]
 
 
-def _spare_effort() -> None:
-    """Have the SDK not find out where in the program each resource is made, and look at each class of them once.
-
-    The former is a third of what a registration costs, and no engine run of ours keeps it; the latter is a tenth.
-    Concerns this process only, so not what the official CLI runs.
-    """
-    registering._get_stack_trace = StackTrace  # noqa: SLF001 - there is no setting for it
-    types.resource_types = _resource_types
-
-
-@cache
-def _types_of(kind: type) -> Mapping[str, type]:
-    return _look_at(kind)
-
-
-def _resource_types(resource_cls: type) -> dict[str, type]:
-    return dict(_types_of(resource_cls))
-
-
 def _run(program: Program, setting: Setting, monitor: Monitor, service: EngineService, workers: int) -> Failure | None:
-    _spare_effort()
+    shorten()
     set_all_config(dict(setting.config), [])
     ROOT.set(None)
     configure(

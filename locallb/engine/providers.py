@@ -1,7 +1,8 @@
 """Calls providers in-process, with plain values in and out, and keeps one configured instance per provider resource.
 
 Providers are objects of the provider SDK (`pulumi.provider.experimental.Provider`). What one raises becomes a StepError
-with the exception's own message; there is no gRPC in between.
+with the exception's own message; there is no gRPC in between. One that has a true attribute `in_place` does everything
+in the thread that asks: its coroutines never wait, and need no event loop.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -24,7 +25,7 @@ from pulumi.provider.experimental.provider import (
 )
 
 from locallb.engine.errors import StepError, Unsupported
-from locallb.engine.loops import LoopPool
+from locallb.engine.loops import LoopPool, finished
 from locallb.engine.resource import ResourceState
 from locallb.engine.urns import name_of, package_of, type_of
 from locallb.engine.values import Properties, Value, from_property_values, to_property_values
@@ -60,12 +61,13 @@ class Handle:
         self._provider = provider
         self._loops = loops
         self._config: dict[str, Value] | None = None
+        self._in_place = bool(getattr(provider, "in_place", False))
         self._supports_preview = True
         self._lock = Lock()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:
-            return self._loops.run(coroutine)
+            return finished(coroutine) if self._in_place else self._loops.run(coroutine)
         except Exception as error:
             raise StepError(str(error) or type(error).__name__) from error
 
