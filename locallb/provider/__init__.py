@@ -34,11 +34,11 @@ _KINDS: tuple[type[AnyKind], ...] = (
 )
 
 
-def make_provider(root: Path | None = None) -> Provider:
+def make_provider(root: Path | None = None, *, in_place: bool = False) -> Provider:
     """Make the provider. Its errors are ProviderError and ClientError: one sentence each.
 
     `root` is the directory of the project that is deployed: what another project owns, whose state was copied here,
-    is then left alone by deletions.
+    is then left alone by deletions. `in_place` is for an engine that calls each method from a thread of its own.
     """
     schema = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
-    return Dispatcher({f"locallb:index:{kind.__name__}": kind(root) for kind in _KINDS}, schema)
+    return Dispatcher({f"locallb:index:{kind.__name__}": kind(root) for kind in _KINDS}, schema, in_place=in_place)

@@ -1,7 +1,8 @@
 """Pulumi's provider protocol for all our kinds: typed values for them, plain ones for the engine.
 
 Nothing here knows what a resource is for. In a preview only `check`, `diff` and `foresee` of a kind are asked, so a
-preview can't change anything. Kinds block, so they run on threads of our own and many may wait at once.
+preview can't change anything. Kinds block, so they run on threads of our own and many may wait at once; or, `in_place`,
+on that of whoever asks, if it has a thread for each call.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _AT_ONCE = 32
 class Dispatcher(protocol.Provider):
     """A provider made of kinds, by their tokens."""
 
-    def __init__(self, kinds: Mapping[str, AnyKind], schema: str) -> None:
+    def __init__(self, kinds: Mapping[str, AnyKind], schema: str, *, in_place: bool) -> None:
+        self.in_place = in_place
+        """Whether a call is over when its coroutine was started: what the embedded engine looks at."""
         self._kinds = kinds
         self._schema = schema
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="locallb")
@@ -123,7 +126,7 @@ class Dispatcher(protocol.Provider):
         return await self._run(fenced)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return work() if self.in_place else await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 
 def _decode(kind: AnyKind, given: codec.Properties) -> Any:  # noqa: ANN401 - the kind's own inputs
