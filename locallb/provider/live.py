@@ -1,4 +1,7 @@
-"""A Service in a live cluster, as our resources touch it: read, decide, patch, and again where somebody was quicker."""
+"""A Service in a live cluster, as our resources touch it: read, decide, patch, and again where somebody was quicker.
+
+What a watch or the last patch told counts as read, once: if it is old, the patch is refused, and the Service read.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from locallb.clients.fence import FENCE
 from locallb.clients.kube_errors import Fault, KubeError
+from locallb.clients.recent import RECENT
 from locallb.planning.events import Event, event_body
 from locallb.planning.publishing import Live, is_it
 from locallb.planning.snapshot import Access
@@ -47,22 +51,42 @@ def find(access: properties.Access, owner: properties.Owner) -> Live | None:
 def write(access: properties.Access, owner: properties.Owner, decide: Decide) -> Live | None:
     """Make the Service as `decide` wants it; None if it is gone.
 
-    `decide` gets the Service as it was just read and gives a patch with its resourceVersion, or None if all is well.
+    `decide` gets the Service as it was read and gives a patch with its resourceVersion, or None if all is well.
     Raises KubeError, and ProviderError if others never stop writing.
     """
-    cluster = _at(access)
+    guess = _told(access, owner)
+    if guess is not None and (patch := decide(guess)) and (done := _patched(access, owner, patch)):
+        return done[0]
     for _ in range(_ATTEMPTS):
         live = find(access, owner)
         patch = None if live is None else decide(live)
         if patch is None:
             return live
-        FENCE.term()  # after reading: a leader that came meanwhile has written since, or will and make this a conflict
-        try:
-            return cluster.patch_status(owner.namespace, owner.name, patch)
-        except KubeError as error:
-            if error.fault is not Fault.CONFLICT:
-                raise
+        if done := _patched(access, owner, patch):
+            return done[0]
     raise ProviderError(f"{identity(owner).service} is changed by somebody again and again; run up once more")
+
+
+def _told(access: properties.Access, owner: properties.Owner) -> Live | None:
+    """Give the very Service as somebody told of it; None if nobody did."""
+    seen = RECENT.find(Access(access.kubeconfig, access.context), owner.namespace, owner.name)
+    return seen if seen is not None and is_it(seen, identity(owner).uid) else None
+
+
+def _patched(
+    access: properties.Access, owner: properties.Owner, patch: Mapping[str, object]
+) -> tuple[Live | None] | None:
+    """Patch it, once; gives what it is then (None: gone), or nothing at all if somebody was quicker."""
+    FENCE.term()  # after reading: a leader that came meanwhile has written since, or will and make this a conflict
+    try:
+        made = _at(access).patch_status(owner.namespace, owner.name, patch)
+    except KubeError as error:
+        if error.fault is not Fault.CONFLICT:
+            raise
+        return None
+    if made is not None:
+        RECENT.note(Access(access.kubeconfig, access.context), owner.namespace, owner.name, made)
+    return (made,)
 
 
 def tell(access: properties.Access, owner: properties.Owner, event: Event) -> None:

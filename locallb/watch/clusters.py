@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from locallb.clients.kube import Object
 from locallb.clients.kube_errors import KubeError
 from locallb.clients.kube_feed import OPENED, PATHS, Event, ExpiredError, Feed
+from locallb.clients.recent import RECENT
 from locallb.planning.model import ClusterName
 from locallb.planning.parsing import Document, Identity, Parsed, parse_objects
 from locallb.planning.snapshot import Access
 from locallb.sources.readings import slim
 from locallb.watch.schedule import delay
 
+_SERVICE = "Service"
 _LONGEST = 3.0
 """Seconds until a cluster that doesn't answer is asked again, at most: it is near, and nobody tells of its return."""
 _RELIST = 600.0
@@ -62,6 +64,7 @@ class FollowedCluster:
         self._stopped.set()
         for feed in tuple(self._feeds.values()):
             feed.close()
+        RECENT.forget(self.access)
 
     def ready(self) -> bool:
         """Tell whether everything was listed once."""
@@ -142,6 +145,10 @@ class FollowedCluster:
     def _replace(self, kind: str, objects: Iterable[Object]) -> None:
         fresh = {Identity.of(one): one for one in map(_slim, objects)}
         parsed = {identity: self._understood(one) for identity, one in fresh.items()}
+        if kind == _SERVICE:
+            RECENT.forget(self.access)
+            for identity, one in fresh.items():
+                self._tell_writers(identity, one)
         with self._lock:
             known = self._known[kind]
             different = not known.listed or parsed != known.parsed
@@ -156,6 +163,8 @@ class FollowedCluster:
             return
         one = _slim(event.object)
         identity = Identity.of(one)
+        if kind == _SERVICE:
+            self._tell_writers(identity, None if event.type == "DELETED" else one)
         with self._lock:
             known = self._known[kind]
             before = known.parsed.get(identity)
@@ -169,6 +178,13 @@ class FollowedCluster:
                 different = after != (before or Parsed())
         if different:
             self._changed()
+
+    def _tell_writers(self, identity: Identity, one: Document | None) -> None:
+        """Let those who write to this Service know what it is now; None: it is gone."""
+        if one is None:
+            RECENT.drop(self.access, identity.namespace, identity.name)
+        else:
+            RECENT.note(self.access, identity.namespace, identity.name, one)
 
     def _understood(self, one: Document) -> Parsed:
         return parse_objects(self.cluster, [one])

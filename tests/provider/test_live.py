@@ -1,0 +1,98 @@
+"""Writing to a Service of a live cluster: what was told of it saves a request and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from locallb.clients.kube_errors import Fault, KubeError
+from locallb.clients.recent import RECENT
+from locallb.planning.publishing import FINALIZER, claiming
+from locallb.planning.snapshot import Access
+from locallb.provider import live, properties
+
+ACCESS = properties.Access(kubeconfig="/k", context="c")
+OWNER = properties.Owner(project="p", stack="s", root="/r", cluster="c", namespace="n", name="web", uid="u1")
+
+
+def service(version: int, *finalizers: str, uid: str = "u1") -> dict[str, Any]:
+    """Make a Service."""
+    metadata = {"namespace": "n", "name": "web", "uid": uid, "resourceVersion": str(version)}
+    return {"metadata": {**metadata, "finalizers": list(finalizers)}}
+
+
+@dataclass
+class FakeCluster:
+    """An API server with one Service, or none."""
+
+    there: dict[str, Any] | None
+    asked: list[str] = field(default_factory=list)
+
+    def service(self, _namespace: str, _name: str) -> dict[str, Any] | None:
+        """Give it."""
+        self.asked.append("get")
+        return self.there
+
+    def patch_status(self, _namespace: str, _name: str, patch: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Change its metadata, if the patch is for this version."""
+        self.asked.append("patch")
+        if self.there is None:
+            return None
+        before = self.there["metadata"]
+        if patch["metadata"]["resourceVersion"] != before["resourceVersion"]:
+            raise KubeError(Fault.CONFLICT, "somebody was quicker")
+        version = str(int(before["resourceVersion"]) + 1)
+        self.there = {"metadata": {**before, **patch["metadata"], "resourceVersion": version}}
+        return self.there
+
+
+@pytest.fixture
+def told() -> Iterator[Access]:
+    """Forget afterwards what was told."""
+    access = Access(ACCESS.kubeconfig, ACCESS.context)
+    yield access
+    RECENT.forget(access)
+
+
+CASES: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any] | None, list[str]]] = {
+    "nobody told anything": (None, service(3), ["get", "patch"]),
+    "what was told is true": (service(3), service(3), ["patch"]),
+    "what was told is old": (service(2), service(3), ["patch", "get", "patch"]),
+    "what was told is done, which is true": (service(3, FINALIZER), service(3, FINALIZER), ["get"]),
+    "what was told is done, which is old": (service(2, FINALIZER), service(3), ["get", "patch"]),
+    "another Service had the name": (service(3, uid="u0"), service(3), ["get", "patch"]),
+    "it is gone": (service(3), None, ["patch"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_told_is_a_guess_that_the_api_confirms(
+    name: str, told: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the end the Service is as it should be, with the fewest requests."""
+    guess, there, asked = CASES[name]
+    cluster = FakeCluster(there)
+    monkeypatch.setattr(live, "_at", lambda _access: cluster)
+    if guess is not None:
+        RECENT.note(told, "n", "web", guess)
+    made = live.write(ACCESS, OWNER, claiming)
+    assert cluster.asked == asked
+    assert made == cluster.there
+    assert made is None or made["metadata"]["finalizers"] == [FINALIZER]
+
+
+def test_the_answer_to_a_patch_is_the_next_guess(told: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Service that is claimed and then told its address is read once."""
+    del told
+    cluster = FakeCluster(service(3))
+    monkeypatch.setattr(live, "_at", lambda _access: cluster)
+
+    def mark(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"], "labels": {"x": "y"}}}
+
+    live.write(ACCESS, OWNER, claiming)
+    live.write(ACCESS, OWNER, mark)
+    assert cluster.asked == ["get", "patch", "patch"]
