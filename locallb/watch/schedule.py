@@ -14,7 +14,7 @@ from types import MappingProxyType
 from locallb.planning.model import ClusterName, ServiceKey
 from locallb.watch.happenings import Cause, Mark
 
-QUIET = 0.003
+QUIET = 0.001
 """Seconds without a mark after which the loop looks."""
 LONGEST = 0.05
 """Seconds after the first mark at which it looks in any case."""
