@@ -10,6 +10,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -65,19 +66,20 @@ def entry_name(address: IPAddress | None, owner: Owner) -> str:
     return f"{address}~{digest}.json"
 
 
-def address_of(path: Path) -> IPAddress | None:
-    """Tell whose claim a file is by its name; None if it is none."""
-    if match := _NAME.fullmatch(path.name):
+@lru_cache(maxsize=8192)
+def address_in(name: str) -> IPAddress | None:
+    """Tell from a file's name whose claim it is; None if it is none."""
+    if match := _NAME.fullmatch(name):
         with suppress(ValueError):
             return ip_address(match["address"])
     return None
 
 
-def is_unfinished(path: Path) -> bool:
+def is_unfinished(name: str) -> bool:
     """Tell whether a writer was stopped before the file had its name."""
-    return path.name.startswith(".") and path.name.endswith(files.UNFINISHED)
+    return name.startswith(".") and name.endswith(files.UNFINISHED)
 
 
-def is_ours(path: Path) -> bool:
+def is_ours(name: str) -> bool:
     """Tell whether a file that is no claim belongs to the ledger all the same."""
-    return is_unfinished(path) or path.name.startswith(TERM)
+    return is_unfinished(name) or name.startswith(TERM)
