@@ -6,36 +6,51 @@ import time
 from pathlib import Path
 
 from locallb.clients import files
-from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError, Subscription
+from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions
 from locallb.provider import rollout
 from locallb.provider.waiting import pauses
 
 PATIENCE = 2.0
 """Seconds to wait until a running Envoy has taken a file on which the next one builds; it takes a few milliseconds."""
+_SELDOM = 3
+"""Questions for the version of which one is followed by that for refusals: those are rare."""
 
 
 def put(directory: Path, step: rollout.Write, mode: int, patience: float = PATIENCE) -> None:
     """Write a file; where it has a version and an Envoy runs, give that the time to follow."""
-    before = _taken(directory, step.name) if step.version else None
+    before = _refused(directory, step.name) if step.version else None
     files.write(directory / step.name, step.text, mode=mode)
     if before is not None:
         _follow(directory, step, before, patience)
 
 
-def _follow(directory: Path, step: rollout.Write, before: Subscription, patience: float) -> None:
+def _follow(directory: Path, step: rollout.Write, before: int, patience: float) -> None:
     """Wait until Envoy runs this version or has refused it; what it refused is for Reachable to tell."""
-    deadline, pause = time.monotonic() + patience, pauses()
+    deadline, pause, asked = time.monotonic() + patience, pauses(), 0
     while time.monotonic() < deadline:
-        now = _taken(directory, step.name)
-        if now is None or now.version == step.version or now.rejected > before.rejected:
+        if _active(directory, step.name) in {None, step.version}:
+            return
+        asked += 1
+        if asked % _SELDOM == 0 and _refused(directory, step.name) != before:
             return
         time.sleep(next(pause))
 
 
-def _taken(directory: Path, name: str) -> Subscription | None:
-    """Ask Envoy about a file; None where none runs."""
+def _active(directory: Path, name: str) -> str | None:
+    """Ask Envoy for the version of a file that it runs; None where none answers."""
     try:
-        versions = EnvoyAdmin(directory).versions()
+        return _of(name, EnvoyAdmin(directory).active()).version
     except EnvoyAdminError:
         return None
-    return versions.lds if name == rollout.LISTENERS else versions.cds
+
+
+def _refused(directory: Path, name: str) -> int | None:
+    """Ask Envoy how often it has refused a file; None where none answers."""
+    try:
+        return _of(name, EnvoyAdmin(directory).attempts()).rejected
+    except EnvoyAdminError:
+        return None
+
+
+def _of(name: str, subscriptions: Subscriptions) -> Subscription:
+    return subscriptions.lds if name == rollout.LISTENERS else subscriptions.cds
