@@ -148,6 +148,7 @@ def _read(whole: dict[str, Value], texts: list[str], stack: str, path: Path) -> 
 
 
 _REWRITTEN = frozenset(("manifest", "resources", "pending_operations"))
+_SIGNATURE = SIGNATURE.encode()
 
 
 def _refuse(
@@ -159,7 +160,7 @@ def _refuse(
         for name, what in _UNSUPPORTED_FIELDS.items():
             if resource.extras.get(name):
                 raise Unsupported(f"{path}: {what} ({resource.urn})")
-        if SIGNATURE in resource.text:
+        if _SIGNATURE in resource.data:
             raise Unsupported(f"{path}: a secret, asset or reference in the state of {resource.urn}")
 
 
@@ -174,8 +175,8 @@ def check_latest(
     yield from check_pending(pending)
 
 
-def format_checkpoint(checkpoint: Checkpoint, snapshot: Snapshot, time: str) -> tuple[str, ...]:
-    """Write a state file's text, one line, in pieces; the resources' own texts are joined once and not copied again."""
+def format_checkpoint(checkpoint: Checkpoint, snapshot: Snapshot, time: str) -> tuple[bytes, ...]:
+    """Write a state file, one line, in pieces; the resources' own bytes are joined once and not copied again."""
     manifest: dict[str, Value] = {"time": time, "magic": magic_of(VERSION), "version": VERSION}
     known = dict(checkpoint.latest)
     head = f'{{"version":{FORMAT},"checkpoint":{{"stack":{compact(checkpoint.stack)},"latest":{{'
@@ -189,5 +190,7 @@ def format_checkpoint(checkpoint: Checkpoint, snapshot: Snapshot, time: str) -> 
     tail += f'"metadata":{compact(known.pop("metadata", {}))}'
     tail += "".join(f",{compact(key)}:{compact(value)}" for key, value in known.items())
     tail += "}" + "".join(f",{compact(key)}:{compact(value)}" for key, value in checkpoint.around.items()) + "}}"
-    resources = [resource.text for resource in snapshot.in_order()]
-    return (head, _RESOURCES, ",".join(resources), "],", tail) if resources else (head, tail)
+    resources = [resource.data for resource in snapshot.in_order()]
+    if not resources:
+        return head.encode(), tail.encode()
+    return f"{head}{_RESOURCES}".encode(), b",".join(resources), f"],{tail}".encode()

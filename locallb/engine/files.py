@@ -37,7 +37,7 @@ class Files:
                 f"{path} can't be written: {error.strerror or error}; make room or set the rights, then run again"
             ) from error
 
-    def replace(self, path: Path, pieces: Iterable[str]) -> None:
+    def replace(self, path: Path, pieces: Iterable[bytes]) -> None:
         """Set a file's whole content, or leave it as it was: written beside, synced, renamed, the folder synced."""
         self.make_folder(path.parent)
         beside = path.with_name(f".{path.name}.new")  # one writer at a time: the stack is locked
@@ -57,7 +57,7 @@ class Files:
         """Make a small file that isn't there, complete at once; `beside` is where it is written first."""
         self.make_folder(path.parent)
         with self._writing(f"create {path.name}", path):
-            _write(beside, [text])
+            _write(beside, [text.encode()])
         with self._writing(f"rename {path.name}", path):
             beside.replace(path)
 
@@ -108,11 +108,11 @@ def _make_folders(path: Path) -> None:
         path.mkdir(_FOLDER, exist_ok=True)
 
 
-def _write(path: Path, pieces: Iterable[str], *, synced: bool = False) -> None:
+def _write(path: Path, pieces: Iterable[bytes], *, synced: bool = False) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE)
     with os.fdopen(descriptor, "wb") as stream:
         for piece in pieces:
-            stream.write(piece.encode())
+            stream.write(piece)
         if synced:
             stream.flush()
             os.fsync(stream.fileno())

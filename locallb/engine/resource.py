@@ -1,6 +1,6 @@
 """One resource as the state file holds it, and an operation that was under way when a run ended.
 
-Frozen; its JSON text is made once and kept, so that writing a state costs what changed and not what it holds. Fields
+Frozen; its JSON is made once and kept as bytes, so that writing a state costs what changed and not what it holds. Fields
 that this engine doesn't use itself (`protect`, `sourcePosition`, …) are carried along in `extras`.
 """
 
@@ -82,9 +82,14 @@ class ResourceState:
         return frozenset(found)
 
     @cached_property
+    def data(self) -> bytes:
+        """The resource as one line of JSON, encoded as it is written."""
+        return compact(self.as_json()).encode()
+
+    @property
     def text(self) -> str:
         """The resource as one line of JSON."""
-        return compact(self.as_json())
+        return self.data.decode()
 
     def as_json(self) -> dict[str, Value]:
         """Give the resource as the state file has it, empty fields left out."""
@@ -109,7 +114,11 @@ class ResourceState:
 
     def equals(self, other: "ResourceState") -> bool:
         """Compare, the order of dependencies aside: the SDK sends them as sets."""
-        return self is other or _unordered(self) == _unordered(other)
+        return self is other or (
+            _plain(self) == _plain(other)
+            and frozenset(self.dependencies) == frozenset(other.dependencies)
+            and _unordered(self) == _unordered(other)
+        )
 
     def without_reference(self, urn: str) -> "ResourceState":
         """Forget a dependency that is gone."""
@@ -121,11 +130,14 @@ class ResourceState:
         )
 
 
-def _unordered(state: ResourceState) -> dict[str, object]:
-    plain: dict[str, object] = dict(state.as_json())
-    plain["dependencies"] = frozenset(state.dependencies)
-    plain["propertyDependencies"] = {key: frozenset(urns) for key, urns in (state.property_dependencies or {}).items()}
-    return plain
+def _plain(state: ResourceState) -> tuple[object, ...]:
+    """Give everything that has no order of its own, as `as_json` would tell it apart."""
+    words = (state.urn, state.custom, state.id, state.type, state.parent, state.provider, state.created, state.modified)
+    return (*words, state.delete, state.pending_replacement, state.inputs, state.outputs, state.extras)
+
+
+def _unordered(state: ResourceState) -> dict[str, frozenset[str]]:
+    return {key: frozenset(urns) for key, urns in (state.property_dependencies or {}).items()}
 
 
 def resource_from_json(raw: dict[str, Value], text: str = "") -> ResourceState:
@@ -151,7 +163,7 @@ def resource_from_json(raw: dict[str, Value], text: str = "") -> ResourceState:
         extras={key: value for key, value in raw.items() if key not in _OWN},
     )
     if text:
-        state.__dict__["text"] = text
+        state.__dict__["data"] = text.encode()
     return state
 
 

@@ -186,7 +186,7 @@ class Store:
         pieces = format_checkpoint(checkpoint, self._snapshot, time)
         meta = self._base / "meta.yaml"
         if not meta.exists():
-            self._files.replace(meta, ["version: 1\n"])
+            self._files.replace(meta, [b"version: 1\n"])
         self._back_up()
         self._files.replace(self.path, pieces)
         self._checkpoint = Checkpoint(checkpoint.stack, time, (), (), checkpoint.around, checkpoint.latest)

@@ -1,0 +1,116 @@
+"""What is kept of a resource to write it quickly is what writing it anew gives: laws against the plain computation."""
+
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.engine.checkpoint import FORMAT, VERSION, Checkpoint, format_checkpoint, parse_checkpoint
+from locallb.engine.integrity import magic_of
+from locallb.engine.resource import Pending, ResourceState, compact, resource_from_json
+from locallb.engine.snapshot import Begin, Drop, End, Mutation, Put, Snapshot
+from locallb.engine.urns import STACK_TYPE
+
+PATH = Path("state.json")
+STACK = "urn:pulumi:dev::p::pulumi:pulumi:Stack::p-dev"
+NAMES = [f"urn:pulumi:dev::p::a:b:C::{name}" for name in "abcd"]
+TIME = "2026-01-01T00:00:00Z"
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, 1.0, 1.5]) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+PROPERTIES = st.dictionaries(st.sampled_from(["x", "y", "resources"]), VALUES, max_size=2)
+URNS = st.lists(st.sampled_from(NAMES), max_size=3)
+
+
+@st.composite
+def resources(draw: st.DrawFn, *, referring: bool = True) -> ResourceState:
+    """Make a component, or the entry of one, in any of its shapes."""
+    return ResourceState(
+        urn=draw(st.sampled_from(NAMES)),
+        type="a:b:C",
+        custom=False,
+        inputs=draw(PROPERTIES),
+        outputs=draw(PROPERTIES),
+        parent=STACK,
+        dependencies=tuple(draw(URNS)) if referring else (),
+        property_dependencies=draw(st.none() | st.dictionaries(st.sampled_from("xy"), URNS.map(tuple), max_size=2))
+        if referring
+        else None,
+        created=draw(st.sampled_from(["", TIME])),
+        pending_replacement=draw(st.booleans()),
+        extras=draw(st.dictionaries(st.sampled_from(["protect", "sourcePosition", "ourOwn"]), VALUES, max_size=2)),
+    )
+
+
+MUTATIONS = st.lists(
+    st.one_of(
+        resources(referring=False).map(Put),
+        st.sampled_from(NAMES).map(Drop),
+        st.builds(Begin, st.integers(1, 3), st.builds(Pending, st.just("creating"), resources(referring=False))),
+        st.integers(1, 3).map(End),
+    ),
+    max_size=8,
+)
+
+
+def plainly(snapshot: Snapshot) -> bytes:
+    """Write a state from nothing but the resources' fields."""
+    latest: dict[str, Any] = {"manifest": {"time": TIME, "magic": magic_of(VERSION), "version": VERSION}}
+    latest["resources"] = [resource.as_json() for resource in snapshot.in_order()]
+    if snapshot.pending:
+        latest["pending_operations"] = [operation.as_json() for operation in snapshot.pending.values()]
+    latest["metadata"] = {}
+    return compact({"version": FORMAT, "checkpoint": {"stack": "s", "latest": latest}}).encode()
+
+
+def quickly(snapshot: Snapshot) -> bytes:
+    """Write a state as the store does."""
+    return b"".join(format_checkpoint(Checkpoint("s"), snapshot, TIME))
+
+
+@given(st.lists(MUTATIONS, min_size=1, max_size=4))
+def test_a_state_of_kept_texts_is_the_state_written_anew(rounds: list[list[Mutation]]) -> None:
+    """Byte for byte, after every few changes, and after it was read again in between."""
+    snapshot = Snapshot([ResourceState(STACK, STACK_TYPE, custom=False)])
+    for mutations in rounds:
+        for mutation in mutations:
+            snapshot.apply(mutation)
+        written = quickly(snapshot)
+        assert written == plainly(snapshot)
+        snapshot = parse_checkpoint(written.decode(), "s", PATH).snapshot()
+        assert quickly(snapshot) == written
+
+
+@given(resources(), resources())
+def test_what_is_read_from_a_text_is_written_as_that_text(one: ResourceState, other: ResourceState) -> None:
+    """Also where we would write it in another way."""
+    text = compact({**other.as_json(), "ourOwn": one.text})
+    spaced = text.replace(":", " : ")
+    assert resource_from_json(one.as_json(), spaced).data == spaced.encode()
+    assert resource_from_json(one.as_json()).data == one.data == compact(one.as_json()).encode()
+
+
+def told_apart(state: ResourceState) -> dict[str, object]:
+    """Give what the state file would say, the order of dependencies aside."""
+    plain: dict[str, object] = dict(state.as_json())
+    plain["dependencies"] = frozenset(state.dependencies)
+    plain["propertyDependencies"] = {key: frozenset(urns) for key, urns in (state.property_dependencies or {}).items()}
+    return plain
+
+
+@given(resources(), resources(), st.randoms())
+def test_resources_are_equal_when_the_state_would_say_the_same_of_them(
+    one: ResourceState,
+    other: ResourceState,
+    chance: Any,  # noqa: ANN401 - hypothesis' own
+) -> None:
+    """Whatever they are made of; the order of dependencies is nobody's."""
+    assert one.equals(other) == (told_apart(one) == told_apart(other))
+    raw = one.as_json()
+    for listed in (raw.get("dependencies", []), *dict(raw.get("propertyDependencies", {})).values()):  # type: ignore[arg-type]
+        chance.shuffle(listed)
+    twin = resource_from_json(raw)
+    assert one.equals(twin) == (told_apart(one) == told_apart(twin))
