@@ -14,8 +14,16 @@ from locallb.planning.planned import Plan, balancer_digest
 
 
 def exports(plan: Plan) -> Mapping[str, object]:
-    """Give the stack's outputs: the addresses of every Service."""
+    """Give the stack's outputs: the addresses of every Service. Of two plans they differ only where those do."""
     return {"services": {str(one.key): [str(address) for address in one.addresses] for one in plan.placements}}
+
+
+def exports_the_same(one: Plan, other: Plan) -> bool:
+    """Tell whether two plans have the same outputs, at once where most placements are the very same."""
+    return len(one.placements) == len(other.placements) and all(
+        before is now or (before.key, before.addresses) == (now.key, now.addresses)
+        for before, now in zip(one.placements, other.placements, strict=True)
+    )
 
 
 def declare(plan: Plan) -> None:

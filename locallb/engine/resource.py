@@ -1,7 +1,7 @@
 """One resource as the state file holds it, and an operation that was under way when a run ended.
 
-Frozen; its JSON is made once and kept as bytes, so that writing a state costs what changed and not what it holds. Fields
-that this engine doesn't use itself (`protect`, `sourcePosition`, …) are carried along in `extras`.
+Frozen; its JSON is made once and kept as bytes, so that writing a state costs what changed and not what it holds.
+Fields that this engine doesn't use itself (`protect`, `sourcePosition`, …) are carried along in `extras`.
 """
 
 import json

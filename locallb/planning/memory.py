@@ -5,15 +5,19 @@ A plan made with a memory is the plan made without one (a law in the tests). Not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from locallb.planning.allocation import Answer, allocate
-from locallb.planning.model import Service, ServiceKey
+from locallb.planning.model import IPAddress, Service, ServiceKey
 from locallb.planning.placing import Frame, Given, Placed, place
+from locallb.planning.ports import PortProblems
+from locallb.planning.seating import Seat
 from locallb.planning.settings import Settings
-from locallb.planning.snapshot import Snapshot
+from locallb.planning.snapshot import HostFacts, Snapshot
 
+Asked = tuple[Service, tuple[IPAddress, ...], Seat]
+"""A Service, its addresses and its seat: the first three of `Given`."""
 _Question = tuple[Snapshot, Sequence[Service], Settings]
 
 
@@ -22,18 +26,43 @@ class PlanMemory:
     """Placements and addresses of one plan, each with what it was made from. For one thread."""
 
     _frame: Frame | None = None
+    _beside: tuple[object, ...] = ()
     _placed: dict[ServiceKey, tuple[Given, Placed]] = field(default_factory=dict)
+    _host: HostFacts | None = None
+    _problems: dict[ServiceKey, tuple[Service, PortProblems]] = field(default_factory=dict)
     _asked: _Question | None = None
     _answers: Mapping[ServiceKey, Answer] = field(default_factory=dict)
 
-    def place(self, frame: Frame, those: Iterable[Given]) -> list[Placed]:
-        """Place each of `those`, in order."""
+    def problems(
+        self, host: HostFacts, services: Iterable[Service], find: Callable[[Service], PortProblems]
+    ) -> Mapping[ServiceKey, PortProblems]:
+        """Give what `find` says of each Service on this host."""
+        before = self._problems if host == self._host else {}
+        now: dict[ServiceKey, tuple[Service, PortProblems]] = {}
+        for service in services:
+            known = before.get(service.key)
+            now[service.key] = known if known and known[0] is service else (service, find(service))
+        self._host, self._problems = host, now
+        return {key: problems for key, (_, problems) in now.items()}
+
+    def place(
+        self, frame: Frame, around: tuple[object, ...], those: Iterable[Asked], give: Callable[..., Given]
+    ) -> list[Placed]:
+        """Place each of `those`, in order; `give` tells the rest that decides, which is the same in the same `around`.
+
+        With `around` as before that need not even be asked for the very same Service.
+        """
         before = self._placed if frame == self._frame else {}
+        steady = around == self._beside
         now: dict[ServiceKey, tuple[Given, Placed]] = {}
-        for given in those:
-            known = before.get(given.service.key)
-            now[given.service.key] = known if known and known[0] == given else (given, place(given, frame))
-        self._frame, self._placed = frame, now
+        for asked in those:
+            service = asked[0]
+            known = before.get(service.key)
+            if not (known and steady and known[0].service is service and known[0][1:3] == asked[1:]):
+                given = give(*asked)
+                known = known if known and known[0] == given else (given, place(given, frame))
+            now[service.key] = known
+        self._frame, self._beside, self._placed = frame, around, now
         return [placed for _, placed in now.values()]
 
     def allocate(
@@ -44,6 +73,12 @@ class PlanMemory:
         if self._asked is None or not _asks_the_same(self._asked, asked):
             self._asked, self._answers = asked, allocate(snapshot, services, settings)
         return self._answers
+
+
+def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
+    """Give all that a placement may depend on besides its own Service, addresses and seat."""
+    world = snapshot.nodes, snapshot.slices, snapshot.host, snapshot.access, snapshot.health_ports
+    return settings, snapshot.home, *world, snapshot.claims, snapshot.remembered, snapshot.external_ips
 
 
 def _asks_the_same(one: _Question, other: _Question) -> bool:

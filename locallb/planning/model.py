@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import MappingProxyType
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from locallb.planning.reasons import Problem
 
@@ -63,11 +63,11 @@ class TrafficPolicy(StrEnum):
     LOCAL = "Local"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ServiceKey:
+class ServiceKey(NamedTuple):
     """Which Service of a stack: unique at any moment, reused after deletion (then with another uid).
 
-    A proxy that is the stack's has such a key too, as its owner: its name, and neither cluster nor namespace.
+    A proxy that is the stack's has such a key too, as its owner: its name, and neither cluster nor namespace. A tuple,
+    because keys are hashed, compared and sorted some ten thousand times a plan.
     """
 
     cluster: ClusterName

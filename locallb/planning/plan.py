@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from locallb.planning.allocation import Answer
 from locallb.planning.backends import Surroundings
-from locallb.planning.memory import PlanMemory
-from locallb.planning.model import MalformedService, Owner, Service, ServiceKey
+from locallb.planning.memory import PlanMemory, beside
+from locallb.planning.model import IPAddress, MalformedService, Owner, Service, ServiceKey
 from locallb.planning.nodes import eligible
 from locallb.planning.notices import OTHERS, notices_of
 from locallb.planning.placing import Frame, Given, proxy_of_stack
@@ -30,7 +30,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     memory = memory or PlanMemory()
     wanted = [s for s in snapshot.services if is_ours(s, settings) and not s.deleting]
     ports = HostPorts(snapshot.host)
-    problems = {s.key: ports.problems(s) for s in wanted}
+    problems = memory.problems(snapshot.host, wanted, ports.problems)
     servable, hopeless = _by_servable_ports(wanted, problems)
     answers = memory.allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
@@ -38,8 +38,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     nodes, lone = eligible(snapshot.nodes)
     around, frame = Surroundings.within(snapshot, nodes), Frame.around(snapshot.home, settings, snapshot.host)
 
-    def given(service: Service, seat: Seat) -> Given:
-        addresses = placed[service.key]
+    def given(service: Service, addresses: tuple[IPAddress, ...], seat: Seat) -> Given:
         return Given(
             service,
             addresses,
@@ -53,7 +52,8 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
 
     seats = seated.seats
     in_order = sorted((s for s in servable if s.key in seats), key=lambda service: service.key)
-    made = memory.place(frame, (given(s, seats[s.key]) for s in in_order))
+    asked = ((s, placed[s.key], seats[s.key]) for s in in_order)
+    made = memory.place(frame, beside(snapshot, settings), asked, given)
     others = [told.message for one in made for told in one.placement.notices if told.reason == OTHERS]
     return Plan(
         placements=tuple(one.placement for one in made),
@@ -73,7 +73,7 @@ def _by_servable_ports(
     servable, hopeless = [], {}
     for service in services:
         mine = problems[service.key]
-        if service.ports and all(port in mine for port in service.ports):
+        if mine and all(port in mine for port in service.ports):
             hopeless[service.key] = mine[service.ports[0]]
         else:
             servable.append(service)

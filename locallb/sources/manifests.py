@@ -50,6 +50,8 @@ class Memory:
     """What that was, if all of it was good."""
     known: Known = field(default_factory=Known)
     """What objects mean that are still the same."""
+    texts: Known = field(default_factory=Known)
+    """How objects that are still the same stand in the last good reading."""
     files: dict[str, tuple[bytes, Objects, tuple[str, ...]]] = field(default_factory=dict)
     """The bytes of each file that could be read, its objects, and what was left out of it."""
 
@@ -109,7 +111,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     else:
         objects, stale = fresh.objects, ()
     if keep:
-        readings.keep(source.cluster, objects)
+        readings.keep(source.cluster, objects, memory.texts)
     reading = _reading(source.cluster, objects, fresh, stale, memory.known)
     memory.folder, memory.reading = folder, None if fresh.broken else reading
     return reading

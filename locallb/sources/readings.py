@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from locallb.clients import ClientError, files, places
+from locallb.planning.known import Known
 from locallb.planning.model import ClusterName
 from locallb.planning.parsing import Document
 from locallb.sources import SourceError
@@ -46,11 +48,16 @@ class Readings:
                 f"source {cluster}: its last reading {path} can't be used ({why}); mend the source and remove that file"
             ) from None
 
-    def keep(self, cluster: ClusterName, objects: FilesOfObjects) -> None:
-        """Make this the last good reading of a source. Raises SourceError if it can't be written."""
-        full = {path: list(objects[path]) for path in objects if objects[path]}
-        packed = {"version": FORMAT, "cluster": cluster, "files": full}
-        text = json.dumps(packed, sort_keys=True, separators=(",", ":"))
+    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: Known | None = None) -> None:
+        """Make this the last good reading of a source. Raises SourceError if it can't be written.
+
+        `known` has the texts of the very same objects, of whoever keeps them again and again.
+        """
+        known = known or Known()
+        full = (path for path in sorted(objects) if objects[path])
+        packed = ",".join(f"{_text(path)}:{known.of(objects[path], partial(_text, objects[path]))}" for path in full)
+        known.turn()
+        text = f'{{"cluster":{_text(cluster)},"files":{{{packed}}},"version":{FORMAT}}}'
         path = self._path(cluster)
         try:
             if files.read(path) != text:
@@ -72,6 +79,10 @@ class Readings:
 
     def _path(self, cluster: ClusterName) -> Path:
         return self.directory / f"{cluster}.json"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def slim(document: Document) -> Document:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from components.stack import declare, declare_some, exports
+from components.stack import declare, declare_some, exports, exports_the_same
 from locallb.engine import Engine, FullScopeNeeded, Result, Severity, only, root_urn
 from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
@@ -100,6 +100,8 @@ class Converger:
     """Digests of proxies that are planned as before."""
     _told: Mapping[str, object] = field(default_factory=dict)
     """The stack's outputs."""
+    _exported: Plan | None = None
+    """The plan that has just these, if that is known."""
     _spare: frozenset[ServiceKey] = frozenset()
     """Proxies that nobody needs yet."""
     _wanted: tuple[Plan, Mapping[ServiceKey, str]] | None = None
@@ -107,7 +109,7 @@ class Converger:
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
-        self.applied, self._told = {}, {}
+        self.applied, self._told, self._exported = {}, {}, None
         for resource in self.engine.resources():
             if resource.type in ROOTS:
                 key = _key(resource.name)
@@ -129,7 +131,7 @@ class Converger:
         for placement in plan.placements:
             proxy = proxies[placement.proxy]
             before = self._digests.get(placement.key)
-            if before and before[1] == proxy and before[0] == placement:
+            if before and before[1] == proxy and (before[0] is placement or before[0] == placement):
                 fresh[placement.key] = before
             else:
                 fresh[placement.key] = placement, proxy, balancer_digest(placement, proxy)
@@ -183,13 +185,14 @@ class Converger:
         """
         keys, refresh = frozenset(batch.keys), batch.refresh
         scope = only(self._urn(kind, str(key)) for key in keys for kind in ROOTS)
-        # To export what a thousand Services have costs more than to update one of them.
-        outputs = {name: value for name, value in exports(plan).items() if self._told.get(name) != value}
+        outputs = self._untold(plan)
         try:
             result = self.engine.up(lambda: declare_some(plan, keys, outputs), refresh=refresh, scope=scope)
         except FullScopeNeeded:
             result = self.engine.up(lambda: declare(plan), refresh=refresh)
         self._told = result.outputs
+        taken = result.ok and all(self._told.get(name) == value for name, value in outputs.items())
+        self._exported = plan if taken else None
         failed = self._failed(keys, result)
         self._unchecked -= keys
         ended = time.monotonic()
@@ -203,6 +206,12 @@ class Converger:
                 self.applied.pop(key, None)
                 self._touched.pop(key, None)
         return Outcome(result, failed)
+
+    def _untold(self, plan: Plan) -> Mapping[str, object]:
+        """Give the outputs that are to be exported: to do so for a thousand Services costs more than to update one."""
+        if self._exported and exports_the_same(self._exported, plan):
+            return {}
+        return {name: value for name, value in exports(plan).items() if self._told.get(name) != value}
 
     def _failed(self, keys: Iterable[ServiceKey], result: Result) -> Mapping[ServiceKey, str]:
         """Tell which of `keys` failed, each with the first sentence about it."""

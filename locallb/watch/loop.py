@@ -26,7 +26,8 @@ from locallb.planning.snapshot import Snapshot
 from locallb.sources import SourceError
 from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import Reading
-from locallb.watch.converge import Converger, Outcome, Work
+from locallb.watch import garbage
+from locallb.watch.converge import FEW, Converger, Outcome, Work
 from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
@@ -138,6 +139,8 @@ class Loop:
         try:
             reading = self._read(marks)
             plan = self._plan(reading.snapshot)
+            if any(mark.cause in {Cause.START, Cause.FULL} for mark in marks):
+                garbage.look_through()
             self._converge(reading, plan, marks, began, first)
             self._schedule = self._schedule.well()
         except _ERRORS as error:
@@ -235,6 +238,8 @@ class Loop:
         batch, began = left.first(), time.monotonic()
         self.pulse = Pulse(began, busy=True)
         outcome = self._converger.update(plan, wanted, batch)
+        if len(batch.keys) >= FEW:
+            garbage.set_aside()
         ended = time.monotonic()
         self._updated()
         self._state = self._engine.state_stamp()

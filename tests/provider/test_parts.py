@@ -61,7 +61,7 @@ class Shared:
 
     def part(self, name: str, address: str, backend: int, *ports: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Give the inputs of a Service's ServiceConfig and of its Reachable."""
-        mine = replace(self.owner, service=replace(self.owner.service, name=name))
+        mine = replace(self.owner, service=self.owner.service._replace(name=name))
         identity, at = part_id(mine.service), ip_address(address)
         backends = (Backend.at(ip_address("127.0.0.1"), backend),)
         upstreams = tuple(Upstream(f"{identity}-tcp-{one}-ipv4", Protocol.TCP, backends) for one in ports)

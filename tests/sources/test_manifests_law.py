@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -75,3 +76,5 @@ def test_who_remembers_what_files_had_reads_what_a_newcomer_reads(
                 assert places[0].read(keep=True, memory=memory) == places[1].read(keep=True)
             kept = [place.copy() if place.readings.exists() else None for place in places]
             assert kept[0] == kept[1]
+            for text in (file.read_text() for place in places for file in place.readings.glob("*.json")):
+                assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
