@@ -16,6 +16,7 @@ from locallb.planning.model import ClusterName, Home, Owner, ServiceKey, Uid
 from locallb.planning.naming import owner_fields
 from locallb.planning.publishing import FINALIZER
 from locallb.planning.snapshot import Access
+from locallb.provider import live
 from locallb.provider.errors import ProviderError
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.faulty import FaultyApi, faulty_api
@@ -65,12 +66,18 @@ def api(plane: ControlPlane, cluster: Objects, tmp_path: Path) -> Iterator[Fault
         yield made
 
 
+@pytest.fixture(autouse=True)
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each write begin with a read: the answer to an earlier one is forgotten."""
+    monkeypatch.setattr(live, "_told", lambda _access, _owner: None)
+
+
 class Hand:
     """Our resources of one Service, as the engine asks for them."""
 
-    def __init__(self, api: FaultyApi, live: Document, root: Path) -> None:
-        key = ServiceKey(ClusterName("real"), "n", live["metadata"]["name"])
-        owner = Owner(Home("shop", "dev", str(root)), key, Uid(live["metadata"]["uid"]))
+    def __init__(self, api: FaultyApi, found: Document, root: Path) -> None:
+        key = ServiceKey(ClusterName("real"), "n", found["metadata"]["name"])
+        owner = Owner(Home("shop", "dev", str(root)), key, Uid(found["metadata"]["uid"]))
         self.base: dict[str, Any] = {
             "access": {"kubeconfig": str(api.kubeconfig), "context": "real"},
             "owner": dict(owner_fields(owner)),
