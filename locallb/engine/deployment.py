@@ -78,6 +78,13 @@ class Deployment:
         self.outcomes[urn] = reply.outcome
         return reply
 
+    def is_outside(self, goal: Goal) -> bool:
+        """Tell whether a resource, whose parent is registered, is outside the scope."""
+        if self.scope.is_full or goal.is_stack or is_provider(goal.type):
+            return False
+        urn = make_urn(self.stack, self.project, goal.parent, goal.type, goal.name)
+        return not self.scope.covers(self._roots.get(goal.parent) or urn)
+
     def _claim(self, urn: str, goal: Goal) -> None:
         with self._lock:
             if urn in self.outcomes:
@@ -88,7 +95,7 @@ class Deployment:
                 self._roots[urn] = ""
 
     def _register(self, urn: str, goal: Goal) -> Reply:
-        if not (goal.is_stack or is_provider(goal.type) or self.scope.covers(self._roots[urn])):
+        if self.is_outside(goal):
             return self._carry_over(urn)
         if self._needs_broken(goal):
             return Reply(urn, Outcome.SKIPPED)

@@ -71,6 +71,10 @@ class Monitor:
         """Bring a resource to what the program wants, without the wire."""
         return self.noted(lambda: self._deployment.register(goal))
 
+    def is_outside(self, goal: Goal) -> bool:
+        """Tell whether this is none of the update's business, but for what it is in the state."""
+        return self._deployment.is_outside(goal)
+
     def RegisterResourceOutputs(  # noqa: N802 the stub's name
         self, request: resource_pb2.RegisterResourceOutputsRequest
     ) -> empty_pb2.Empty:

@@ -211,8 +211,8 @@ class _Registration:
 
 
 async def _answered(monitor: Monitor, goal: Goal) -> Reply:
-    """Register. A component is but an entry in the state, so it needs no thread to wait in."""
-    if not goal.custom:
+    """Register. What is but an entry in the state needs no thread to wait in."""
+    if not goal.custom or monitor.is_outside(goal):
         return monitor.register(goal)
     return await asyncio.get_running_loop().run_in_executor(None, monitor.register, goal)
 
