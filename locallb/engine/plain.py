@@ -5,9 +5,10 @@ NotPlain. Not here: when something is registered.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from enum import Enum
 from functools import cache
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 import pulumi
 from pulumi import _types
@@ -98,15 +99,14 @@ def projected(kind: type, name: str, value: Value) -> Any:  # noqa: ANN401 - any
 @cache
 def has_plain_outputs(kind: type) -> bool:
     """Tell whether a resource's class promises no output types and enumerations, which only the SDK makes."""
-    return all(_is_plain(hint) for hint in _types.resource_types(kind).values())
+    return not any(_is_made(hint) for hint in _types.resource_types(kind).values())
 
 
-def _is_plain(hint: Any) -> bool:  # noqa: ANN401 - any annotation
-    inner = _types.unwrap_optional_type(hint)
-    origin, arguments = get_origin(inner), get_args(inner)
-    if origin in {dict, list, Mapping, Sequence}:
-        return all(_is_plain(one) for one in arguments)
-    return inner in {str, int, float, bool, Any, dict, list}
+def _is_made(hint: Any) -> bool:  # noqa: ANN401 - any annotation
+    inner: Any = _types.unwrap_optional_type(hint)
+    if isinstance(inner, type) and (_types.is_output_type(inner) or issubclass(inner, Enum)):
+        return True
+    return any(_is_made(one) for one in get_args(inner))
 
 
 def _same(name: str) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 from pulumi.provider.experimental import provider as protocol
 from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
@@ -18,16 +15,15 @@ from locallb.provider.docker.values import plain, wrapped
 from locallb.provider.errors import ProviderError
 
 TOKEN = "docker:index/container:Container"  # noqa: S105 - a resource type, no secret
-_AT_ONCE = 16
-T = TypeVar("T")
 
 
 class DockerProvider(protocol.Provider):
-    """Containers of one daemon."""
+    """Containers of one daemon. Only the embedded engine has it, which asks from a thread for each call."""
+
+    in_place = True
 
     def __init__(self, life: Lifecycle) -> None:
         self._life = life
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="docker")
 
     async def configure(self, request: protocol.ConfigureRequest) -> protocol.ConfigureResponse:
         """Take the version; a provider with settings of its own is refused: the environment says where Docker is."""
@@ -77,14 +73,14 @@ class DockerProvider(protocol.Provider):
         new = plain(request.properties)
         if request.preview:
             return protocol.CreateResponse("", wrapped({**inputs.without_notes(new), "id": UNKNOWN}))
-        identity, outputs = await self._run(lambda: self._life.create(new))
+        identity, outputs = self._life.create(new)
         return protocol.CreateResponse(identity, wrapped(outputs))
 
     async def read(self, request: protocol.ReadRequest) -> protocol.ReadResponse:
         """Look at it; an empty id tells that it is gone."""
         _refuse_others(request.type)
         before, declared = plain(request.properties), plain(request.inputs)
-        found = await self._run(lambda: self._life.read(request.resource_id, before, declared))
+        found = self._life.read(request.resource_id, before, declared)
         if found is None:
             return protocol.ReadResponse("", {}, {})
         return protocol.ReadResponse(request.resource_id, wrapped(found), wrapped(_as_inputs(declared, found)))
@@ -96,17 +92,14 @@ class DockerProvider(protocol.Provider):
         changed = compare(old, new, inputs.KNOWN).changed
         if request.preview:
             return protocol.UpdateResponse(wrapped(rendering.updated(old, new, changed)))
-        outputs = await self._run(lambda: self._life.update(request.resource_id, old, new, changed))
+        outputs = self._life.update(request.resource_id, old, new, changed)
         return protocol.UpdateResponse(wrapped(outputs))
 
     async def delete(self, request: protocol.DeleteRequest) -> None:
         """Remove it."""
         _refuse_others(request.type)
         old = plain(request.properties)
-        await self._run(lambda: self._life.delete(request.resource_id, old))
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        self._life.delete(request.resource_id, old)
 
 
 def _refuse_others(kind: str) -> None:
