@@ -66,7 +66,7 @@ class Session:
         """Make the engine for this stack."""
         root = self.project.root
         providers = {
-            "locallb": make_provider(root, in_place=True),
+            "locallb": make_provider(root),
             "docker": make_docker_provider(root, lambda: self.settings.container.pull),
         }
         return Engine(self.project, self.stack, providers, on_event=listen)

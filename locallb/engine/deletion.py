@@ -11,9 +11,9 @@ from queue import SimpleQueue
 
 from locallb.engine.errors import StepError, Unsupported
 from locallb.engine.events import Severity
+from locallb.engine.handles import Handle
 from locallb.engine.interrupts import worker_pool
 from locallb.engine.provider_resources import ProviderResources
-from locallb.engine.providers import Handle
 from locallb.engine.resource import ResourceState
 from locallb.engine.steps import Steps
 from locallb.engine.urns import is_provider

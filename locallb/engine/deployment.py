@@ -13,8 +13,8 @@ from locallb.engine.checkpoint import timestamp
 from locallb.engine.errors import EngineError, StepError
 from locallb.engine.events import Op, Severity
 from locallb.engine.goal import Goal
+from locallb.engine.handles import Difference, Handle
 from locallb.engine.provider_resources import ProviderResources
-from locallb.engine.providers import Difference, Handle
 from locallb.engine.replacement import dependents_to_replace
 from locallb.engine.resource import KEPT_EXTRAS, ResourceState
 from locallb.engine.scope import Scope

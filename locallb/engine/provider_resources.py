@@ -14,7 +14,8 @@ from locallb.engine.checkpoint import timestamp
 from locallb.engine.errors import FullScopeNeeded, StepError
 from locallb.engine.events import Op
 from locallb.engine.goal import Goal
-from locallb.engine.providers import Handle, Providers
+from locallb.engine.handles import Handle
+from locallb.engine.providers import Providers
 from locallb.engine.resource import ResourceState
 from locallb.engine.scope import Scope
 from locallb.engine.steps import Steps

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from locallb.engine.checkpoint import timestamp
 from locallb.engine.errors import EngineError, StepError, Unsupported
 from locallb.engine.events import Op, Severity
+from locallb.engine.handles import Found
 from locallb.engine.interrupts import worker_pool
 from locallb.engine.provider_resources import ProviderResources
-from locallb.engine.providers import Found
 from locallb.engine.resource import ResourceState
 from locallb.engine.snapshot import Drop, Mutation, Put
 from locallb.engine.steps import Steps

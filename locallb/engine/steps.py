@@ -12,7 +12,7 @@ from threading import BoundedSemaphore, Event
 from locallb.engine.checkpoint import timestamp
 from locallb.engine.errors import Cancelled, StepError
 from locallb.engine.events import Op
-from locallb.engine.providers import Found, Handle
+from locallb.engine.handles import Found, Handle
 from locallb.engine.reporter import Reporter
 from locallb.engine.resource import Pending, ResourceState
 from locallb.engine.snapshot import Drop, End, Free, Put, Supersede

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from pulumi.provider.experimental.provider import Provider
 
-from locallb.provider.dispatch import AnyKind, Dispatcher
+from locallb.provider.dispatch import Dispatcher
 from locallb.provider.envoy_process import EnvoyProcess
 from locallb.provider.errors import ProviderError
+from locallb.provider.kinds import AnyKind, Kinds
 from locallb.provider.loopback_address import LoopbackAddress
 from locallb.provider.proxy_config import ProxyConfig
 from locallb.provider.reachable import Reachable
@@ -34,11 +35,11 @@ _KINDS: tuple[type[AnyKind], ...] = (
 )
 
 
-def make_provider(root: Path | None = None, *, in_place: bool = False) -> Provider:
+def make_provider(root: Path | None = None) -> Provider:
     """Make the provider. Its errors are ProviderError and ClientError: one sentence each.
 
     `root` is the directory of the project that is deployed: what another project owns, whose state was copied here,
-    is then left alone by deletions. `in_place` is for an engine that calls each method from a thread of its own.
+    is then left alone by deletions.
     """
     schema = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
-    return Dispatcher({f"locallb:index:{kind.__name__}": kind(root) for kind in _KINDS}, schema, in_place=in_place)
+    return Dispatcher(Kinds({f"locallb:index:{kind.__name__}": kind(root) for kind in _KINDS}), schema)

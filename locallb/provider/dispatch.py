@@ -1,40 +1,31 @@
-"""Pulumi's provider protocol for all our kinds: typed values for them, plain ones for the engine.
+"""Pulumi's provider protocol around our kinds.
 
-Nothing here knows what a resource is for. In a preview only `check`, `diff` and `foresee` of a kind are asked, so a
-preview can't change anything. Kinds block, so they run on threads of our own and many may wait at once; or, `in_place`,
-on that of whoever asks, if it has a thread for each call.
+Kinds block, so they run on threads of our own and many may wait at once. The embedded engine, which has a thread for
+each call, asks `kinds` directly.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pulumi.provider.experimental import provider as protocol
-from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
-from pulumi.runtime.rpc import UNKNOWN
 
-from locallb.clients.fence import FENCE
-from locallb.provider import codec
-from locallb.provider.errors import ProviderError
-from locallb.provider.kind import Kind
+from locallb.provider.kinds import Kinds
+from locallb.provider.values import plain, wrapped
 
 T = TypeVar("T")
-AnyKind = Kind[Any, Any]
 _AT_ONCE = 32
 
 
 class Dispatcher(protocol.Provider):
-    """A provider made of kinds, by their tokens."""
+    """A provider made of kinds. `direct` is what the embedded engine asks instead."""
 
-    def __init__(self, kinds: Mapping[str, AnyKind], schema: str, *, in_place: bool) -> None:
-        self.in_place = in_place
-        """Whether a call is over when its coroutine was started: what the embedded engine looks at."""
-        self._kinds = kinds
+    def __init__(self, kinds: Kinds, schema: str) -> None:
+        self.direct = kinds
         self._schema = schema
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="locallb")
 
@@ -50,18 +41,13 @@ class Dispatcher(protocol.Provider):
 
     async def check(self, request: protocol.CheckRequest) -> protocol.CheckResponse:
         """Tell every property that is of the wrong type or can't be used."""
-        kind = self._kind(request.type)
-        try:
-            failures = list(kind.check(_decode(kind, request.new_inputs)))
-        except codec.CodecError as error:
-            failures = list(error.failures)
+        failures = self.direct.check(request.type, plain(request.new_inputs))
         told = [protocol.CheckFailure(path, reason) for path, reason in failures]
         return protocol.CheckResponse(inputs=request.new_inputs, failures=told)
 
     async def diff(self, request: protocol.DiffRequest) -> protocol.DiffResponse:
         """Tell which properties change, and which of them need another resource."""
-        kind = self._kind(request.type)
-        difference = kind.diff(_recall(kind, request.old_state), _decode(kind, request.new_inputs))
+        difference = self.direct.diff(request.type, plain(request.old_state), plain(request.new_inputs))
         names = sorted(difference.changed - set(request.ignore_changes))
         replaces = [name for name in names if name in difference.replacing]
         update, replace = PropertyDiffKind.UPDATE, PropertyDiffKind.UPDATE_REPLACE
@@ -75,74 +61,28 @@ class Dispatcher(protocol.Provider):
 
     async def create(self, request: protocol.CreateRequest) -> protocol.CreateResponse:
         """Create, or tell what creating would give."""
-        kind, inputs = self._kind(request.type), request.properties
-        new = _decode(kind, inputs)
-        if request.preview:
-            return protocol.CreateResponse("", _foreseen(kind, inputs, kind.foresee(new, None)))
-        identity, state = await self._change(lambda: kind.create(new))
-        return protocol.CreateResponse(identity, codec.encode(state))
+        news = plain(request.properties)
+        made = await self._run(lambda: self.direct.create(request.type, news, preview=request.preview))
+        return protocol.CreateResponse(made[0], wrapped(made[1]))
 
     async def read(self, request: protocol.ReadRequest) -> protocol.ReadResponse:
         """Read what is there; an empty id tells that nothing is."""
-        kind = self._kind(request.type)
-        if not request.properties:
-            raise ProviderError(f"{request.name} can't be imported: declare it, `up` adopts what is there already")
-        known = _recall(kind, request.properties)
-        found = await self._run(lambda: kind.read(known))
+        known = plain(request.properties)
+        found = await self._run(lambda: self.direct.read(request.type, request.name, known))
         if found is None:
             return protocol.ReadResponse("", {}, {})
-        properties = codec.encode(found)
-        inputs = {name: properties[name] for name in _names(kind.inputs)}
-        return protocol.ReadResponse(request.resource_id, properties, inputs)
+        return protocol.ReadResponse(request.resource_id, wrapped(found[0]), wrapped(found[1]))
 
     async def update(self, request: protocol.UpdateRequest) -> protocol.UpdateResponse:
         """Update, or tell what updating would give."""
-        kind = self._kind(request.type)
-        old, new = _recall(kind, request.olds), _decode(kind, request.news)
-        if request.preview:
-            return protocol.UpdateResponse(_foreseen(kind, request.news, kind.foresee(new, old)))
-        return protocol.UpdateResponse(codec.encode(await self._change(lambda: kind.update(old, new))))
+        olds, news = plain(request.olds), plain(request.news)
+        made = await self._run(lambda: self.direct.update(request.type, olds, news, preview=request.preview))
+        return protocol.UpdateResponse(wrapped(made))
 
     async def delete(self, request: protocol.DeleteRequest) -> None:
         """Delete."""
-        kind = self._kind(request.type)
-        state = _recall(kind, request.properties)
-        await self._change(lambda: kind.delete(state))
-
-    def _kind(self, token: str) -> AnyKind:
-        """Find the kind of a URN's type, `<parents' types>$<token>`."""
-        short = token.rpartition("$")[2]
-        if short not in self._kinds:
-            raise ProviderError(f"the provider has no resource {short}: known are {', '.join(sorted(self._kinds))}")
-        return self._kinds[short]
-
-    async def _change(self, work: Callable[[], T]) -> T:
-        """Do what changes the world, unless another process leads."""
-
-        def fenced() -> T:
-            FENCE.term()
-            return work()
-
-        return await self._run(fenced)
+        known = plain(request.properties)
+        await self._run(lambda: self.direct.delete(request.type, known))
 
     async def _run(self, work: Callable[[], T]) -> T:
-        return work() if self.in_place else await asyncio.get_running_loop().run_in_executor(self._pool, work)
-
-
-def _decode(kind: AnyKind, given: codec.Properties) -> Any:  # noqa: ANN401 - the kind's own inputs
-    return codec.decode(kind.inputs, dict(codec.plain(given)))
-
-
-def _recall(kind: AnyKind, given: codec.Properties) -> Any:  # noqa: ANN401 - the kind's own state
-    return codec.recall(kind.state, dict(codec.plain(given)))
-
-
-def _foreseen(kind: AnyKind, inputs: codec.Properties, certain: Mapping[str, object]) -> dict[str, PropertyValue]:
-    """Join inputs and outputs; what isn't certain is unknown."""
-    outputs = [name for name in _names(kind.state) if name not in _names(kind.inputs)]
-    known = {name: codec.value(certain[name]) if name in certain else PropertyValue(UNKNOWN) for name in outputs}
-    return {**inputs, **known}
-
-
-def _names(kind: type[Any]) -> list[str]:
-    return [field.name for field in fields(kind)]
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)

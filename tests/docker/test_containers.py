@@ -19,7 +19,6 @@ from locallb.provider import reachable
 from locallb.provider.codec import recall
 from locallb.provider.docker import inputs
 from locallb.provider.docker.lifecycle import Lifecycle
-from locallb.provider.docker.values import wrapped
 from locallb.provider.errors import ProviderError
 from locallb.provider.properties import ReachableState
 from locallb.provider.stopping import drain_container
@@ -88,7 +87,7 @@ def test_the_proof_tells_how_a_paused_container_goes_on(shop: Stage, monkeypatch
     outputs = [
         one["outputs"] for one in state["checkpoint"]["latest"]["resources"] if one["type"].endswith(":Reachable")
     ]
-    (proof,) = (recall(ReachableState, wrapped(one)) for one in outputs if one["process"] == f"docker:{identity}")
+    (proof,) = (recall(ReachableState, one) for one in outputs if one["process"] == f"docker:{identity}")
     docker("pause", identity)
     monkeypatch.setattr(reachable, "START_PATIENCE", 0.0)
     with pytest.raises(ProviderError, match=f"container {identity[:12]} is paused: `docker unpause {identity[:12]}`"):

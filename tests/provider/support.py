@@ -23,7 +23,8 @@ from locallb.planning.envoy import render
 from locallb.planning.model import ClusterName, Discovery, Home, Owner, Protocol, ServiceKey, Uid
 from locallb.planning.naming import owner_fields, proxy_id
 from locallb.planning.serving import Backend, Listener, Proxy, Upstream
-from locallb.provider import codec, make_provider
+from locallb.provider import make_provider
+from locallb.provider.values import wrapped
 
 Plain = Mapping[str, Any]
 PATIENCE = 5.0
@@ -146,7 +147,7 @@ def urn(kind: str) -> str:
 
 def values(properties: Plain) -> dict[str, PropertyValue]:
     """Write properties as the protocol has them: numbers are floats."""
-    return {name: codec.value(value) for name, value in properties.items()}
+    return wrapped(properties)
 
 
 def plain(properties: Mapping[str, PropertyValue]) -> dict[str, Any]:

@@ -8,7 +8,9 @@ import os
 import selectors
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,14 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
+from locallb.engine.direct import DirectHandle
+from locallb.engine.errors import StepError
+from locallb.engine.handles import Handle
+from locallb.engine.loops import LoopPool
+from locallb.engine.resource import ResourceState
 from locallb.planning.naming import owner_fields
 from locallb.provider import ProviderError, generate
+from locallb.provider.dispatch import Dispatcher
 from tests.provider.support import Driver, Wanted, owner, urn, values
 
 ROOT = Path(__file__).parents[2]
@@ -98,7 +106,7 @@ def test_numbers_arrive_as_floats_and_must_be_whole(driver: Driver, wanted: Want
     state = {**wanted.process, "pid": 7.0, "started": "b.1", "binary": "/e"}
     assert driver.update("EnvoyProcess", state, wanted.process)["pid"] == 7
     assert driver.check("EnvoyProcess", {**wanted.process, "version": 1.4}) == [
-        ("version", "must be a string, not float")
+        ("version", "must be a string, not a number")
     ]
 
 
@@ -125,6 +133,59 @@ def test_an_import_and_an_unknown_type_are_refused_in_one_sentence(driver: Drive
         driver.read("LoopbackAddress", {})
     with pytest.raises(ProviderError, match="no resource locallb:index:Teapot"):
         driver.create("Teapot", {})
+
+
+ODD: Mapping[str, Mapping[str, Any]] = {
+    "right": {"address": "127.77.0.1", "sharing": ""},
+    "missing": {"address": "127.77.0.1"},
+    "superfluous": {"address": "127.77.0.1", "sharing": "", "colour": "red"},
+    "another type": {"address": ["127.77.0.1"], "sharing": {"a": 1}},
+    "null": {"address": None, "sharing": True},
+    "a number": {"address": 7, "sharing": 1.5},
+    "no address": {"address": "localhost", "sharing": ""},
+    "unknown": {"address": UNKNOWN, "sharing": UNKNOWN},
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_the_embedded_engine_and_the_official_one_get_the_same_answers(
+    driver: Driver, wanted: Wanted, odd: str, home: Path
+) -> None:
+    """Asked directly or by the protocol: the same inputs, states and sentences."""
+    del home
+    loops, provider = LoopPool(), driver.provider
+    assert isinstance(provider, Dispatcher)
+    inputs = {"owner": wanted.config["owner"], **ODD[odd]}
+    old = ResourceState(
+        urn("LoopbackAddress"),
+        "locallb:index:LoopbackAddress",
+        custom=True,
+        outputs={**inputs, "sharing": "x"},
+        id="i",
+    )
+
+    def asked(handle: Handle) -> list[object]:
+        new = replace(old, inputs=inputs)
+        return [
+            _answer(partial(handle.check, old.urn, {}, inputs)),
+            _answer(partial(handle.diff, old, inputs)),
+            _answer(partial(handle.create, new, preview=True)),
+            _answer(partial(handle.update, old, new, preview=True)),
+            _answer(partial(handle.read, replace(old, outputs={}))),
+            _answer(partial(handle.read, old)),
+        ]
+
+    try:
+        assert asked(DirectHandle(provider, loops, provider.direct)) == asked(Handle(provider, loops))
+    finally:
+        loops.close()
+
+
+def _answer(ask: Callable[[], object]) -> object:
+    try:
+        return ask()
+    except StepError as error:
+        return str(error)
 
 
 class Plugin:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from locallb.provider.docker.values import Values, is_unknown
+from locallb.provider.values import Values, holds_unknown
 
 DEFAULTS: Values = {
     "containerReadRefreshTimeoutMilliseconds": 15000,
@@ -52,7 +52,7 @@ def faults(given: Values) -> Iterator[tuple[str, str]]:
     if given.get("wait"):
         yield "wait", f"wait: true {_REMEDY}"
     restart = given.get("restart", "no")
-    if not is_unknown(restart) and restart not in _RESTARTS:
+    if not holds_unknown(restart) and restart not in _RESTARTS:
         yield "restart", f"{restart!r} is no restart policy; use one of {', '.join(_RESTARTS)}"
     for volume in given.get("volumes") or ():
         if not isinstance(volume, Mapping) or not {*volume} <= {NOTE, "hostPath", "containerPath", "readOnly"}:
@@ -70,7 +70,7 @@ def without_notes(value: Any) -> Any:  # noqa: ANN401 - any JSON-like value
 
 def _noted(key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON-like value
     """Add the notes, and the defaults of objects that have any."""
-    if is_unknown(value):
+    if holds_unknown(value):
         return value
     if key == "healthcheck":
         return _filled(value, _HEALTH)

@@ -15,9 +15,9 @@ from locallb.planning.containers import labelled_owner
 from locallb.planning.settings import PullPolicy
 from locallb.provider.docker import inputs, rendering, spec
 from locallb.provider.docker.differences import compare
-from locallb.provider.docker.values import Values
 from locallb.provider.errors import ProviderError
 from locallb.provider.stopping import STOP_PATIENCE, drain_container, was_drained
+from locallb.provider.values import Values
 
 _GRACE = STOP_PATIENCE
 """Seconds from SIGTERM to SIGKILL where nothing is left to wait for."""

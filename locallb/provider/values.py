@@ -1,4 +1,4 @@
-"""Plain JSON-like values for the Docker provider, and the protocol's own around them."""
+"""Plain JSON-like values for our providers, and the protocol's own around them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def wrapped(values: Values) -> dict[str, PropertyValue]:
     return {key: _wrapped(value) for key, value in values.items()}
 
 
-def is_unknown(value: object) -> bool:
+def holds_unknown(value: object) -> bool:
     """Tell whether a value, or anything in it, isn't known yet."""
+    if isinstance(value, str):
+        return value == UNKNOWN
     if isinstance(value, Mapping):
-        return any(is_unknown(item) for item in value.values())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return any(is_unknown(item) for item in value)
-    return isinstance(value, str) and value == UNKNOWN
+        return any(holds_unknown(item) for item in value.values())
+    return isinstance(value, Sequence) and any(holds_unknown(item) for item in value)
 
 
 def _plain(given: PropertyValue) -> Any:  # noqa: ANN401 - any JSON-like value
