@@ -4,6 +4,7 @@ It keeps the stack's state in memory between runs; use one Engine for many. One 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import BoundedSemaphore, Event
@@ -69,6 +70,7 @@ class Engine:
         self._listener = on_event
         self._store = store or Store(project.backend, project.name, stack)
         self._cancelled = Event()
+        self._crew = ThreadPoolExecutor(PARALLEL * _REGISTRATIONS, "register")
 
     def cancel(self) -> None:
         """Ask the current run to finish what it has begun and start nothing more; from any thread."""
@@ -144,8 +146,7 @@ class Engine:
         reporter = deployment.steps.reporter
         monitor = Monitor(deployment)
         setting = Setting(self._project.name, self._stack, self._project.root, config, preview)
-        workers = PARALLEL * _REGISTRATIONS
-        failure = run_program(program, setting, monitor, EngineService(reporter), workers)
+        failure = run_program(program, setting, monitor, EngineService(reporter), self._crew)
         for error in monitor.errors:
             if isinstance(error, (FullScopeNeeded, StateUnwritable)):
                 raise error

@@ -19,6 +19,7 @@ from pulumi.runtime import set_all_config
 from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
+from locallb.engine.crew import Shift
 from locallb.engine.monitor import EngineService, Monitor
 from locallb.engine.registering import shorten
 
@@ -45,13 +46,13 @@ class Failure:
 
 
 def run_program(
-    program: Program, setting: Setting, monitor: Monitor, service: EngineService, workers: int
+    program: Program, setting: Setting, monitor: Monitor, service: EngineService, crew: ThreadPoolExecutor
 ) -> Failure | None:
-    """Run a program to its end; gives its failure, if any. `workers` bounds the registrations under way at a time."""
+    """Run a program to its end; gives its failure, if any. Registrations are carried out by the `crew`."""
     outcome: list[Failure | None] = []
 
     def run() -> None:
-        outcome.append(contextvars.copy_context().run(_run, program, setting, monitor, service, workers))
+        outcome.append(contextvars.copy_context().run(_run, program, setting, monitor, service, crew))
 
     try:
         asyncio.get_running_loop()
@@ -64,7 +65,9 @@ def run_program(
     return outcome[0]
 
 
-def _run(program: Program, setting: Setting, monitor: Monitor, service: EngineService, workers: int) -> Failure | None:
+def _run(
+    program: Program, setting: Setting, monitor: Monitor, service: EngineService, crew: ThreadPoolExecutor
+) -> Failure | None:
     shorten()
     set_all_config(dict(setting.config), [])
     ROOT.set(None)
@@ -80,8 +83,8 @@ def _run(program: Program, setting: Setting, monitor: Monitor, service: EngineSe
         )
     )
     loop = asyncio.new_event_loop()
-    executor = ThreadPoolExecutor(workers, "register")
-    loop.set_default_executor(executor)
+    shift = Shift(crew)
+    loop.set_default_executor(shift)
     loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
     patient = True
     try:
@@ -95,7 +98,7 @@ def _run(program: Program, setting: Setting, monitor: Monitor, service: EngineSe
         return None
     finally:
         _close(loop)
-        executor.shutdown(wait=patient, cancel_futures=True)
+        shift.shutdown(wait=patient, cancel_futures=True)
 
 
 async def _finish(program: Program) -> None:
