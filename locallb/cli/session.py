@@ -13,13 +13,16 @@ from locallb.engine import Engine, EngineError, Event, Project, load_config, loa
 from locallb.planning.model import Home
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.settings import LeaderElection, Runtime, Settings, SettingsError
+from locallb.planning.settings import LeaderElection, Runtime, Settings, SettingsError, Sharing
 from locallb.provider import make_provider
 from locallb.provider.docker import make_docker_provider
 from locallb.sources.configuration import stack_settings
 from locallb.sources.held import CONTAINER
 from locallb.sources.readings import Readings
 from locallb.sources.snapshot import Reading, read_snapshot, readings_directory
+
+_OPERATIONS, _TOGETHER = 16, 48
+"""Operations at a time, and where proxies are shared: there most wait for an Envoy that takes their changes as one."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,14 @@ class Session:
             "locallb": make_provider(root),
             "docker": make_docker_provider(root, lambda: self.settings.container.pull),
         }
-        return Engine(self.project, self.stack, providers, on_event=listen)
+        return Engine(self.project, self.stack, providers, on_event=listen, parallel=self._parallel())
+
+    def _parallel(self) -> int:
+        """Tell how many operations may be under way at a time, also where the configuration can't be read."""
+        try:
+            return _TOGETHER if self.settings.proxies.mode is Sharing.SHARED else _OPERATIONS
+        except (EngineError, SettingsError):
+            return _OPERATIONS
 
     def require_docker(self, *, planned: bool) -> None:
         """Ask Docker before anything begins, where this stack has containers, or (`planned`) will have them.

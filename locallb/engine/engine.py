@@ -31,8 +31,8 @@ from locallb.engine.unwanted import Unwanted, find_unwanted
 from locallb.engine.urns import stack_urn
 from locallb.engine.values import Value
 
-PARALLEL = 16  # operations at a time
-_REGISTRATIONS = 4  # registrations under way per operation: those that wait mustn't hold up others
+PARALLEL = 16  # operations at a time, unless the engine is told otherwise
+_REGISTRATIONS = 48  # more registrations under way than operations: those that wait mustn't hold up others
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,10 @@ class Engine:
 
     `providers` gives for each package a provider object, or a function that makes one (needed where a program declares
     several providers of a package). `on_event` is told everything that happens, from several threads, one at a time.
+    At most `parallel` operations are under way at a time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one engine has one of each
         self,
         project: Project,
         stack: str,
@@ -63,14 +64,16 @@ class Engine:
         *,
         on_event: Listener = ignore,
         store: Store | None = None,
+        parallel: int = PARALLEL,
     ) -> None:
         self._project = project
         self._stack = stack
         self._sources = providers
         self._listener = on_event
+        self._parallel = parallel
         self._store = store or Store(project.backend, project.name, stack)
         self._cancelled = Event()
-        self._crew = ThreadPoolExecutor(PARALLEL * _REGISTRATIONS, "register")
+        self._crew = ThreadPoolExecutor(parallel + _REGISTRATIONS, "register")
 
     def cancel(self) -> None:
         """Ask the current run to finish what it has begun and start nothing more; from any thread."""
@@ -157,7 +160,7 @@ class Engine:
         return failure is None and not monitor.errors and not self._cancelled.is_set()
 
     def _refresher(self, run: _Run, *, counting: bool) -> Refresher:
-        return Refresher(run.steps, run.providers, PARALLEL, counting)
+        return Refresher(run.steps, run.providers, self._parallel, counting)
 
     def _settle(self, run: _Run, kinds: Callable[[str], bool] = lambda _kind: True) -> None:
         if run.steps.preview:
@@ -172,7 +175,7 @@ class Engine:
 
     def _delete(self, run: _Run, unwanted: Unwanted) -> None:
         if unwanted.live or unwanted.old_instances:
-            Deleter(run.steps, run.providers, PARALLEL).delete(unwanted.live, unwanted.old_instances)
+            Deleter(run.steps, run.providers, self._parallel).delete(unwanted.live, unwanted.old_instances)
 
     @contextmanager
     def _recorder(self, reporter: Reporter, *, preview: bool) -> Iterator[Recorder]:
@@ -189,7 +192,7 @@ class Engine:
         self._cancelled.clear()
         try:
             with interruptible(self._cancelled), self._recorder(reporter, preview=preview) as recorder:
-                steps = Steps(recorder, reporter, BoundedSemaphore(PARALLEL), self._cancelled, preview)
+                steps = Steps(recorder, reporter, BoundedSemaphore(self._parallel), self._cancelled, preview)
                 resources = ProviderResources(self._project.name, self._stack, scope, steps, providers, config)
                 outputs = self._guarded(work, _Run(reporter, steps, resources, scope))
         finally:

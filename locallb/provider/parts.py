@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
@@ -37,6 +38,25 @@ class Change:
     listeners: Texts = field(default_factory=dict)
     clusters: Texts = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _File:
+    """What a file has, as long as it is the one of this signature."""
+
+    signature: _Signature
+    document: _Document
+
+    def of(self, part: str) -> Texts:
+        """Give what is of a part."""
+        return self._parts.get(part, {})
+
+    @cached_property
+    def _parts(self) -> Mapping[str, Texts]:
+        found: dict[str, dict[str, str]] = {}
+        for name, one in self.document.items():
+            found.setdefault(one.part, {})[name] = one.text
+        return found
 
 
 @dataclass(slots=True)
@@ -69,8 +89,10 @@ class _Queue:
 
 
 _QUEUES: dict[Path, _Queue] = {}
-_SEEN: dict[Path, tuple[_Signature, _Document]] = {}
+_SEEN: dict[Path, _File] = {}
 """Files as they were last: with a thousand parts in it a file takes longer to read than all the rest."""
+_READING = Lock()
+"""One thread reads, the others find what it read."""
 
 
 def apply(directory: Path, change: Change) -> None:
@@ -86,8 +108,8 @@ def apply(directory: Path, change: Change) -> None:
 
 def read(directory: Path, part: str) -> tuple[Texts, Texts]:
     """Read the listeners and clusters of a part. Raises ClientError."""
-    listeners, clusters = (_document(directory / name) for name in (rollout.LISTENERS, rollout.CLUSTERS))
-    return _of(part, listeners), _of(part, clusters)
+    listeners, clusters = (_file(directory / name) for name in (rollout.LISTENERS, rollout.CLUSTERS))
+    return listeners.of(part), clusters.of(part)
 
 
 def rewrite_listeners(directory: Path) -> None:
@@ -115,7 +137,7 @@ def _serve(directory: Path, tickets: list[_Ticket]) -> None:
 
 def _roll_out(directory: Path, changes: list[Change]) -> None:
     latest = {change.part: change for change in changes}
-    listeners, clusters = (_document(directory / name) for name in (rollout.LISTENERS, rollout.CLUSTERS))
+    listeners, clusters = (_file(directory / name).document for name in (rollout.LISTENERS, rollout.CLUSTERS))
     new_listeners = {name: Tagged(c.part, text) for c in latest.values() for name, text in c.listeners.items()}
     new_clusters = {name: Tagged(c.part, text) for c in latest.values() for name, text in c.clusters.items()}
     wanted = {**_without(listeners, latest), **new_listeners}
@@ -134,7 +156,7 @@ def _put(directory: Path, name: str, before: _Document, after: _Document) -> Non
         return
     text, version = joined(after)
     following.put(directory, rollout.Write(name, text, version), files.mode(path), PATIENCE)
-    _SEEN[path] = (_signature(path), after)
+    _SEEN[path] = _File(_signature(path), after)
 
 
 def _await_gone(directory: Path, names: AbstractSet[str]) -> None:
@@ -153,15 +175,14 @@ def _await_gone(directory: Path, names: AbstractSet[str]) -> None:
         time.sleep(_PAUSE)
 
 
-def _document(path: Path) -> _Document:
+def _file(path: Path) -> _File:
     """Read a file, unless it is still the one that was read or written last."""
-    signature = _signature(path)
-    known = _SEEN.get(path)
-    if known and known[0] == signature:
-        return known[1]
-    document = taken_apart(files.read(path) or "")
-    _SEEN[path] = (signature, document)
-    return document
+    with _READING:
+        signature = _signature(path)
+        known = _SEEN.get(path)
+        if known is None or known.signature != signature:
+            known = _SEEN[path] = _File(signature, taken_apart(files.read(path) or ""))
+        return known
 
 
 def _signature(path: Path) -> _Signature:
@@ -175,7 +196,3 @@ def _signature(path: Path) -> _Signature:
 
 def _without(document: _Document, parts: Mapping[str, Change]) -> _Document:
     return {name: one for name, one in document.items() if one.part not in parts}
-
-
-def _of(part: str, document: _Document) -> Texts:
-    return {name: one.text for name, one in document.items() if one.part == part}
