@@ -181,8 +181,7 @@ class EndpointSlice:
     endpoints: tuple[Endpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Home:
+class Home(NamedTuple):
     """Which stack of this host: whose claims, proxies and state these are. `root` is the project's real path."""
 
     project: str

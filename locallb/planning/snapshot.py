@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv6Network
 from types import MappingProxyType
+from typing import NamedTuple
 
 from locallb.planning.model import (
     ClusterName,
@@ -59,8 +60,7 @@ class HeldProxy:
     """How many endpoint files it watches where it uses EDS."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class HeldSeat:
+class HeldSeat(NamedTuple):
     """Which of the stack's proxies serves a Service, by the proxy's name."""
 
     service: ServiceKey

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
+from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from locallb.clients import files
 from locallb.planning.known import Known
-from locallb.planning.model import Discovery, ServiceKey
+from locallb.planning.model import Discovery, Owner, ServiceKey
 from locallb.planning.naming import owner_from
 from locallb.planning.settings import Runtime
 from locallb.planning.snapshot import Claim, HeldProxy, HeldSeat
@@ -115,26 +116,34 @@ class _Resource:
 
 def _held(resources: list[Resource], known: Known) -> HeldByState:
     """Tell what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
+    by_kind: dict[str, list[Resource]] = {}
+    for one in resources:
+        by_kind.setdefault(one.type, []).append(one)
 
     def each(kind: str, read: Callable[[Resource], _Held]) -> list[_Held]:
-        return [known.of(one, partial(read, one)) for one in resources if one.type == kind]
+        return [known.of(one, partial(read, one)) for one in by_kind.get(kind, ())]
 
-    claims = each(ADDRESS, lambda one: _claim(one.inputs))
+    claims = each(ADDRESS, lambda one: _ranked(_claim(one.inputs)))
     configs = each(CONFIG, lambda one: _config(one.inputs))
     proxies = [one for one in configs if isinstance(one, HeldProxy)]
     names = {one.id: one.name for one in configs if isinstance(one, _OfStack)}
     served = each(SERVICE, lambda one: (_service(one.inputs), str(one.inputs["proxy"])))
     seats = [HeldSeat(service, names[proxy]) for service, proxy in served if proxy in names]
-    pids = {pid for one in resources if one.type == PROCESS and (pid := _pid(one.outputs))}
+    pids = {pid for one in by_kind.get(PROCESS, ()) if (pid := _pid(one.outputs))}
     known.turn()
     return HeldByState(
-        tuple(sorted(claims, key=lambda claim: (claim.address.version, int(claim.address), claim.owner))),
+        tuple(claim for _, claim in sorted(claims, key=itemgetter(0))),
         tuple(sorted(proxies, key=lambda proxy: proxy.service)),
         tuple(sorted(pids)),
-        frozenset(_RUNTIMES[one.type] for one in resources if one.type in _RUNTIMES),
+        frozenset(runtime for kind, runtime in _RUNTIMES.items() if kind in by_kind),
         tuple(sorted(names.values())),
         tuple(sorted(seats)),
     )
+
+
+def _ranked(claim: Claim) -> tuple[tuple[int, int, Owner], Claim]:
+    """Give a claim with its place in the order."""
+    return (claim.address.version, int(claim.address), claim.owner), claim
 
 
 def _claim(inputs: Mapping[str, object]) -> Claim:

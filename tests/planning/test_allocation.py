@@ -252,7 +252,7 @@ def test_a_damaged_claim_belongs_to_somebody() -> None:
 
 def test_a_project_that_moved_keeps_its_addresses() -> None:
     """State and ledger name the old place word for word; the ledger alone would be somebody else's."""
-    moved = claim("10.0.0.3", "web", replace(HOME, root="/srv/before"))
+    moved = claim("10.0.0.3", "web", HOME._replace(root="/srv/before"))
     assert words(given(service("web"), ledger=[moved], state=[moved])["web"]) == "10.0.0.3"
     assert words(given(service("web"), ledger=[moved])["web"]) == "10.0.0.1"
 

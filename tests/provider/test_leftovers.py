@@ -33,8 +33,8 @@ def test_what_the_state_knows_is_no_leftover(root: Path) -> None:
 def test_another_project_or_stack_is_never_listed(root: Path, tmp_path: Path) -> None:
     """The same names in another directory, and another stack of this project, are others."""
     mine = owner(root)
-    elsewhere = replace(mine, home=replace(mine.home, root=str(tmp_path)))
-    sibling = replace(mine, home=replace(mine.home, stack="prod"))
+    elsewhere = replace(mine, home=mine.home._replace(root=str(tmp_path)))
+    sibling = replace(mine, home=mine.home._replace(stack="prod"))
     proxies = Proxies(places.proxies_root())
     for number, other in enumerate((elsewhere, sibling)):
         Ledger(places.ledger_directory()).claim(ADDRESS + number, other)
@@ -45,7 +45,7 @@ def test_another_project_or_stack_is_never_listed(root: Path, tmp_path: Path) ->
 @pytest.mark.usefixtures("home")
 def test_what_belongs_to_a_project_that_is_gone_is_shown_and_stays(root: Path) -> None:
     """Its directory may be on a disk that isn't there today."""
-    gone = replace(owner(root), home=replace(owner(root).home, root="/nowhere/at/all"))
+    gone = replace(owner(root), home=owner(root).home._replace(root="/nowhere/at/all"))
     Ledger(places.ledger_directory()).claim(ADDRESS, gone)
     found = leftovers(owner(root).home, set(), set())
     assert [(each.what, each.ours) for each in found] == [(str(ADDRESS), False)]
