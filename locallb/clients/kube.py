@@ -19,7 +19,7 @@ from lightkube.generic_resource import GenericNamespacedResource, create_global_
 from lightkube.types import PatchType
 
 from locallb.clients.kube_errors import Fault, KubeError
-from locallb.clients.kubeconfig import connection, stamp
+from locallb.clients.kubeconfig import Stamp, connection, stamp
 from locallb.clients.tally import Tally
 from locallb.planning.snapshot import Access
 
@@ -53,6 +53,8 @@ class Cluster:
         self.access = access
         found = connection(access)
         self._server = found.server
+        self.files = found.files
+        """Files that the kubeconfig names, as they were when it was read."""
         self._by_plugin = bool(found.config.user and found.config.user.exec)
         try:
             self._client = Client(
@@ -190,17 +192,17 @@ def _wish(error: httpx2.HTTPStatusError) -> float:
 
 
 class Clusters:
-    """Connections that are kept, one a context, as long as its kubeconfig stays the same."""
+    """Connections that are kept, one a context, as long as its kubeconfig and the files that it names stay the same."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known: dict[Access, tuple[tuple[int, int], Cluster]] = {}
+        self._known: dict[Access, tuple[Stamp, Cluster]] = {}
 
     def at(self, access: Access) -> Cluster:
         """Give the cluster of a context. Raises KubeError."""
         with self._lock:
-            seen = stamp(access)
             known = self._known.get(access)
-            if known is None or known[0] != seen:
+            if known is None or known[0] != stamp(access, known[1].files):
+                seen = stamp(access, connection(access).files)  # before it is read: what changes now is seen next time
                 known = self._known[access] = (seen, Cluster(access))
             return known[1]

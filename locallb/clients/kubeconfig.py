@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -26,6 +26,8 @@ from locallb.planning.snapshot import Access
 Section: TypeAlias = Mapping[str, Any]
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1")
 """Versions of exec credentials that the client speaks."""
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+Stamp: TypeAlias = tuple[tuple[int, int], ...]
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
@@ -40,6 +42,8 @@ class Connection:
     """Ask the proxy that the environment names, if any."""
     proxy: str | None = None
     """The proxy that the kubeconfig names."""
+    files: tuple[str, ...] = ()
+    """Files that it names: certificates, keys, tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +90,13 @@ def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
     return Path(os.path.normpath(root / Path(given).expanduser()))
 
 
-def stamp(access: Access) -> tuple[int, int]:
-    """Tell which version of the file this is. Raises KubeError (KUBECONFIG)."""
+def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:
+    """Tell which version of the kubeconfig this is, and of `files` that it names. Raises KubeError (KUBECONFIG)."""
     try:
-        seen = Path(access.kubeconfig).stat()
+        seen = [Path(path).stat() for path in (access.kubeconfig, *files)]
     except OSError as error:
-        raise _unreadable(access.kubeconfig, error) from None
-    return seen.st_mtime_ns, seen.st_ino
+        raise _unreadable(str(error.filename), error, access.kubeconfig) from None
+    return tuple((one.st_mtime_ns, one.st_ino) for one in seen)
 
 
 def connection(access: Access) -> Connection:
@@ -109,7 +113,8 @@ def connection(access: Access) -> Connection:
         raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {path} can't be used: {told}")
     server = str(cluster.get("server") or "")
     proxy = cluster.get("proxy-url") or None
-    return Connection(_single(content, access, path), server, not proxy and not is_local(server), proxy)
+    files = tuple(str(path.parent / str(part[key])) for part in (cluster, user) for key in _FILES if part.get(key))
+    return Connection(_single(content, access, path), server, not proxy and not is_local(server), proxy, files)
 
 
 def is_local(server: str) -> bool:
@@ -181,5 +186,10 @@ def _content(path: Path) -> Section:
     return found
 
 
-def _unreadable(path: str, error: OSError) -> KubeError:
-    return KubeError(Fault.KUBECONFIG, f"the kubeconfig {path} can't be read: {error.strerror}")
+def _unreadable(path: str, error: OSError, kubeconfig: str = "") -> KubeError:
+    what = (
+        f"{path}, which the kubeconfig {kubeconfig} names,"
+        if kubeconfig not in {"", path}
+        else f"the kubeconfig {path}"
+    )
+    return KubeError(Fault.KUBECONFIG, f"{what} can't be read: {error.strerror}")

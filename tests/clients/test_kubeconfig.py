@@ -166,6 +166,26 @@ def test_connections_are_kept_until_the_kubeconfig_changes(tmp_path: Path) -> No
     assert clusters.at(access) is not first
 
 
+@pytest.mark.parametrize("way", ["renewed in place", "replaced"])
+def test_a_credential_that_is_renewed_beside_the_kubeconfig_counts(tmp_path: Path, way: str) -> None:
+    """As clusters that renew their certificates and tokens do it, whose kubeconfig stays the same."""
+    token = tmp_path / "token"
+    token.write_text("one")
+    access = written(tmp_path / "config", user={"tokenFile": "token"})
+    clusters = Clusters()
+    first = clusters.at(access)
+    assert clusters.at(access) is first
+    if way == "replaced":
+        (tmp_path / "new").write_text("two")
+        (tmp_path / "new").replace(token)
+    else:
+        token.write_text("two")
+    assert clusters.at(access) is not first
+    token.unlink()
+    with pytest.raises(KubeError, match=r"token, which the kubeconfig .*config names, can't be read"):
+        clusters.at(access)
+
+
 def test_stacks_of_manifests_load_no_client() -> None:
     """It takes a tenth of a second to import, which `up` of a directory needn't wait for."""
     code = (
