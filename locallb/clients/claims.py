@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
@@ -52,6 +52,37 @@ def read_entry(path: Path, address: IPAddress) -> Entry:
         why = "it is damaged"
     problem = f"{path} holds it, but {why}: remove the file if nobody uses {address}"
     return Entry(path, Claim(address, UNKNOWN), problem=problem)
+
+
+@dataclass(slots=True)
+class ClaimMemory:
+    """What was read last, for whoever reads again and again: files are replaced, so the same stamp is the same file.
+
+    What has a problem is read anew each time. For one thread.
+    """
+
+    _before: dict[Path, tuple[object, Entry]] = field(default_factory=dict)
+    _now: dict[Path, tuple[object, Entry]] = field(default_factory=dict)
+
+    def read(self, path: Path, address: IPAddress) -> Entry:
+        """Read a claim, unless it is known."""
+        stamp, known = _stamp(path), self._before.get(path)
+        entry = known[1] if known and known[0] == stamp else read_entry(path, address)
+        if stamp and not entry.problem:
+            self._now[path] = stamp, entry
+        return entry
+
+    def turn(self) -> None:
+        """Forget what wasn't asked for since the last turn."""
+        self._before, self._now = self._now, {}
+
+
+def _stamp(path: Path) -> object:
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
 
 
 def entry_text(address: IPAddress | None, owner: Owner, sharing: str) -> str:

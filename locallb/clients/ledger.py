@@ -20,6 +20,7 @@ from locallb.clients import ClientError, files, places
 from locallb.clients.claims import (
     TERM,
     UNKNOWN,
+    ClaimMemory,
     Entry,
     address_in,
     entry_name,
@@ -33,7 +34,7 @@ from locallb.planning.model import Home, IPAddress, Owner
 from locallb.planning.naming import digest
 from locallb.planning.snapshot import Claim
 
-__all__ = ["UNKNOWN", "Ledger", "LedgerError", "refuse_copy"]
+__all__ = ["UNKNOWN", "ClaimMemory", "Ledger", "LedgerError", "refuse_copy"]
 
 PATIENCE = 10.0
 """Seconds to wait for another writer; each holds the ledger for a few milliseconds."""
@@ -61,12 +62,15 @@ class Ledger:
         except (ValueError, files.FilesError):
             return -1
 
-    def claims(self) -> tuple[Claim, ...]:
-        """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them."""
+    def claims(self, memory: ClaimMemory | None = None) -> tuple[Claim, ...]:
+        """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them.
+
+        `memory` of earlier reads saves work.
+        """
         if not self.directory.is_dir():
             return ()
         with self._locked(fcntl.LOCK_SH) as names:
-            return tuple(sorted((entry.claim for entry in self._entries(names)), key=_order))
+            return tuple(sorted((entry.claim for entry in self._entries(names, memory)), key=_order))
 
     def claims_on(self, address: IPAddress) -> tuple[Claim, ...]:
         """Read the claims of one address, without opening those of others."""
@@ -156,9 +160,10 @@ class Ledger:
         likely = sorted(name for name in names if name.startswith(start) or ":" in name)
         return [read_entry(self.directory / name, address) for name in likely if address_in(name) == address]
 
-    def _entries(self, names: Iterable[str]) -> list[Entry]:
+    def _entries(self, names: Iterable[str], memory: ClaimMemory | None = None) -> list[Entry]:
+        read = memory.read if memory else read_entry
         found = ((name, address_in(name)) for name in sorted(names))
-        return [read_entry(self.directory / name, address) for name, address in found if address is not None]
+        return [read(self.directory / name, address) for name, address in found if address is not None]
 
     def _names(self) -> list[str]:
         try:

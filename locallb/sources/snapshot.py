@@ -16,7 +16,7 @@ from locallb.clients import envoy_binary, places, processes
 from locallb.clients.containers import Containers
 from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError
 from locallb.clients.host import host_facts
-from locallb.clients.ledger import Ledger
+from locallb.clients.ledger import ClaimMemory, Ledger
 from locallb.clients.proxies import PROXY_MARK, Proxies, marked_owner
 from locallb.clients.sockets import split_place
 from locallb.planning.model import ClusterName, Family, Home, IPAddress, Protocol, ServiceKey
@@ -122,9 +122,12 @@ def assemble(
     return Reading(snapshot, _each(one.reading.stale for one in read), _each(one.notices for one in parsed))
 
 
-def read_claims() -> tuple[Claim, ...]:
-    """Read the ledger, every stack's claims. Raises ClientError."""
-    return tuple(dict.fromkeys(claim for path in places.ledgers() for claim in Ledger(path).claims()))
+def read_claims(memory: ClaimMemory | None = None) -> tuple[Claim, ...]:
+    """Read the ledger, every stack's claims; `memory` of earlier reads saves work. Raises ClientError."""
+    memory = memory or ClaimMemory()
+    claims = tuple(dict.fromkeys(claim for path in places.ledgers() for claim in Ledger(path).claims(memory)))
+    memory.turn()
+    return claims
 
 
 def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> set[ServiceKey]:

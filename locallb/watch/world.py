@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from locallb.clients import places
+from locallb.clients.ledger import ClaimMemory
 from locallb.engine import Engine
 from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
@@ -64,6 +65,8 @@ class World:
     _resources: Known = field(default_factory=Known)
     """What the state's resources said when they were read last."""
     _claims: tuple[tuple[object, ...], tuple[Claim, ...]] = ((), ())
+    _remembered: ClaimMemory = field(default_factory=ClaimMemory)
+    """What the ledger's files said when they were read last."""
     _host: tuple[float, HostFacts] | None = None
 
     def __post_init__(self) -> None:
@@ -153,7 +156,7 @@ class World:
         """Read the ledger where one of its directories is different; files in it are replaced, never rewritten."""
         stamps = tuple(_stamp(path) for path in places.ledgers())
         if stamps != self._claims[0] or not stamps:
-            self._claims = stamps, read_claims()
+            self._claims = stamps, read_claims(self._remembered)
         return self._claims[1]
 
     def _facts(self, anew: bool) -> HostFacts:  # noqa: FBT001 - one caller

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -333,3 +335,31 @@ def test_a_holder_may_stop_sharing(ledger: Ledger) -> None:
     with pytest.raises(LedgerError):
         ledger.claim(ADDRESS, owner("third"), "key")
     assert {claim.owner for claim in ledger.claims()} == {owner("web", uid="u2"), owner("other")}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 3), st.sampled_from(["a", "b"]), st.sampled_from(["claim", "release", "reown", "damage"])
+        )
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_who_remembers_the_ledger_reads_what_a_newcomer_reads(steps: list[tuple[int, str, str]]) -> None:
+    """After claims, releases, claims that were handed over, and files that somebody damaged."""
+    with tempfile.TemporaryDirectory() as directory:
+        ledger, memory = Ledger(Path(directory)), module.ClaimMemory()
+        for number, name, deed in steps:
+            address = IPv4Address(f"127.77.0.{number}")
+            with contextlib.suppress(LedgerError):
+                if deed == "claim":
+                    ledger.claim(address, owner(name), "k")
+                elif deed == "release":
+                    ledger.release(address, owner(name))
+                elif deed == "reown":
+                    ledger.reown(address, owner(name), owner("c"), "k")
+                else:
+                    for path in ledger.directory.glob(f"{address}~*"):
+                        path.write_text("{")
+            assert ledger.claims(memory) == ledger.claims()
+            memory.turn()
