@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv6Network
 
 from locallb.planning import refusals
@@ -73,6 +74,7 @@ def _wish(service: Service, settings: Settings) -> _Wish:
     return _Wish(service, families, tuple(asked.values()), _preferred(service.key))
 
 
+@lru_cache(maxsize=8192)
 def _preferred(key: ServiceKey) -> int:
     return int.from_bytes(hashlib.sha256(str(key).encode()).digest(), "big")
 

@@ -58,7 +58,7 @@ class PlanMemory:
         for asked in those:
             service = asked[0]
             known = before.get(service.key)
-            if not (known and steady and known[0].service is service and known[0][1:3] == asked[1:]):
+            if not (known and steady and known[0].service is service and known[0][1:3] == asked[1:] and _lists(*asked)):
                 given = give(*asked)
                 known = known if known and known[0] == given else (given, place(given, frame))
             now[service.key] = known
@@ -76,9 +76,17 @@ class PlanMemory:
 
 
 def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
-    """Give all that a placement may depend on besides its own Service, addresses and seat."""
+    """Give all that a placement may depend on besides its own Service, addresses and seat.
+
+    Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
+    """
     world = snapshot.nodes, snapshot.slices, snapshot.host, snapshot.access, snapshot.health_ports
-    return settings, snapshot.home, *world, snapshot.claims, snapshot.remembered, snapshot.external_ips
+    return settings, snapshot.home, *world
+
+
+def _lists(service: Service, addresses: tuple[IPAddress, ...], _seat: Seat) -> bool:
+    """Tell whether its status lists its own addresses and no other ones."""
+    return all(one.address in addresses for one in service.ingress)
 
 
 def _asks_the_same(one: _Question, other: _Question) -> bool:

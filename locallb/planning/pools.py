@@ -87,6 +87,10 @@ def _without(whole: Span, hole: Span) -> Iterator[Span]:
         yield hole[1] + 1, whole[1]
 
 
+_BEYOND = 1 << 128
+"""A number that no address has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The addresses of one family that a pool may hand out at all, numbered from 0 to `size` - 1 in their order."""
@@ -109,7 +113,7 @@ class Candidates:
         if Family.of(address) is not self.family:
             return None
         value = int(address)
-        place = bisect_right(self.spans, value, key=lambda each: each[0]) - 1
+        place = bisect_right(self.spans, (value, _BEYOND)) - 1
         if place < 0 or value > self.spans[place][1]:
             return None
         return self.numbers[place] + value - self.spans[place][0]
