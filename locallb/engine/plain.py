@@ -27,17 +27,30 @@ def written(props: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _copied(value: Any) -> Any:  # noqa: ANN401 - any input
-    if value is None or isinstance(value, str | bool | pulumi.Output):
+    if value is None or isinstance(value, bool | pulumi.Output):
         return value
+    if isinstance(value, str):
+        return _text(value)
     if isinstance(value, int | float) and math.isfinite(value):
         return number(float(value))
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise NotPlain
-        return {key: _copied(value[key]) for key in sorted(value)}
+        return {_text(key): _copied(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple):
         return [_copied(item) for item in value]
     raise NotPlain
+
+
+def _text(value: str) -> str:
+    """Give a text as such, where it is a member of an enumeration, say; half of a surrogate pair is none."""
+    plain = value if type(value) is str else str.__str__(value)
+    if not plain.isascii():
+        try:
+            plain.encode()
+        except UnicodeEncodeError:
+            raise NotPlain from None
+    return plain
 
 
 async def read(props: Mapping[str, Any]) -> tuple[dict[str, Value], Mapping[str, set[pulumi.Resource]]]:

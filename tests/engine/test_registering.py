@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import IntEnum, StrEnum
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -92,6 +93,18 @@ class Typed(pulumi.CustomResource):
 
     def __init__(self, name: str, number: float, deep: Mapping[str, object]) -> None:
         super().__init__("locallb:index:ProxyConfig", name, {"number": number, "deep": deep, "version": None})
+
+
+class Colour(StrEnum):
+    """Texts that are more."""
+
+    RED = "red"
+
+
+class Size(IntEnum):
+    """Numbers that are more."""
+
+    LARGE = 3
 
 
 def _numbers_read_back() -> None:
@@ -214,6 +227,9 @@ PROGRAMS: Mapping[str, Program] = {
     "one name twice": _twice,
     "a secret": _with(lambda: {"ip": pulumi.Output.secret("x")}),
     "a secret inside": _with(lambda: {"ip": {"deep": [pulumi.Output.secret("x")]}}),
+    "members of enumerations": _with(lambda: {"ip": Colour.RED, Colour.RED: {Colour.RED: [Colour.RED, Size.LARGE]}}),
+    "texts of all kinds": _with(lambda: {"ip": "grün \U0001f600"}),
+    "half a character": _with(lambda: {"ip": "\ud800"}),
     "an asset": _with(lambda: {"ip": pulumi.StringAsset("x")}),
     "a resource": _with(lambda: {"ip": _thing()}),
     "an output that gives a resource": _with(lambda: {"ip": pulumi.Output.from_input(_thing())}),
