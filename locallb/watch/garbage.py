@@ -9,9 +9,10 @@ from __future__ import annotations
 import gc
 
 
-def set_aside() -> None:
-    """Collect what is garbage among what came since the last time, and look at the rest no more."""
-    gc.collect()
+def set_aside(*, collected: bool = True) -> None:
+    """Look at all that there is now no more; before that collect what is garbage of it, unless there is no time."""
+    if collected:
+        gc.collect()
     gc.freeze()
 
 

@@ -139,10 +139,13 @@ class Loop:
         try:
             reading = self._read(marks)
             plan = self._plan(reading.snapshot)
-            if any(mark.cause in {Cause.START, Cause.FULL} for mark in marks):
-                garbage.look_through()
+            causes = {mark.cause for mark in marks}
+            if Cause.START in causes:
+                garbage.set_aside(collected=False)
             self._converge(reading, plan, marks, began, first)
             self._schedule = self._schedule.well()
+            if Cause.FULL in causes:
+                garbage.look_through()
         except _ERRORS as error:
             self._state = _UNKNOWN  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))
