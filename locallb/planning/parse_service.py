@@ -216,8 +216,9 @@ def _ingress(status: object) -> tuple[IngressEntry, ...]:
 def external_ips(spec: object) -> frozenset[IPAddress]:
     """Read spec.externalIPs of a Service of any type. What makes no sense is left out: they aren't ours to judge."""
     listed = spec.get("externalIPs") if isinstance(spec, Mapping) else None
-    several: Iterable[object] = listed if isinstance(listed, list | tuple) else ()
-    return frozenset(address for item in several if (address := _address_or_none(item)))
+    if not isinstance(listed, list | tuple):
+        return frozenset()
+    return frozenset(address for item in listed if (address := _address_or_none(item)))
 
 
 def _address_or_none(value: object) -> IPAddress | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from locallb.clients import ClientError, files, places
@@ -55,7 +55,7 @@ class Readings:
         """
         known = known or Known()
         full = (path for path in sorted(objects) if objects[path])
-        packed = ",".join(f"{_text(path)}:{known.of(objects[path], partial(_text, objects[path]))}" for path in full)
+        packed = ",".join(f"{_name(path)}:{known.of(objects[path], partial(_text, objects[path]))}" for path in full)
         known.turn()
         text = f'{{"cluster":{_text(cluster)},"files":{{{packed}}},"version":{FORMAT}}}'
         path = self._path(cluster)
@@ -79,6 +79,11 @@ class Readings:
 
     def _path(self, cluster: ClusterName) -> Path:
         return self.directory / f"{cluster}.json"
+
+
+@lru_cache(maxsize=8192)
+def _name(path: str) -> str:
+    return json.dumps(path)
 
 
 def _text(value: object) -> str:
