@@ -274,8 +274,22 @@ def envoy_by_hand(runs: int) -> Figures:
             kept.add("port added: serves", traffic.until(traffic.OLD[0], traffic.ADDED) - began)
         finally:
             hand.stop()
+        many_by_hand(kept)
     backend.terminate()
     return figures
+
+
+def many_by_hand(figures: Figures) -> None:
+    """Start ten Envoys at once, each with a port of its own, until all serve."""
+    ports = [traffic.ADDED + 1 + number for number in range(MANY)]
+    with ExitStack() as stack:
+        began = time.perf_counter()
+        for port in ports:
+            hand = EnvoyWithFiles("Envoy by hand", by_hand)
+            hand.start([port], traffic.OLD)
+            stack.callback(hand.stop)
+        at = max(traffic.until(traffic.OLD[0], port) for port in ports)
+        figures.add(f"{MANY} Services at once: all serve", at - began)
 
 
 def theirs(args: argparse.Namespace, stack: ExitStack) -> Iterator[tuple[str, Figures]]:
