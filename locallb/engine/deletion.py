@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from locallb.engine.errors import StepError, Unsupported
 from locallb.engine.events import Severity
 from locallb.engine.handles import Handle
-from locallb.engine.interrupts import worker_pool
+from locallb.engine.interrupts import waited_for
 from locallb.engine.provider_resources import ProviderResources
 from locallb.engine.resource import ResourceState
 from locallb.engine.steps import Steps
@@ -34,7 +34,7 @@ class Deleter:
         """Delete these, users first; failures are reported, not raised."""
         doomed: dict[_Key, ResourceState] = {resource.urn: resource for resource in live} | dict(old_instances)
         self._keep_what_others_use(doomed)
-        with worker_pool(self.workers, "delete") as pool:
+        with waited_for(ThreadPoolExecutor(self.workers, "delete")) as pool:
             self._schedule(doomed, pool)
 
     def _keep_what_others_use(self, doomed: dict[_Key, ResourceState]) -> None:

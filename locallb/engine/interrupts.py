@@ -28,9 +28,8 @@ def interruptible(cancelled: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
-def worker_pool(workers: int, name: str) -> Iterator[ThreadPoolExecutor]:
-    """Give threads, and wait for them at the end unless the user has had enough."""
-    pool = ThreadPoolExecutor(workers, name)
+def waited_for(pool: ThreadPoolExecutor) -> Iterator[ThreadPoolExecutor]:
+    """Use threads, and wait for what they began at the end unless the user has had enough."""
     patient = True
     try:
         yield pool

@@ -20,6 +20,7 @@ from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
 from locallb.engine.crew import Shift
+from locallb.engine.interrupts import waited_for
 from locallb.engine.monitor import EngineService, Monitor
 from locallb.engine.registering import shorten
 
@@ -82,23 +83,22 @@ def _run(
             root_directory=str(setting.root),
         )
     )
+    with waited_for(Shift(crew)) as shift:
+        return _run_on_loop(program, setting.root, shift)
+
+
+def _run_on_loop(program: Program, root: Path, shift: ThreadPoolExecutor) -> Failure | None:
     loop = asyncio.new_event_loop()
-    shift = Shift(crew)
     loop.set_default_executor(shift)
     loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
-    patient = True
     try:
         loop.run_until_complete(run_in_stack(lambda: _finish(program)))
     except (Exception, SystemExit) as error:  # noqa: BLE001 a program may raise anything
-        return _failure(error, setting.root)
-    except KeyboardInterrupt:
-        patient = False
-        raise
+        return _failure(error, root)
     else:
         return None
     finally:
         _close(loop)
-        shift.shutdown(wait=patient, cancel_futures=True)
 
 
 async def _finish(program: Program) -> None:

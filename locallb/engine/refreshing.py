@@ -5,13 +5,14 @@ that only one that matters counts; its data is taken over in any case.
 """
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from locallb.engine.checkpoint import timestamp
 from locallb.engine.errors import EngineError, StepError, Unsupported
 from locallb.engine.events import Op, Severity
 from locallb.engine.handles import Found
-from locallb.engine.interrupts import worker_pool
+from locallb.engine.interrupts import waited_for
 from locallb.engine.provider_resources import ProviderResources
 from locallb.engine.resource import ResourceState
 from locallb.engine.snapshot import Drop, Mutation, Put
@@ -32,7 +33,7 @@ class Refresher:
     def refresh(self, resources: Iterable[ResourceState]) -> None:
         """Read these, in parallel; failures are reported, not raised."""
         asked = [resource for resource in resources if not is_provider(resource.type)]
-        with worker_pool(self.workers, "refresh") as pool:
+        with waited_for(ThreadPoolExecutor(self.workers, "refresh")) as pool:
             for old, found in zip(asked, pool.map(self._look, asked), strict=True):
                 self._settle(old, found)
 

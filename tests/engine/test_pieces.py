@@ -1,5 +1,6 @@
 """The engine's small parts, where a whole run would show too little."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pulumi.runtime.proto import engine_pb2
 from locallb.engine import UNKNOWN, EngineError, PropertyChange, Result, Unsupported
 from locallb.engine.checkpoint import parse_checkpoint, timestamp
 from locallb.engine.events import ignore
-from locallb.engine.interrupts import worker_pool
+from locallb.engine.interrupts import waited_for
 from locallb.engine.journal import decode, encode, read_journal
 from locallb.engine.monitor import EngineService, Monitor
 from locallb.engine.reporter import Reporter
@@ -192,7 +193,7 @@ def test_what_the_sdk_may_ask_and_is_not_done_is_refused(monkeypatch: pytest.Mon
 
 def test_an_impatient_user_does_not_wait_for_the_pool() -> None:
     """A second interrupt passes through."""
-    with pytest.raises(KeyboardInterrupt), worker_pool(1, "x"):
+    with pytest.raises(KeyboardInterrupt), waited_for(ThreadPoolExecutor(1, "x")):
         raise KeyboardInterrupt
 
 
