@@ -9,6 +9,7 @@ in the same state. Concerns programs that this engine runs: the official CLI nev
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -175,11 +176,9 @@ class _Registration:
         for urns in properties.values():
             needed += urns
         parent = None if goal.is_stack else self._opts.parent or get_root_resource()
-        return Goal(
-            goal.type,
-            goal.name,
-            goal.custom,
-            inputs,
+        return replace(
+            goal,
+            inputs=inputs,
             parent=await urn_of(parent) if parent else "",
             dependencies=tuple(sorted({urn for urn in needed if urn})),
             property_dependencies=properties,
