@@ -10,6 +10,7 @@ from pathlib import Path
 
 from locallb.clients.containers import Containers
 from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project
+from locallb.engine.engine import PARALLEL
 from locallb.planning.model import Home
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
@@ -21,8 +22,8 @@ from locallb.sources.held import CONTAINER
 from locallb.sources.readings import Readings
 from locallb.sources.snapshot import Reading, read_snapshot, readings_directory
 
-_OPERATIONS, _TOGETHER = 16, 48
-"""Operations at a time, and where proxies are shared: there most wait for an Envoy that takes their changes as one."""
+_TOGETHER = 48
+"""Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,9 @@ class Session:
     def _parallel(self) -> int:
         """Tell how many operations may be under way at a time, also where the configuration can't be read."""
         try:
-            return _TOGETHER if self.settings.proxies.mode is Sharing.SHARED else _OPERATIONS
+            return _TOGETHER if self.settings.proxies.mode is Sharing.SHARED else PARALLEL
         except (EngineError, SettingsError):
-            return _OPERATIONS
+            return PARALLEL
 
     def require_docker(self, *, planned: bool) -> None:
         """Ask Docker before anything begins, where this stack has containers, or (`planned`) will have them.
