@@ -53,8 +53,6 @@ class Cluster:
         self.access = access
         found = connection(access)
         self._server = found.server
-        self.files = found.files
-        """Files that the kubeconfig names, as they were when it was read."""
         self._by_plugin = bool(found.config.user and found.config.user.exec)
         try:
             self._client = Client(
@@ -196,13 +194,14 @@ class Clusters:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known: dict[Access, tuple[Stamp, Cluster]] = {}
+        self._known: dict[Access, tuple[tuple[str, ...], Stamp, Cluster]] = {}
 
     def at(self, access: Access) -> Cluster:
         """Give the cluster of a context. Raises KubeError."""
         with self._lock:
             known = self._known.get(access)
-            if known is None or known[0] != stamp(access, known[1].files):
-                seen = stamp(access, connection(access).files)  # before it is read: what changes now is seen next time
-                known = self._known[access] = (seen, Cluster(access))
-            return known[1]
+            if known is None or known[1] != stamp(access, known[0]):
+                named = connection(access).files
+                seen = stamp(access, named)  # before they are read: what changes now is seen next time
+                known = self._known[access] = (named, seen, Cluster(access))
+            return known[2]

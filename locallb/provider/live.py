@@ -39,7 +39,11 @@ def _clusters() -> Clusters:
 
 
 def _at(access: properties.Access) -> Cluster:
-    return _clusters().at(Access(access.kubeconfig, access.context))
+    return _clusters().at(_context(access))
+
+
+def _context(access: properties.Access) -> Access:
+    return Access(access.kubeconfig, access.context)
 
 
 def find(access: properties.Access, owner: properties.Owner) -> Live | None:
@@ -69,7 +73,7 @@ def write(access: properties.Access, owner: properties.Owner, decide: Decide) ->
 
 def _told(access: properties.Access, owner: properties.Owner) -> Live | None:
     """Give the very Service as somebody told of it; None if nobody did."""
-    seen = RECENT.find(Access(access.kubeconfig, access.context), owner.namespace, owner.name)
+    seen = RECENT.find(_context(access), owner.namespace, owner.name)
     return seen if seen is not None and is_it(seen, identity(owner).uid) else None
 
 
@@ -85,7 +89,7 @@ def _patched(
             raise
         return None
     if made is not None:
-        RECENT.note(Access(access.kubeconfig, access.context), owner.namespace, owner.name, made)
+        RECENT.note(_context(access), owner.namespace, owner.name, made)
     return (made,)
 
 
