@@ -61,8 +61,8 @@ class ClaimMemory:
     What has a problem is read anew each time. For one thread.
     """
 
-    _before: dict[Path, tuple[object, Entry]] = field(default_factory=dict)
-    _now: dict[Path, tuple[object, Entry]] = field(default_factory=dict)
+    _before: dict[Path, tuple[files.Stamp, Entry]] = field(default_factory=dict)
+    _now: dict[Path, tuple[files.Stamp, Entry]] = field(default_factory=dict)
 
     def read(self, path: Path, address: IPAddress) -> Entry:
         """Read a claim, unless it is known."""
@@ -77,12 +77,11 @@ class ClaimMemory:
         self._before, self._now = self._now, {}
 
 
-def _stamp(path: Path) -> object:
+def _stamp(path: Path) -> files.Stamp | None:
     try:
-        seen = path.stat()
+        return files.stamp(path.stat())
     except OSError:
         return None
-    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
 
 
 def entry_text(address: IPAddress | None, owner: Owner, sharing: str) -> str:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from locallb.clients import ClientError
 
@@ -23,8 +24,17 @@ UNFINISHED = ".new"
 """Ending of a file that is being written. One that a crash left is overwritten by nobody and read by nobody."""
 
 
+Stamp: TypeAlias = tuple[int, int, int, int]
+"""Which file this is, with which content."""
+
+
 class FilesError(ClientError):
     """A file can't be written, read or removed: one sentence."""
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """Tell what is different once a file was replaced or changed, by the time that nobody can set."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> Path:

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
-from locallb.clients import ClientError
+from locallb.clients import ClientError, files
 
 _DEEPEST = 64
 """Directories within directories; deeper ones are named as unreadable."""
@@ -25,7 +24,6 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe must not keep us waiting."""
 
 
-Stamp: TypeAlias = tuple[int, int, int, int]
 _SETTLED = 3 * 10**9
 """Nanoseconds after which another change of a file has another time for sure; FAT's times are two seconds apart."""
 
@@ -41,7 +39,7 @@ class FolderFile:
     path: str
     data: bytes = b""
     why: str = ""
-    stamp: Stamp | None = field(default=None, compare=False)
+    stamp: files.Stamp | None = field(default=None, compare=False)
     """As long as the file has this one it has these bytes; None where that can't be said."""
 
 
@@ -120,7 +118,7 @@ class _Walk:
     def _take_file(self, directory: int, entry: os.DirEntry[str], path: str) -> None:
         known = self.known.get(path)
         try:
-            if known and known.stamp == _stamp(entry.stat()):
+            if known and known.stamp == files.stamp(entry.stat()):
                 self.files.append(known)
                 return
             with _opened(entry.name, _FILE, directory) as descriptor:
@@ -139,7 +137,7 @@ class _Walk:
         if self.patient and _look(before) != _look(os.fstat(descriptor)):
             raise _ChangedError
         settled = time.time_ns() - before.st_ctime_ns > _SETTLED
-        return FolderFile(path, data, stamp=_stamp(before) if settled else None)
+        return FolderFile(path, data, stamp=files.stamp(before) if settled else None)
 
     def _failed(self, path: str, error: OSError) -> None:
         if self.patient and isinstance(error, FileNotFoundError):
@@ -162,10 +160,6 @@ def _is_directory(link: os.DirEntry[str]) -> bool:
         return link.is_dir()
     except OSError:
         return False
-
-
-def _stamp(status: os.stat_result) -> Stamp:
-    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def _look(status: os.stat_result) -> tuple[int, int]:
