@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from pulumi.provider.experimental import provider as protocol
-from pulumi.provider.experimental.property_value import PropertyValue
 
 from locallb.clients.envoy_binary import installed
 from locallb.planning.envoy import render
@@ -24,7 +23,7 @@ from locallb.planning.model import ClusterName, Discovery, Home, Owner, Protocol
 from locallb.planning.naming import owner_fields, proxy_id
 from locallb.planning.serving import Backend, Listener, Proxy, Upstream
 from locallb.provider import make_provider
-from locallb.provider.values import wrapped
+from locallb.provider.values import plain, wrapped
 
 Plain = Mapping[str, Any]
 PATIENCE = 5.0
@@ -103,35 +102,35 @@ class Driver:
 
     def check(self, kind: str, news: Plain) -> list[tuple[str, str]]:
         """Give the failures of a check."""
-        request = protocol.CheckRequest(urn(kind), {}, values(news), b"")
+        request = protocol.CheckRequest(urn(kind), {}, wrapped(news), b"")
         response = asyncio.run(self.provider.check(request))
         return [(failure.property, failure.reason) for failure in response.failures or ()]
 
     def diff(self, kind: str, olds: Plain, news: Plain) -> protocol.DiffResponse:
         """Compare."""
-        request = protocol.DiffRequest(urn(kind), "id", values(olds), values(news), [])
+        request = protocol.DiffRequest(urn(kind), "id", wrapped(olds), wrapped(news), [])
         return asyncio.run(self.provider.diff(request))
 
     def create(self, kind: str, news: Plain, *, preview: bool = False) -> dict[str, Any]:
         """Give the outputs of a create."""
-        request = protocol.CreateRequest(urn(kind), values(news), 0.0, preview)
+        request = protocol.CreateRequest(urn(kind), wrapped(news), 0.0, preview)
         response = asyncio.run(self.provider.create(request))
         assert bool(response.resource_id) is not preview
         return plain(response.properties)
 
     def update(self, kind: str, olds: Plain, news: Plain, *, preview: bool = False) -> dict[str, Any]:
         """Give the outputs of an update."""
-        request = protocol.UpdateRequest(urn(kind), "id", values(olds), values(news), 0.0, [], preview)
+        request = protocol.UpdateRequest(urn(kind), "id", wrapped(olds), wrapped(news), 0.0, [], preview)
         return plain(asyncio.run(self.provider.update(request)).properties)
 
     def read(self, kind: str, state: Plain) -> dict[str, Any] | None:
         """Give what is there; None if it is gone."""
-        response = asyncio.run(self.provider.read(protocol.ReadRequest(urn(kind), "id", values(state), {})))
+        response = asyncio.run(self.provider.read(protocol.ReadRequest(urn(kind), "id", wrapped(state), {})))
         return plain(response.properties) if response.resource_id else None
 
     def delete(self, kind: str, state: Plain) -> None:
         """Delete."""
-        asyncio.run(self.provider.delete(protocol.DeleteRequest(urn(kind), "id", values(state), 0.0)))
+        asyncio.run(self.provider.delete(protocol.DeleteRequest(urn(kind), "id", wrapped(state), 0.0)))
 
     def up(self, wanted: Wanted) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Create config, process and proof."""
@@ -143,25 +142,6 @@ class Driver:
 def urn(kind: str) -> str:
     """Make a URN of this kind below a component."""
     return f"urn:pulumi:dev::shop::locallb:index:LoadBalancer$locallb:index:{kind}::local/default/web"
-
-
-def values(properties: Plain) -> dict[str, PropertyValue]:
-    """Write properties as the protocol has them: numbers are floats."""
-    return wrapped(properties)
-
-
-def plain(properties: Mapping[str, PropertyValue]) -> dict[str, Any]:
-    """Read properties."""
-    return {name: _plain(value) for name, value in properties.items()}
-
-
-def _plain(value: PropertyValue) -> Any:  # noqa: ANN401 - JSON
-    inner = value.value
-    if isinstance(inner, Mapping):
-        return {key: _plain(item) for key, item in inner.items()}
-    if isinstance(inner, tuple):
-        return [_plain(item) for item in inner]
-    return int(inner) if isinstance(inner, float) and inner.is_integer() else inner
 
 
 class _Echo(socketserver.BaseRequestHandler):

@@ -30,7 +30,8 @@ from locallb.engine.resource import ResourceState
 from locallb.planning.naming import owner_fields
 from locallb.provider import ProviderError, generate
 from locallb.provider.dispatch import Dispatcher
-from tests.provider.support import Driver, Wanted, owner, urn, values
+from locallb.provider.values import wrapped
+from tests.provider.support import Driver, Wanted, owner, urn
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,17 +113,17 @@ def test_numbers_arrive_as_floats_and_must_be_whole(driver: Driver, wanted: Want
 
 def test_a_secret_is_read_as_its_value(driver: Driver, wanted: Wanted) -> None:
     """Marks of secrets and dependencies make no difference between equal values."""
-    state = values({**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"})
-    news = {**values(wanted.process), "version": PropertyValue(wanted.process["version"], is_secret=True)}
+    state = wrapped({**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"})
+    news = {**wrapped(wanted.process), "version": PropertyValue(wanted.process["version"], is_secret=True)}
     request = protocol.DiffRequest(urn("EnvoyProcess"), "id", state, news, [])
     assert asyncio.run(driver.provider.diff(request)).changes is False
 
 
 def test_ignored_changes_are_no_changes(driver: Driver, wanted: Wanted) -> None:
     """The engine's ignoreChanges are left out of the comparison."""
-    state = values({**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"})
+    state = wrapped({**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"})
     request = protocol.DiffRequest(
-        urn("EnvoyProcess"), "id", state, values({**wanted.process, "version": "2"}), ["version"]
+        urn("EnvoyProcess"), "id", state, wrapped({**wanted.process, "version": "2"}), ["version"]
     )
     assert asyncio.run(driver.provider.diff(request)).changes is False
 
