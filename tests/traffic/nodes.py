@@ -282,14 +282,14 @@ class World(Objects):
         """Ask a pod to end: it is terminating and still serves."""
         self.client.delete(POD, pod.name, namespace="n")
 
-    def ready_addresses(self, service: str) -> set[int]:
-        """Count the ready endpoints that the EndpointSlices of a Service have, in each of its families."""
+    def count_endpoints(self, service: str, condition: str = "ready") -> set[int]:
+        """Count the endpoints of that condition that a Service's EndpointSlices have, in each of its families."""
         found = self.read(service)
         assert found is not None
         slices = list(self.client.list(SLICE, namespace="n", labels={"kubernetes.io/service-name": service}))
         return {
             sum(
-                bool(endpoint["conditions"].get("ready"))
+                bool(endpoint["conditions"].get(condition))
                 for one in slices
                 if one["addressType"] == family
                 for endpoint in one.get("endpoints") or ()

@@ -102,9 +102,12 @@ def follows(what: Callable[[], object], expected: object) -> None:
     eventually(lambda: what() == expected, f"{what()} becomes {expected}")
 
 
-def sees_endpoints(world: World, name: str, ready: int) -> None:
-    """Wait until the EndpointSlices of a Service have so many ready addresses in each of its families."""
-    eventually(lambda: world.ready_addresses(name) == {ready}, f"{name} has {ready} ready addresses")
+def sees_endpoints(world: World, name: str, number: int, condition: str = "ready") -> None:
+    """Wait until the EndpointSlices of a Service have so many endpoints of that condition in each of its families.
+
+    A pod that ends is first no longer ready, then terminating while it still serves (and of use), and then gone.
+    """
+    eventually(lambda: world.count_endpoints(name, condition) == {number}, f"{name} has {number} {condition} endpoints")
 
 
 def give_kube_proxy_time(world: World, name: str) -> None:
@@ -116,7 +119,7 @@ def give_kube_proxy_time(world: World, name: str) -> None:
 
 def up_and_serving(world: World, play: Stage, name: str = "web", number: int = 80, *, runs: bool = True) -> str:
     """Run `up` once the Service has an endpoint, unless somebody else does; give the address, which serves."""
-    eventually(lambda: min(world.ready_addresses(name)) > 0, f"{name} has a ready endpoint")
+    eventually(lambda: min(world.count_endpoints(name)) > 0, f"{name} has a ready endpoint")
     give_kube_proxy_time(world, name)
     if runs:
         play.up()

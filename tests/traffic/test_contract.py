@@ -135,7 +135,7 @@ def test_another_type_gives_the_addresses_back_and_returns_to_them(world: World,
 def test_without_a_pod_clients_are_refused_and_the_address_stays(world: World, play: Stage, web: list[str]) -> None:
     """Scaled to 0 nothing listens; scaled up again it serves at the same addresses."""
     world.remove(world.pods["a"])
-    sees_endpoints(world, "web", 0)
+    sees_endpoints(world, "web", 0, "serving")
     play.up()
     follows(lambda: all(refused(address, 80) for address in web), expected=True)  # Envoy closes them a moment later
     assert all(silent(address) for address in web)
@@ -157,7 +157,7 @@ def test_a_pod_that_is_not_ready_gets_no_traffic(world: World, play: Stage, web:
     world.ready(other, is_ready=False)
     sees_endpoints(world, "web", 0)
     play.up()
-    assert all(refused(address, 80) for address in web)
+    follows(lambda: all(refused(address, 80) for address in web), expected=True)
     world.ready(world.pods["a"])
     sees_endpoints(world, "web", 1)
     play.up()

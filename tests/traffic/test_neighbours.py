@@ -51,7 +51,7 @@ def test_two_clusters_in_one_stack(play: Stage, both: tuple[World, World]) -> No
     """Each Service has its own address and its own pods; a cluster that leaves the stack takes only its own along."""
     here, there = both
     play.configure(**configured(here, there))
-    eventually(lambda: there.ready_addresses("web") == {1}, "the second cluster's Service has an endpoint")
+    eventually(lambda: there.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
     one = up_and_serving(here, play)
     two = up_and_serving(there, play)
     assert one != two
@@ -69,7 +69,7 @@ def test_two_stacks_on_one_host(play: Stage, both: tuple[World, World]) -> None:
     here, there = both
     play.configure("other", **configured(there))
     one = up_and_serving(here, play)
-    eventually(lambda: there.ready_addresses("web") == {1}, "the second cluster's Service has an endpoint")
+    eventually(lambda: there.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
     assert play.run("--stack", "other", "up", "--yes").code == 0
     (two,) = addresses(there)
     assert one != two
