@@ -39,7 +39,9 @@ NEAR, SECOND = "127.0.0.21", "127.0.0.22"
 PORT, ADDED = (8080, FIRST), (8081, FIRST + 1)
 MANY, IDLE = 10, 30
 CALM = 0.3
-"""Seconds without anything after which an effect is complete, and in which spares are started again."""
+"""Seconds without anything after which an effect is complete."""
+SPARED = 0.8
+"""Seconds in which spares are started again."""
 SILENT_CALM = 1.5
 """Seconds without a failed request after which a dead Node's share counts as over."""
 RARE = 5
@@ -219,7 +221,7 @@ def clear(stand: Stand, one: Target, *names: str) -> None:
     one.acted()
     with suppress(TimeoutError):
         stand.services.gone(*names)
-    time.sleep(CALM)
+    time.sleep(SPARED)
 
 
 def idle(stand: Stand, one: OurLoop, figures: Figures) -> None:

@@ -36,7 +36,7 @@ from locallb.engine.project import Project, load_config, load_project, state_fil
 from locallb.engine.resource import ResourceState
 from locallb.engine.scope import EVERYTHING, Scope, only
 from locallb.engine.unfinished import refuse_unfinished
-from locallb.engine.urns import root_urn
+from locallb.engine.urns import name_of, root_urn
 from locallb.engine.values import UNKNOWN, PropertyChange
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
     "check_state",
     "load_config",
     "load_project",
+    "name_of",
     "only",
     "refuse_unfinished",
     "root_urn",

@@ -3,7 +3,7 @@
 It keeps the stack's state in memory between runs; use one Engine for many. One run at a time.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,6 +110,22 @@ class Engine:
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)
+
+    def drifted(self, types: Collection[str]) -> frozenset[str]:
+        """Tell the roots (by URN) of which a resource of these types isn't in the world what the state says of it.
+
+        Changes neither. Raises EngineError when the state can't be read.
+        """
+        roots: set[str] = set()
+
+        def work(run: _Run) -> Mapping[str, Value]:
+            snapshot = run.steps.recorder.snapshot
+            some = [resource for resource in snapshot.in_order_live() if resource.type in types]
+            roots.update(snapshot.root_of(one.urn) for one in self._refresher(run, counting=True).drifted(some))
+            return {}
+
+        self._run(work, EVERYTHING, {}, preview=True)
+        return frozenset(roots)
 
     def destroy(self, *, preview: bool = False, refresh: bool | None = None) -> Result:
         """Delete everything that the stack has; needs no program. `refresh` None means as the project says."""

@@ -4,7 +4,7 @@ What is gone leaves the state, and the references to it with it. A change in the
 that only one that matters counts; its data is taken over in any case.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -36,6 +36,13 @@ class Refresher:
         with waited_for(ThreadPoolExecutor(self.workers, "refresh")) as pool:
             for old, found in zip(asked, pool.map(self._look, asked), strict=True):
                 self._settle(old, found)
+
+    def drifted(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
+        """Give those that are gone or matter as different; one that can't be read isn't told here."""
+        for old in resources:
+            found = self._look(old)
+            if not isinstance(found, EngineError) and (found is None or self._changed(old, found)):
+                yield old
 
     def _look(self, old: ResourceState) -> Found | EngineError | None:
         if not old.custom or old.pending_replacement:

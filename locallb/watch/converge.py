@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from components.stack import declare, declare_some, exports, exports_the_same
-from locallb.engine import Engine, FullScopeNeeded, Result, Severity, only, root_urn
+from locallb.engine import Engine, FullScopeNeeded, Result, Severity, name_of, only, root_urn
 from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
 from locallb.planning.planned import Plan, PlannedProxy, balancer_digest
@@ -19,6 +19,8 @@ from locallb.planning.snapshot import Snapshot
 
 BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)
+LOOKED_AFTER = frozenset(f"locallb:index:{name}" for name in ("LoopbackAddress", "ProxyConfig", "ServiceConfig"))
+"""Types of resources whose change by others nobody tells: files."""
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
 MOST = 50
@@ -47,11 +49,17 @@ class Work:
         """All of them."""
         return (*self.broken, *self.gone, *self.changed, *self.new, *self.spare, *self.unchecked)
 
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody waits for any of it."""
+        return bool(self.broken or self.gone or self.changed or self.new)
+
     def without(self, keys: Collection[ServiceKey]) -> Work:
         """Leave some out."""
+        those = frozenset(keys)
 
         def rest(some: tuple[ServiceKey, ...]) -> tuple[ServiceKey, ...]:
-            return tuple(key for key in some if key not in keys)
+            return tuple(key for key in some if key not in those)
 
         every = (self.broken, self.gone, self.changed, self.new, self.spare, self.unchecked)
         return Work(*(rest(some) for some in every))
@@ -161,6 +169,10 @@ class Converger:
         return {key for key, at in other.items() if at <= now}, min(
             (at for at in other.values() if at > now), default=None
         )
+
+    def drifted(self) -> set[ServiceKey]:
+        """Find load balancers and proxies whose files somebody else changed or removed. Raises EngineError."""
+        return {_key(name_of(urn)) for urn in self.engine.drifted(LOOKED_AFTER)}
 
     def work(self, wanted: Mapping[ServiceKey, str], broken: Collection[ServiceKey]) -> Work:
         """Tell what isn't as planned. `broken` are those known to need repair although nothing was planned anew."""

@@ -16,22 +16,19 @@ from threading import Event
 from locallb.clients import ClientError
 from locallb.clients.processes import Process
 from locallb.engine import Engine, EngineError
-from locallb.planning.memory import PlanMemory
 from locallb.planning.model import Home, ServiceKey
-from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.reasons import OF_THE_HOST
 from locallb.planning.settings import Settings, SettingsError
-from locallb.planning.snapshot import Snapshot
 from locallb.sources import SourceError
 from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import Reading
 from locallb.watch import garbage
 from locallb.watch.converge import FEW, Converger, Outcome, Work
 from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
+from locallb.watch.outlook import Outlook
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
-from locallb.watch.world import World
 
 FULL_PASS = 60.0
 """Seconds after which every source is read and everything planned anew, whatever the triggers said."""
@@ -40,6 +37,8 @@ TICK = 5.0
 AGAIN = 1.0
 """Seconds between two looks at a cluster that is in the making."""
 _KINDS = {ClientError: "host", EngineError: "engine", SettingsError: "configuration", SourceError: "source"}
+_WHOLE = frozenset({Cause.FULL, Cause.CONFIGURATION})
+"""Causes for which everything is looked at, also what nobody tells."""
 _UNKNOWN = object()
 _ERRORS = (ClientError, EngineError, SettingsError, SourceError)
 
@@ -59,20 +58,17 @@ class Loop:
     ) -> None:
         self.home = home
         self._engine = engine
-        self._load = load
         self._listen = listen
         self._leads = leads
         """Whether it is this process that serves the stack now; a mark wakes the loop when that changes."""
         self._marks: SimpleQueue[Mark | None] = SimpleQueue()
         self._stopped = Event()
         self._schedule = Schedule()
+        self._outlook = Outlook(home, engine, load, self.mark)
         self._converger = Converger(home, engine)
         self._triggers = Triggers(home, configuration, self.mark)
-        self._world: World | None = None
         self._broken: set[ServiceKey] = set()
         self._state: object = None
-        self._planned: tuple[Snapshot, Settings, Plan] | None = None
-        self._memory = PlanMemory()
         self.pulse = Pulse(time.monotonic())
         """For whoever wants to know whether the thread of `run` goes on."""
 
@@ -138,14 +134,14 @@ class Loop:
         self.pulse = Pulse(began, busy=True)
         try:
             reading = self._read(marks)
-            plan = self._plan(reading.snapshot)
+            plan = self._outlook.plan(reading.snapshot)
             causes = {mark.cause for mark in marks}
             if Cause.START in causes:
                 garbage.set_aside(collected=False)
             self._converge(reading, plan, marks, began, first)
             self._schedule = self._schedule.well()
-            if Cause.FULL in causes:
-                garbage.look_through()
+            if causes & _WHOLE:
+                self._look_after()
         except _ERRORS as error:
             self._state = _UNKNOWN  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))
@@ -154,9 +150,10 @@ class Loop:
             self._schedule = self._schedule.broken(time.monotonic(), random.random())  # noqa: S311 - no secret
 
     def _read(self, marks: frozenset[Mark]) -> Reading:
-        if self._world is None or any(mark.cause is Cause.CONFIGURATION for mark in marks):
-            self._open()
-        world = self._opened()
+        if not self._outlook.is_open or any(mark.cause is Cause.CONFIGURATION for mark in marks):
+            self._outlook.open()
+            self._triggers.follow(self._outlook.settings)
+        world = self._outlook.world
         if not marks:  # it is time to try again what failed: the host may be different
             world.surprised()
         back = Mark(Cause.RUNTIME, "docker") in marks
@@ -171,29 +168,13 @@ class Loop:
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
         return reading
 
-    def _plan(self, snapshot: Snapshot) -> Plan:
-        """Plan; what was planned just before is as it was."""
-        settings, before = self._settings(), self._planned
-        if before is None or before[:2] != (snapshot, settings):
-            before = self._planned = snapshot, settings, make_plan(snapshot, settings, self._memory)
-        return before[2]
-
-    def _settings(self) -> Settings:
-        return self._opened().settings
-
-    def _opened(self) -> World:
-        if self._world is None:
-            raise AssertionError
-        return self._world
-
-    def _open(self) -> None:
-        """Read the configuration, and follow what it names."""
-        settings = self._load()
-        if self._world is None or self._world.settings != settings:
-            if self._world:
-                self._world.stop()
-            self._world = World(self.home, settings, self._engine, self.mark)
-        self._triggers.follow(settings)
+    def _look_after(self) -> None:
+        """Look for garbage, and for what nobody tells: files that others changed."""
+        garbage.look_through()
+        drifted = self._converger.drifted()
+        if drifted:
+            self._broken |= drifted
+            self._take(Mark(Cause.RETRY))
 
     def _converge(self, reading: Reading, plan: Plan, marks: frozenset[Mark], began: float, first: float) -> None:
         wanted = self._converger.wanted(plan)
@@ -204,7 +185,7 @@ class Loop:
         now = time.monotonic()
         work = self._converger.work(wanted, self._broken)
         self._schedule = self._schedule.planned(set(work.keys)).hindered(now, _hindrances(plan), random.random())  # noqa: S311 - no secret
-        left = work.without(self._schedule.waiting(now, wanted))
+        left = self._rested(work.without(self._schedule.waiting(now, wanted)), now)
         self._listen(
             Planned(
                 plan,
@@ -214,8 +195,8 @@ class Loop:
                 now - first,
                 work.keys,
                 reading.snapshot,
-                self._settings(),
-                self._opened().stale(),
+                self._outlook.settings,
+                self._outlook.world.stale(),
                 reading.complaints,
                 reading.notices,
             )
@@ -226,6 +207,14 @@ class Loop:
                 self._take(Mark(Cause.RETRY))
                 return
         self._listen(Converged(len(self._schedule.retries)))
+
+    def _rested(self, left: Work, now: float) -> Work:
+        """Leave spares for a moment in which nothing else changes."""
+        calm = self._schedule.calm_at(now, busy=left.urgent)
+        if not left.spare or calm <= now:
+            return left
+        self._schedule = self._schedule.alarmed(calm, Mark(Cause.RETRY))
+        return left.without(left.spare)
 
     def _note_broken(self, plan: Plan, marks: frozenset[Mark]) -> None:
         """Find out which load balancers the proxies serve that ended."""
@@ -247,7 +236,7 @@ class Loop:
         self._updated()
         self._state = self._engine.state_stamp()
         if outcome.failed:
-            self._opened().surprised()
+            self._outlook.world.surprised()
         mended = [key for key in batch.keys if key in self._broken and key not in outcome.failed]
         self._broken.difference_update(mended)
         done = [key for key in batch.keys if key not in outcome.failed]
@@ -259,7 +248,7 @@ class Loop:
 
     def _updated(self) -> None:
         """Follow the processes that the state has now."""
-        self._opened().updated()
+        self._outlook.world.updated()
         processes = {
             Process(int(pid), str(one.outputs["started"])): one.name
             for one in self._engine.resources()
@@ -269,8 +258,7 @@ class Loop:
 
     def _close(self) -> None:
         self._triggers.stop()
-        if self._world:
-            self._world.stop()
+        self._outlook.stop()
 
 
 def _hindrances(plan: Plan) -> str:

@@ -7,6 +7,7 @@ seconds of one monotonic clock. Not here: threads, clocks, chance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -24,6 +25,8 @@ LAST_WHOLE = 3.0
 """The same at most where nothing can be done at all: most often another command holds the stack's lock."""
 CALM = 1.0
 """Seconds that a repaired proxy must live for its next end to be repaired at once: several times what that costs."""
+REST = 0.2
+"""Seconds after the last update until what nobody needs yet is made: it would take a core from what somebody does."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
 """Causes that may have mended what kept the whole from being read: they don't wait for its next try."""
 
@@ -59,6 +62,8 @@ class Schedule:
     """That of what stands in the way on this host and may end without a word."""
     alarms: Mapping[Mark, float] = field(default_factory=lambda: _NO_ALARM)
     """Marks that nobody else sets: when each is due."""
+    updated: float = -math.inf
+    """When the last update ended."""
 
     def marked(self, now: float, *marks: Mark) -> Schedule:
         """Note that something may have changed."""
@@ -124,7 +129,11 @@ class Schedule:
         mended = {key: one for key, one in self.mended.items() if now - one.at < CALM * one.failures}
         for key in repaired:
             mended[key] = Retry(mended[key].failures + 1 if key in mended else 1, now)
-        return replace(self, retries=MappingProxyType(kept), mended=MappingProxyType(mended))
+        return replace(self, retries=MappingProxyType(kept), mended=MappingProxyType(mended), updated=now)
+
+    def calm_at(self, now: float, *, busy: bool) -> float:
+        """Tell when things will have been calm for a moment, if nothing happens; `busy` if something does now."""
+        return (now if busy else self.updated) + REST
 
     def gone(self, keys: Collection[ServiceKey]) -> Schedule:
         """Note that these are no more: who comes back under such a name starts anew."""

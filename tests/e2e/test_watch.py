@@ -229,3 +229,52 @@ def lock_of(play: Stage, pid: int) -> Path:
     lock = folder / f"{uuid4()}.json"
     lock.write_text(json.dumps(held))
     return lock
+
+
+FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "its listeners emptied": ("proxies/*/lds.json", lambda path: path.write_text('{"resources": []}')),
+    "its clusters removed": ("proxies/*/cds.json", Path.unlink),
+    "its claim of the address removed": ("ledger/*", Path.unlink),
+}
+"""What somebody does to the files of a load balancer: which, and how."""
+
+
+@pytest.mark.parametrize("proxies", ["per-service", "shared"])
+@pytest.mark.parametrize("harm", FILES)
+def test_what_others_do_to_its_files_is_repaired(play: Stage, backend: Backends, proxies: str, harm: str) -> None:
+    """When everything is looked at; nobody tells of it before. Once repaired nothing differs any more."""
+    web = backend("web")
+    play.configure(proxies=proxies)
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    with watching(play) as watch:
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        becomes(lambda: "converged" in watch.told(), watch)
+        address, before = play.addresses()["n/web"], play.pids()
+        pattern, change = FILES[harm]
+        paths = list(play.state_home.glob(pattern))
+        texts = [path.read_bytes() for path in paths]
+        for path in paths:
+            change(path)
+        watch.process.send_signal(signal.SIGHUP)
+        becomes(lambda: [path.read_bytes() for path in paths] == texts, watch)
+        becomes(lambda: answers(address, 8080, "web"), watch)
+    assert play.pids() == before
+    assert play.addresses()["n/web"] == address
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+
+
+def test_a_new_spare_waits_until_nothing_else_changes(play: Stage, backend: Backends) -> None:
+    """Changes that follow each other come first; then it starts by itself."""
+    web = backend("web")
+    play.configure(proxies={"mode": "per-service", "spares": 1})
+    play.write("base.yaml", node())
+    with watching(play) as watch:
+        becomes(partial(_runs, play, "/spare-1"), watch)
+        play.write("web.yaml", service("web", port(8080, web.port)))
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        address = play.addresses()["n/web"]
+        for number in range(8081, 8089):
+            play.write("web.yaml", service("web", port(8080, web.port), port(number, web.port)))
+            becomes(partial(answers, address, number, "web"), watch)
+            assert set(play.pids()) == {"/spare-1"}
+        becomes(partial(_runs, play, "/spare-2"), watch)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locallb.planning.model import ClusterName, ServiceKey
 from locallb.watch.happenings import Cause, Mark
-from locallb.watch.schedule import CALM, FIRST_RETRY, LAST_RETRY, LAST_WHOLE, LONGEST, QUIET, Schedule, delay
+from locallb.watch.schedule import CALM, FIRST_RETRY, LAST_RETRY, LAST_WHOLE, LONGEST, QUIET, REST, Schedule, delay
 
 A, B = (ServiceKey(ClusterName("c"), "n", name) for name in "ab")
 MARK = Mark(Cause.SOURCE, "c")
@@ -152,3 +152,15 @@ def test_what_failed_of_a_cluster_that_is_back_is_tried_at_once() -> None:
         schedule = schedule.ended(0.0, (), {A: "d", other: "d"}, 0)
     assert schedule.back([ClusterName("c")]).waiting(0.0, {A: "d", other: "d"}) == {other}
     assert schedule.back([]) == schedule
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=10), st.sampled_from([0.0, REST / 2, REST * 2, 60.0]))
+def test_what_nobody_needs_yet_waits_for_a_calm_moment(gaps: list[float], pause: float) -> None:
+    """As long as updates follow each other it waits; it never waits where nothing was updated yet."""
+    schedule, now = Schedule(), 100.0
+    assert schedule.calm_at(now, busy=False) <= now
+    for gap in gaps:
+        now += gap
+        assert schedule.calm_at(now, busy=True) == now + REST
+        schedule = schedule.ended(now, (), {}, 0)
+    assert (schedule.calm_at(now + pause, busy=False) <= now + pause) == (pause >= REST)

@@ -1,0 +1,68 @@
+"""What the loop sees and what it makes of it: the configuration as last read, the world that it names, the plan.
+
+Not here: when to look (`schedule`), and what of the plan isn't so yet (`converge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from locallb.engine import Engine
+from locallb.planning.memory import PlanMemory
+from locallb.planning.model import Home
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Snapshot
+from locallb.watch.happenings import Mark
+from locallb.watch.world import World
+
+
+@dataclass(slots=True)
+class Outlook:
+    """For one thread. `load` reads the configuration; `mark` is for whatever the world is followed by."""
+
+    home: Home
+    engine: Engine
+    load: Callable[[], Settings]
+    mark: Callable[[Mark], None]
+    _world: World | None = None
+    _planned: tuple[Snapshot, Settings, Plan] | None = None
+    _memory: PlanMemory = field(default_factory=PlanMemory)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the configuration could be read at least once."""
+        return self._world is not None
+
+    @property
+    def world(self) -> World:
+        """The world as configured; for who has opened it."""
+        if self._world is None:
+            raise AssertionError
+        return self._world
+
+    @property
+    def settings(self) -> Settings:
+        """The configuration as last read."""
+        return self.world.settings
+
+    def open(self) -> None:
+        """Read the configuration; another one means another world. Raises what `load` does."""
+        settings = self.load()
+        if self._world is None or self._world.settings != settings:
+            self.stop()
+            self._world = World(self.home, settings, self.engine, self.mark)
+
+    def plan(self, snapshot: Snapshot) -> Plan:
+        """Plan; what was planned just before is as it was."""
+        before = self._planned
+        if before is None or before[:2] != (snapshot, self.settings):
+            before = self._planned = snapshot, self.settings, make_plan(snapshot, self.settings, self._memory)
+        return before[2]
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        if self._world:
+            self._world.stop()
