@@ -1,6 +1,7 @@
-"""Brings a stack to its plan, load balancer by load balancer: what differs, in which order, in updates of a few.
+"""Brings a stack to its plan, load balancer by load balancer: what differs, in updates of a few.
 
-What was applied is remembered by digest, after a start by what the state says. Not here: when, and what is planned.
+What was applied is remembered by digest, after a start by what the state says. Not here: when, in which order (`work`),
+and what is planned.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
 from locallb.planning.planned import Plan, PlannedProxy, balancer_digest
 from locallb.planning.snapshot import Snapshot
+from locallb.watch.work import Batch, Work
 
 BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)
@@ -23,64 +25,6 @@ LOOKED_AFTER = frozenset(f"locallb:index:{name}" for name in ("LoopbackAddress",
 """Types of resources whose change by others nobody tells: files."""
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
-MOST = 50
-"""Load balancers of one update."""
-FEW = 20
-"""The same where nothing is known to be wrong: whatever happens meanwhile waits for the end of that update."""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Load balancers that aren't as planned, the most urgent kind first."""
-
-    broken: tuple[ServiceKey, ...] = ()
-    """What serves them ended or was changed by others."""
-    gone: tuple[ServiceKey, ...] = ()
-    """Not planned any more."""
-    changed: tuple[ServiceKey, ...] = ()
-    new: tuple[ServiceKey, ...] = ()
-    spare: tuple[ServiceKey, ...] = ()
-    """New as well, but proxies that nobody needs yet."""
-    unchecked: tuple[ServiceKey, ...] = ()
-    """As planned if the state says true, which nobody has checked since the start."""
-
-    @property
-    def keys(self) -> tuple[ServiceKey, ...]:
-        """All of them."""
-        return (*self.broken, *self.gone, *self.changed, *self.new, *self.spare, *self.unchecked)
-
-    @property
-    def urgent(self) -> bool:
-        """Whether somebody waits for any of it."""
-        return bool(self.broken or self.gone or self.changed or self.new)
-
-    def without(self, keys: Collection[ServiceKey]) -> Work:
-        """Leave some out."""
-        those = frozenset(keys)
-
-        def rest(some: tuple[ServiceKey, ...]) -> tuple[ServiceKey, ...]:
-            return tuple(key for key in some if key not in those)
-
-        every = (self.broken, self.gone, self.changed, self.new, self.spare, self.unchecked)
-        return Work(*(rest(some) for some in every))
-
-    def first(self) -> Batch:
-        """Give those of the next update: what is there already never waits for what is new."""
-        if self.broken:
-            return Batch(self.broken[:MOST], refresh=True)
-        if there := (*self.gone, *self.changed):
-            return Batch(there[:MOST])
-        if new := self.new or self.spare:
-            return Batch(new[:MOST])
-        return Batch(self.unchecked[:FEW], refresh=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Load balancers of one update; `refresh` looks at the world first, where the state may be wrong."""
-
-    keys: tuple[ServiceKey, ...]
-    refresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,12 @@ from locallb.sources import SourceError
 from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import Reading
 from locallb.watch import garbage
-from locallb.watch.converge import FEW, Converger, Outcome, Work
+from locallb.watch.converge import Converger, Outcome
 from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
 from locallb.watch.outlook import Outlook
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
+from locallb.watch.work import FEW, Work
 
 FULL_PASS = 60.0
 """Seconds after which every source is read and everything planned anew, whatever the triggers said."""

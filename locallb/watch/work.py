@@ -1,0 +1,70 @@
+"""What is to be done, the most urgent first, in portions: pure data.
+
+Not here: how it is found out and done (`converge`), and what has to wait (`schedule`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from locallb.planning.model import ServiceKey
+
+MOST = 50
+"""Load balancers of one update."""
+FEW = 20
+"""The same where nothing is known to be wrong: whatever happens meanwhile waits for the end of that update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Load balancers that aren't as planned, the most urgent kind first."""
+
+    broken: tuple[ServiceKey, ...] = ()
+    """What serves them ended or was changed by others."""
+    gone: tuple[ServiceKey, ...] = ()
+    """Not planned any more."""
+    changed: tuple[ServiceKey, ...] = ()
+    new: tuple[ServiceKey, ...] = ()
+    spare: tuple[ServiceKey, ...] = ()
+    """New as well, but proxies that nobody needs yet."""
+    unchecked: tuple[ServiceKey, ...] = ()
+    """As planned if the state says true, which nobody has checked since the start."""
+
+    @property
+    def keys(self) -> tuple[ServiceKey, ...]:
+        """All of them."""
+        return (*self.broken, *self.gone, *self.changed, *self.new, *self.spare, *self.unchecked)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody waits for any of it."""
+        return bool(self.broken or self.gone or self.changed or self.new)
+
+    def without(self, keys: Collection[ServiceKey]) -> Work:
+        """Leave some out."""
+        those = frozenset(keys)
+
+        def rest(some: tuple[ServiceKey, ...]) -> tuple[ServiceKey, ...]:
+            return tuple(key for key in some if key not in those)
+
+        every = (self.broken, self.gone, self.changed, self.new, self.spare, self.unchecked)
+        return Work(*(rest(some) for some in every))
+
+    def first(self) -> Batch:
+        """Give those of the next update: what is there already never waits for what is new."""
+        if self.broken:
+            return Batch(self.broken[:MOST], refresh=True)
+        if there := (*self.gone, *self.changed):
+            return Batch(there[:MOST])
+        if new := self.new or self.spare:
+            return Batch(new[:MOST])
+        return Batch(self.unchecked[:FEW], refresh=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Load balancers of one update; `refresh` looks at the world first, where the state may be wrong."""
+
+    keys: tuple[ServiceKey, ...]
+    refresh: bool = False
