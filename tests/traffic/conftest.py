@@ -19,11 +19,11 @@ from tests.traffic.spaces import inside
 ROLES = ("control-plane", "worker", "worker2")
 
 
-def new_world(stack: ExitStack, host: Host, name: str, roles: tuple[str, ...]) -> World:
+def new_world(stack: ExitStack, host: Host, name: str, roles: tuple[str, ...], mode: str = "iptables") -> World:
     """Start a cluster on the machine; the caller is on it."""
     plane = stack.enter_context(control_plane(name, host.root / name, GATEWAY))
     plane.start_controllers()
-    made = World(plane, host)
+    made = World(plane, host, mode)
     stack.callback(made.close)
     for role in roles:
         made.join(role)
@@ -32,15 +32,15 @@ def new_world(stack: ExitStack, host: Host, name: str, roles: tuple[str, ...]) -
 
 
 @contextmanager
-def make_machine() -> Iterator[World]:
-    """Run a machine and on it a cluster laid out as kind does it. Only root can."""
+def make_machine(mode: str = "iptables") -> Iterator[World]:
+    """Run a machine and on it a cluster laid out as kind does it, its kube-proxies in that mode. Only root can."""
     root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
     try:
         with ExitStack() as stack:
             host = Host(root / "h")
             stack.callback(host.close)
             with inside(host.space):
-                made = new_world(stack, host, "kind", ROLES)
+                made = new_world(stack, host, "kind", ROLES, mode)
             yield made
             stack.enter_context(inside(host.space))
     finally:

@@ -79,6 +79,8 @@ class Node:
     host: Host
     plane: ControlPlane
     space: Namespace
+    mode: str
+    """How kube-proxy does its work: `iptables` or `nftables`."""
     proxy: subprocess.Popen[bytes] | None = None
     host_number: int = 0
     """The last byte of its addresses, where it isn't `number` any more."""
@@ -141,10 +143,10 @@ class Node:
             "kind": "KubeProxyConfiguration",
             "clientConnection": {"kubeconfig": str(self.plane.root / "system:kube-proxy.kubeconfig")},
             "hostnameOverride": self.name,
-            "mode": "iptables",
+            "mode": self.mode,
             "clusterCIDR": ",".join(PODS),
             "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-            "iptables": {"minSyncPeriod": "0s"},
+            self.mode: {"minSyncPeriod": "0s"},
             "oomScoreAdj": 0,
         }
 
@@ -189,12 +191,14 @@ class World(Objects):
     """The cluster's owner, who also has Nodes and pods at hand."""
 
     host: Host
+    mode: str
+    """That of its kube-proxies."""
     nodes: dict[str, Node]
     pods: dict[str, Pod]
 
-    def __init__(self, plane: ControlPlane, host: Host) -> None:
+    def __init__(self, plane: ControlPlane, host: Host, mode: str = "iptables") -> None:
         super().__init__(plane, plane.client())
-        self.host, self.nodes, self.pods = host, {}, {}
+        self.host, self.mode, self.nodes, self.pods = host, mode, {}, {}
         self._pod_numbers = iter(range(2, 1 << 16))
 
     def join(self, role: str) -> Node:
@@ -202,7 +206,7 @@ class World(Objects):
         number = self.host.number()
         root = self.plane.root / f"node-{number}"
         root.mkdir()
-        node = Node(f"{self.plane.name}-{role}", number, self.host, self.plane, Namespace(root, _PREPARE))
+        node = Node(f"{self.plane.name}-{role}", number, self.host, self.plane, Namespace(root, _PREPARE), self.mode)
         self.nodes[node.name] = node
         node.connect()
         self.routes()

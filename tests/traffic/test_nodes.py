@@ -16,6 +16,7 @@ from tests.e2e.support import Stage
 from tests.envoy.traffic import Load
 from tests.traffic.nodes import EXCLUDED, GATEWAY, Node, World
 from tests.traffic.support import (
+    DUAL,
     LOCAL,
     addresses,
     answer,
@@ -26,6 +27,7 @@ from tests.traffic.support import (
     ingress,
     make,
     sees_endpoints,
+    served,
     up_and_serving,
     watching,
 )
@@ -69,6 +71,17 @@ def test_under_policy_local_only_nodes_with_endpoints_are_reached(
     assert {peer for pod in pods for peer in pod.peers} == {GATEWAY}
     assert uses(play, worker)
     assert not uses(play, worker2)
+
+
+def test_under_policy_local_both_families_are_served(world: World, play: Stage, worker: Node, worker2: Node) -> None:
+    """Each Node is checked in each family, TCP and UDP; only the one with the pod is healthy, in both."""
+    make(world, "web", served(80), served(80, "UDP"), **LOCAL, **DUAL)
+    world.pod("a", worker)
+    up_and_serving(world, play)
+    four, six = addresses(world)
+    follows(lambda: {answer(at, 80, protocol) for at in (four, six) for protocol in ("TCP", "UDP")}, {"a"})
+    follows(lambda: [uses(play, worker, number) for number in (0, 1)], [True, True])
+    assert [uses(play, worker2, number) for number in (0, 1)] == [False, False]
 
 
 @pytest.mark.parametrize("runs", ["nothing", "up", "watch"])
@@ -145,9 +158,9 @@ def test_a_node_without_kube_proxy_is_passed_over_under_policy_cluster(
     eventually(lambda: uses(play, worker2), "the Node gets traffic again")
 
 
-def uses(play: Stage, node: Node) -> bool:
-    """Tell whether the proxy of the one Service finds a Node healthy."""
-    return any(f"{node.addresses[0]}:" in place for place in play.healthy_backends())
+def uses(play: Stage, node: Node, number: int = 0) -> bool:
+    """Tell whether the proxy of the one Service finds a Node healthy, at its first address or another one."""
+    return any(f"{node.addresses[number]}:" in place for place in play.healthy_backends())
 
 
 EXCLUSIONS: dict[str, Callable[[World, Node], None]] = {
