@@ -173,9 +173,9 @@ class Loop:
         """Look for garbage, and for what nobody tells: files that others changed."""
         garbage.look_through()
         drifted = self._converger.drifted()
-        if drifted:
-            self._broken |= drifted
-            self._take(Mark(Cause.RETRY))
+        self._broken |= drifted
+        for key in drifted:
+            self._take(Mark(Cause.DRIFT, str(key)))
 
     def _converge(self, reading: Reading, plan: Plan, marks: frozenset[Mark], began: float, first: float) -> None:
         wanted = self._converger.wanted(plan)
@@ -214,7 +214,7 @@ class Loop:
         calm = self._schedule.calm_at(now, busy=left.urgent)
         if not left.spare or calm <= now:
             return left
-        self._schedule = self._schedule.alarmed(calm, Mark(Cause.RETRY))
+        self._schedule = self._schedule.alarmed(calm, Mark(Cause.SPARE))
         return left.without(left.spare)
 
     def _note_broken(self, plan: Plan, marks: frozenset[Mark]) -> None:

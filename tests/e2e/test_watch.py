@@ -258,6 +258,7 @@ def test_what_others_do_to_its_files_is_repaired(play: Stage, backend: Backends,
         watch.process.send_signal(signal.SIGHUP)
         becomes(lambda: [path.read_bytes() for path in paths] == texts, watch)
         becomes(lambda: answers(address, 8080, "web"), watch)
+        becomes(lambda: "because of drift" in watch.told(), watch)
     assert play.pids() == before
     assert play.addresses()["n/web"] == address
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
