@@ -9,8 +9,8 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,6 +35,20 @@ class FilesError(ClientError):
 def stamp(status: os.stat_result) -> Stamp:
     """Tell what is different once a file was replaced or changed, by the time that nobody can set."""
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+
+def stamps(directory: Path) -> Mapping[str, Stamp]:
+    """Stamp what is in a directory, and in those directly in it, by path; what can't be seen is left out."""
+    found: dict[str, Stamp] = {}
+    below = [os.fspath(directory)]
+    for place in below:
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    found[entry.path] = stamp(entry.stat(follow_symlinks=False))
+                    if place == below[0] and entry.is_dir(follow_symlinks=False):
+                        below.append(entry.path)
+    return found
 
 
 def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> Path:

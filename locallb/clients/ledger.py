@@ -72,12 +72,14 @@ class Ledger:
         with self._locked(fcntl.LOCK_SH) as names:
             return tuple(sorted((entry.claim for entry in self._entries(names, memory)), key=_order))
 
-    def claims_on(self, address: IPAddress) -> tuple[Claim, ...]:
-        """Read the claims of one address, without opening those of others."""
+    def holds(self, address: IPAddress, owner: Owner) -> bool:
+        """Tell whether `address` is `owner`'s, by the one file that says so or, where a stop left it, another one."""
         if not self.directory.is_dir():
-            return ()
+            return False
+        if read_entry(self.directory / entry_name(address, owner), address).claim.owner == owner:
+            return True
         with self._locked(fcntl.LOCK_SH) as names:
-            return tuple(sorted((entry.claim for entry in self._held(address, names)), key=_order))
+            return any(entry.claim.owner == owner for entry in self._held(address, names))
 
     def problems(self) -> tuple[str, ...]:
         """Tell what in the directory isn't a claim that we understand: one sentence each."""

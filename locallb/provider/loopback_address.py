@@ -56,7 +56,7 @@ class LoopbackAddress(Kind[LoopbackAddressInputs, LoopbackAddressState]):
     def read(self, state: LoopbackAddressState) -> LoopbackAddressState | None:
         """Look whether the claim is still there and still ours."""
         ledger = Ledger(places.ledger_directory())
-        if any(claim.owner == identity(state.owner) for claim in ledger.claims_on(ip_address(state.address))):
+        if ledger.holds(ip_address(state.address), identity(state.owner)):
             return replace(state, claim=str(ledger.directory))
         return None
 

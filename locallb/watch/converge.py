@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from components.stack import declare, declare_some, exports, exports_the_same
+from locallb.clients import files, places
 from locallb.engine import Engine, FullScopeNeeded, Result, Severity, name_of, only, root_urn
 from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
@@ -58,6 +59,8 @@ class Converger:
     """Proxies that nobody needs yet."""
     _wanted: tuple[Plan, Mapping[ServiceKey, str]] | None = None
     """Of the last plan."""
+    _in_order: tuple[object, ...] | None = None
+    """State and files that agreed when they were compared last."""
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
@@ -116,7 +119,12 @@ class Converger:
 
     def drifted(self) -> set[ServiceKey]:
         """Find load balancers and proxies whose files somebody else changed or removed. Raises EngineError."""
-        return {_key(name_of(urn)) for urn in self.engine.drifted(LOOKED_AFTER)}
+        seen = self.engine.state_stamp(), *map(files.stamps, (places.proxies_root(), *places.ledgers()))
+        if seen == self._in_order:
+            return set()
+        found = {_key(name_of(urn)) for urn in self.engine.drifted(LOOKED_AFTER)}
+        self._in_order = None if found else seen
+        return found
 
     def work(self, wanted: Mapping[ServiceKey, str], broken: Collection[ServiceKey]) -> Work:
         """Tell what isn't as planned. `broken` are those known to need repair although nothing was planned anew."""

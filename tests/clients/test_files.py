@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,38 @@ def test_directories_are_made_private(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PlaceError, match="can't be made"):
         places.private_directory(tmp_path / "file" / "x")
+
+
+def _edited(path: Path) -> None:
+    """Change a byte, and set the time back as an editor never does."""
+    status = path.stat()
+    path.write_text("{ }")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("place", ["a.json", "below/b.json"])
+@pytest.mark.parametrize(
+    "deed",
+    [_edited, Path.unlink, lambda path: files.write(path, "{}"), lambda path: path.with_name("new").touch()],
+    ids=["edited", "removed", "replaced", "one more"],
+)
+def test_stamps_tell_whatever_happened(deed: Callable[[Path], object], place: str, tmp_path: Path) -> None:
+    """As long as nothing happens they are the same."""
+    for path in (tmp_path / "a.json", tmp_path / "below/b.json", tmp_path / "below/deeper/c.json"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{}")
+    before = files.stamps(tmp_path)
+    assert {Path(path).name for path in before} == {"a.json", "below", "b.json", "deeper"}
+    assert files.stamps(tmp_path) == before
+    deed(tmp_path / place)
+    assert files.stamps(tmp_path) != before
+
+
+def test_stamps_of_what_is_not_there_are_none(tmp_path: Path) -> None:
+    """Nor do links lead elsewhere."""
+    assert files.stamps(tmp_path / "absent") == {}
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far/file").touch()
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near/link").symlink_to(tmp_path / "far")
+    assert set(files.stamps(tmp_path / "near")) == {str(tmp_path / "near/link")}

@@ -254,6 +254,7 @@ def test_a_writer_killed_anywhere_leaves_all_or_nothing(deed: str, tmp_path: Pat
         killed = done.returncode == -9
         assert killed or done.returncode == 0, done.stderr
         assert tuple(claim.owner for claim in ledger.claims()) in {before, after}
+        assert tuple(who for who in (web, new) if ledger.holds(ADDRESS, who)) in {before, after}
         assert ledger.problems() == ()
         again(ledger)
         assert tuple(claim.owner for claim in ledger.claims()) == after
@@ -345,7 +346,9 @@ def test_a_holder_may_stop_sharing(ledger: Ledger) -> None:
     )
 )
 @settings(max_examples=40, deadline=None)
-def test_who_remembers_the_ledger_reads_what_a_newcomer_reads(steps: list[tuple[int, str, str]]) -> None:
+def test_who_remembers_the_ledger_or_asks_for_one_owner_reads_what_a_newcomer_reads(
+    steps: list[tuple[int, str, str]],
+) -> None:
     """After claims, releases, claims that were handed over, and files that somebody damaged."""
     with tempfile.TemporaryDirectory() as directory:
         ledger, memory = Ledger(Path(directory)), module.ClaimMemory()
@@ -361,5 +364,8 @@ def test_who_remembers_the_ledger_reads_what_a_newcomer_reads(steps: list[tuple[
                 else:
                     for path in ledger.directory.glob(f"{address}~*"):
                         path.write_text("{")
-            assert ledger.claims(memory) == ledger.claims()
+            claims = ledger.claims()
+            assert ledger.claims(memory) == claims
+            for who in map(owner, "abc"):
+                assert ledger.holds(address, who) == (Claim(address, who) in claims)
             memory.turn()
