@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -36,12 +37,15 @@ class Chaos:
     there: dict[str, int] = field(default_factory=dict)
     """Services that shall be there, by name: how many ports each has."""
     done: Counter[str] = field(default_factory=Counter)
+    spoiled: set[Path] = field(default_factory=set)
+    """Files of proxies that were removed at some time."""
 
     def step(self, *, faults: bool, loop: bool) -> None:
         """Do something; `faults` may go wrong, `loop` may be the loop itself."""
         kinds: list[Callable[[], None]] = [self.create, self.delete, self.add_port, self.drop_port, self.meddle] * 3
         if faults:
-            kinds += [self.kill_proxy, self.kill_proxy, self.stop_api, self.freeze_api, self.stop_etcd, self.fill_disk]
+            kinds += [self.kill_proxy, self.kill_proxy, self.spoil, self.stop_api, self.freeze_api]
+            kinds += [self.stop_etcd, self.fill_disk]
         if loop:
             kinds += [self.kill_loop, self.kill_loop]
         kind = self.chance.choice(kinds)
@@ -83,6 +87,16 @@ class Chaos:
             pids = {key.removeprefix("n/"): pid for key, pid in self.play.pids().items()}
             if (name := self._any()) in pids:
                 os.kill(pids[name], signal.SIGKILL)
+
+    def spoil(self) -> None:
+        """Remove a file that one's Envoy reads."""
+        if name := self._any():
+            for directory in (self.play.state_home / "proxies").iterdir():
+                with suppress(OSError, ValueError):
+                    if json.loads((directory / "owner.json").read_text())["owner"]["name"] == name:
+                        path = self.chance.choice(sorted(directory.glob("?ds*.json")))
+                        path.unlink()
+                        self.spoiled.add(path)
 
     def kill_loop(self) -> None:
         """Kill -9 of the loop, in whatever it does, and another one."""

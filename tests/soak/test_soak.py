@@ -6,6 +6,7 @@ LOCALLB_SOAK_MINUTES says how long (5 unless given), LOCALLB_SOAK_SEED repeats a
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,8 @@ def test_nothing_is_lost_doubled_or_left_behind(plane: ControlPlane, cluster: Ob
         assert bystander.failures == []
         print(f"{len(bystander.answers)} requests of the bystander, none failed; {dict(chaos.done)}")  # noqa: T201
         await_convergence(chaos)
+        chaos.watch.process.send_signal(signal.SIGHUP)
+        becomes(lambda: all(path.exists() for path in chaos.spoiled if path.parent.exists()), chaos.watch)
         for name in [*chaos.there, "keeper"]:
             cluster.delete(name)
         becomes(lambda: not any(cluster.read(name) for name in [*chaos.there, "keeper"]), chaos.watch)
