@@ -112,9 +112,9 @@ class Engine:
         return self._run(work, EVERYTHING, {}, preview=preview)
 
     def drifted(self, types: Collection[str]) -> frozenset[str]:
-        """Tell the roots (by URN) of which a resource of these types isn't in the world what the state says of it.
+        """Tell under which roots (URNs) a resource of these types isn't, or isn't known to be, what the state says.
 
-        Changes neither. Raises EngineError when the state can't be read.
+        Changes neither the world nor the state. Raises EngineError when the state can't be read.
         """
         roots: set[str] = set()
 

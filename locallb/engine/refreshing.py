@@ -38,10 +38,10 @@ class Refresher:
                 self._settle(old, found)
 
     def drifted(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
-        """Give those that are gone or matter as different; one that can't be read isn't told here."""
+        """Give those that are gone, or different where that matters, or can't be read; why not is told by an update."""
         for old in resources:
             found = self._look(old)
-            if not isinstance(found, EngineError) and (found is None or self._changed(old, found)):
+            if found is None or isinstance(found, EngineError) or self._changed(old, found):
                 yield old
 
     def _look(self, old: ResourceState) -> Found | EngineError | None:

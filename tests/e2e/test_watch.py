@@ -264,6 +264,27 @@ def test_what_others_do_to_its_files_is_repaired(play: Stage, backend: Backends,
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
 
 
+def test_a_file_that_can_not_be_repaired_is_told_and_repaired_once_it_can_be(play: Stage, backend: Backends) -> None:
+    """A directory in its place; the others are repaired, and what Envoy has goes on serving."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)), service("api", port(8080, web.port)))
+    with watching(play) as watch:
+        becomes(lambda: set(play.pids()) == {"n/web", "n/api"}, watch)
+        becomes(lambda: "converged" in watch.told(), watch)
+        blocked, removed = sorted(play.state_home.glob("proxies/*/lds.json"))
+        text = blocked.read_text()
+        for path in (blocked, removed):
+            path.unlink()
+        blocked.mkdir()
+        watch.process.send_signal(signal.SIGHUP)
+        becomes(removed.exists, watch)
+        becomes(lambda: f"{blocked} can't be" in watch.told(), watch)
+        assert all(answers(address, 8080, "web") for address in play.addresses().values())
+        blocked.rmdir()
+        becomes(lambda: blocked.read_text() == text, watch)
+        assert "Traceback" not in watch.told()
+
+
 def test_a_new_spare_waits_until_nothing_else_changes(play: Stage, backend: Backends) -> None:
     """Changes that follow each other come first; then it starts by itself."""
     web = backend("web")
