@@ -61,10 +61,8 @@ class Session:
 
     def election(self) -> LeaderElection | None:
         """Tell by which Lease processes agree on this stack; None as well where the configuration can't be read."""
-        try:
-            return self.settings.leader_election
-        except (EngineError, SettingsError):
-            return None
+        settings = self._readable_settings()
+        return settings.leader_election if settings else None
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:
         """Make the engine for this stack."""
@@ -77,10 +75,14 @@ class Session:
 
     def _parallel(self) -> int:
         """Tell how many operations may be under way at a time, also where the configuration can't be read."""
+        settings = self._readable_settings()
+        return _TOGETHER if settings and settings.proxies.mode is Sharing.SHARED else PARALLEL
+
+    def _readable_settings(self) -> Settings | None:
         try:
-            return _TOGETHER if self.settings.proxies.mode is Sharing.SHARED else PARALLEL
+            return self.settings
         except (EngineError, SettingsError):
-            return PARALLEL
+            return None
 
     def require_docker(self, *, planned: bool) -> None:
         """Ask Docker before anything begins, where this stack has containers, or (`planned`) will have them.
