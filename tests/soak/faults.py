@@ -140,8 +140,14 @@ class Chaos:
     def _ports(self, name: str, count: int) -> None:
         slot = FIRST + int(name[1:])
         ports = [port(8080, slot), port(8081, slot + SLOTS)][:count]
-        self.cluster.change(name, {"spec": {"ports": ports}})
-        self.there[name] = count
+        try:
+            self.cluster.change(name, {"spec": {"ports": ports}})
+        except ApiError as error:
+            # An API server that was stopped in between finds out after minutes which NodePorts are free again.
+            if "port is already allocated" not in str(error.status.message):
+                raise
+        else:
+            self.there[name] = count
 
 
 class SmallDisk:
