@@ -89,13 +89,13 @@ class Chaos:
                 os.kill(pids[name], signal.SIGKILL)
 
     def spoil(self) -> None:
-        """Remove a file that one's Envoy reads."""
+        """Remove a file that one's Envoy reads, of those that every proxy has."""
         if name := self._any():
             for directory in (self.play.state_home / "proxies").iterdir():
                 with suppress(OSError, ValueError):
                     if json.loads((directory / "owner.json").read_text())["owner"]["name"] == name:
-                        path = self.chance.choice(sorted(directory.glob("?ds*.json")))
-                        path.unlink()
+                        path = directory / self.chance.choice(["bootstrap.json", "cds.json", "lds.json"])
+                        path.unlink(missing_ok=True)
                         self.spoiled.add(path)
 
     def kill_loop(self) -> None:
