@@ -233,6 +233,7 @@ def lock_of(play: Stage, pid: int) -> Path:
 
 FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "its listeners emptied": ("proxies/*/lds.json", lambda path: path.write_text('{"resources": []}')),
+    "its bootstrap removed": ("proxies/*/bootstrap.json", Path.unlink),
     "its clusters removed": ("proxies/*/cds.json", Path.unlink),
     "its claim of the address removed": ("ledger/*", Path.unlink),
 }
