@@ -88,17 +88,18 @@ def test_a_project_that_always_refreshes_does_so(tmp_path: Path) -> None:
     assert len(bench.world.called("read")) == 30
 
 
+def unreadable(_self: object, part: str, who: str) -> object:
+    """Let one resource be out of reach for who reads it."""
+    if part == "read" and who == "ProxyConfig::alpha":
+        raise RuntimeError("can't be reached")
+    return None
+
+
 def test_a_resource_that_can_not_be_read_fails_the_refresh(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are refreshed."""
     engine = bench.engine()
     engine.up(lambda: declare(BOTH))
-
-    def broken(_self: object, part: str, who: str) -> object:
-        if part == "read" and who == "ProxyConfig::alpha":
-            raise RuntimeError("can't be reached")
-        return None
-
-    monkeypatch.setattr(World, "steer", broken)
+    monkeypatch.setattr(World, "steer", unreadable)
     for result in (engine.refresh(), engine.up(lambda: declare(BOTH), refresh=True)):
         assert not result.ok
         assert messages(result) == ["can't be reached"]
@@ -136,13 +137,7 @@ def test_what_can_not_be_read_counts_as_changed(bench: Bench, monkeypatch: pytes
     """Whoever updates it is told why."""
     engine = bench.engine()
     engine.up(lambda: declare(BOTH))
-
-    def broken(_self: object, part: str, who: str) -> object:
-        if part == "read" and who == "ProxyConfig::alpha":
-            raise RuntimeError("can't be reached")
-        return None
-
-    monkeypatch.setattr(World, "steer", broken)
+    monkeypatch.setattr(World, "steer", unreadable)
     assert set(map(short, engine.drifted(FILES))) == {"Proxy::alpha"}
 
 
