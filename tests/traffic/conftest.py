@@ -47,13 +47,18 @@ def make_machine(mode: str = "iptables") -> Iterator[World]:
         shutil.rmtree(root)
 
 
-@pytest.fixture(scope="session")
-def machine() -> Iterator[World]:
-    """Run a machine for all tests; CI is root and must."""
+def machine_if_root(mode: str = "iptables") -> Iterator[World]:
+    """Run a machine for tests; CI is root and must."""
     if os.geteuid() != 0:
         pytest.skip("only root can make Nodes: network namespaces with kube-proxy in them")
-    with make_machine() as made:
+    with make_machine(mode) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def machine() -> Iterator[World]:
+    """Run a machine for all tests, but for modules that have another one."""
+    yield from machine_if_root()
 
 
 @pytest.fixture

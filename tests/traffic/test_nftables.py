@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.traffic.conftest import make_machine
+from tests.traffic.conftest import machine_if_root
 from tests.traffic.nodes import World
-from tests.traffic.spaces import inside
 from tests.traffic.test_contract import (
     test_a_pod_that_is_not_ready_gets_no_traffic,
     test_a_service_serves_tcp_and_udp_over_both_families,
@@ -53,17 +52,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
 
 @pytest.fixture(scope="module")
-def nftables() -> Iterator[World]:
+def machine() -> Iterator[World]:
     """Run a machine of its own for this module."""
     if shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin:/bin") is None:
         pytest.skip("needs nft, of the package nftables")
-    with make_machine("nftables") as made:
-        yield made
-
-
-@pytest.fixture
-def world(nftables: World) -> Iterator[World]:
-    """Be on that machine instead."""
-    with inside(nftables.host.space):
-        yield nftables
-        nftables.reset()
+    yield from machine_if_root("nftables")
