@@ -18,11 +18,12 @@ from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
 from locallb.planning.planned import Plan, PlannedProxy, balancer_digest
 from locallb.planning.snapshot import Snapshot
+from locallb.sources.held import ADDRESS, CONFIG, SERVICE
 from locallb.watch.work import Batch, Work
 
 BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)
-LOOKED_AFTER = frozenset(f"locallb:index:{name}" for name in ("LoopbackAddress", "ProxyConfig", "ServiceConfig"))
+LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE})
 """Types of resources whose change by others nobody tells: files."""
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
