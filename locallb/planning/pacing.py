@@ -1,0 +1,82 @@
+"""When to try again: the one back-off of everything that is tried more than once, told the time and chance.
+
+`Pace` says how often at most, `Backoff` what has happened so far. Whoever tries asks `wait` first and reports how the
+attempt ended. All times are seconds of one monotonic clock. Not here: threads, clocks, chance, and what is tried.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+_MOST_STEPS = 64
+"""Failures in a row after which a wait grows no more: numbers stay finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often something is tried at most."""
+
+    first: float
+    """Seconds to wait after the first failure."""
+    longest: float
+    """Seconds to wait after many failures, before chance is added."""
+    factor: float = 2.0
+    """By how much each further failure in a row lengthens the wait."""
+    floor: float = 0.0
+    """Seconds between the end of an attempt and the next attempt in any case, also after success."""
+    calm: float = 0.0
+    """Seconds that success must last before earlier failures are forgotten: who succeeds and fails in turn waits."""
+    spread: float = 0.25
+    """By which part of itself chance may lengthen a wait, so that what failed together isn't tried together."""
+
+    def delay(self, failures: int, chance: float = 0.0) -> float:
+        """Return the seconds to wait after so many failures in a row; `chance` is from 0 to 1."""
+        if failures < 1:
+            return self.floor
+        grown = self.first * self.factor ** min(failures - 1, _MOST_STEPS)
+        return max(self.floor, min(self.longest, grown) * (1 + self.spread * chance))
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Attempts at one thing: how they ended, and when the next may begin."""
+
+    pace: Pace
+    failures: int = 0
+    """In a row; success that doesn't last doesn't end the row."""
+    not_before: float = -math.inf
+    """When the next attempt may begin; it is due from then on."""
+    well_since: float = math.inf
+    """Since when it succeeds; infinite while it doesn't."""
+    _earliest: float = -math.inf
+    """When the floor ends."""
+
+    def is_due(self, now: float) -> bool:
+        """Return whether it may be tried now."""
+        return self.not_before <= now
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until it may be tried; 0 if it may now."""
+        return max(0.0, self.not_before - now)
+
+    def is_calm(self, now: float) -> bool:
+        """Return whether it has succeeded for so long that earlier failures count no more."""
+        return now - self.well_since >= self.pace.calm
+
+    def failed(self, now: float, chance: float) -> Backoff:
+        """Note that an attempt, or what succeeded before, failed."""
+        failures = 1 if self.is_calm(now) else self.failures + 1
+        at = now + self.pace.delay(failures, chance)
+        return Backoff(self.pace, failures, at, math.inf, now + self.pace.floor)
+
+    def succeeded(self, now: float) -> Backoff:
+        """Note that an attempt succeeded, or that what succeeded before still does."""
+        since = min(self.well_since, now)
+        failures = 0 if now - since >= self.pace.calm else self.failures
+        earliest = now + self.pace.floor
+        return Backoff(self.pace, failures, earliest, since, earliest)
+
+    def hurried(self, now: float) -> Backoff:
+        """Try as soon as the floor allows: what made it fail may be gone. The row of failures goes on."""
+        return replace(self, not_before=min(self.not_before, max(now, self._earliest)))
