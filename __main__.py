@@ -22,7 +22,8 @@ try:
     reading = read_snapshot(home, settings, state_file(root, home.stack), keep=not pulumi.runtime.is_dry_run())
 except (ClientError, EngineError, SettingsError, SourceError) as error:
     raise pulumi.RunError(str(error)) from None
-declare(make_plan(reading.snapshot, settings))
+plan = make_plan(reading.snapshot, settings)
+declare(plan)
 for notice in reading.notices:
     pulumi.log.warn(notice)
 for complaint in reading.complaints:

@@ -210,7 +210,7 @@ class Locallb:
         beside.rename(self._root / "manifests" / "all.json")
         os.environ["XDG_STATE_HOME"] = str(self._root / "s")
         if self._kept:
-            result = self._engine.up(self._session.run_program)
+            result = self._engine.up(self._session.program())
             if not result.ok:
                 raise SystemExit(str(result.diagnostics))
         else:

@@ -13,12 +13,13 @@ from locallb.cli.report.command import refuse, tell
 from locallb.cli.report.live import report_live
 from locallb.cli.report.text import moved_or_opened, print_alerts
 from locallb.cli.services import print_services, services_json
-from locallb.cli.session import Session
+from locallb.cli.session import Program, Session
 from locallb.cli.targets import scope_of
 from locallb.cli.tree import print_counts, print_steps
 from locallb.engine import Result, Severity
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row, rows
+from locallb.sources.snapshot import Reading
 
 OK, FAILED, CHANGES, INTERRUPTED = 0, 1, 7, 130
 
@@ -33,27 +34,28 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     scope = scope_of(session, args.targets)
     if not args.yes:
         with Progress(out, f"Previewing update ({session.stack})", silent=args.json) as progress:
-            preview = session.engine(progress.listen).preview(session.run_program, scope=scope)
+            preview = session.engine(progress.listen).preview(session.program(), scope=scope)
         print_steps(out, preview, planned=True)
         _complain(out, preview)
         if not preview.ok:
             return FAILED
         _confirm("Perform this update?")
+    program = session.program()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
-        result = session.engine(progress.listen).up(session.run_program, scope=scope)
-    return _tell(session, args, out, "up", result)
+        result = session.engine(progress.listen).up(program, scope=scope)
+    return _tell(session, args, out, "up", result, _planned(session, program)[1])
 
 
 def preview(session: Session, args: Arguments, out: Out) -> int:
     """Show what `up` would do."""
     session.settings  # noqa: B018 - as above
     scope = scope_of(session, args.targets)
-    silent = args.json or args.format != "tree"
+    silent, program = args.json or args.format != "tree", session.program()
     with Progress(out, f"Previewing update ({session.stack})", silent=silent) as progress:
-        result = session.engine(progress.listen).preview(session.run_program, scope=scope)
+        result = session.engine(progress.listen).preview(program, scope=scope)
+    reading, plan = _planned(session, program)
     if args.targets:  # policies and reports are about whole stacks
-        return _tell(session, args, out, "preview", result)
-    reading, plan = session.plan()
+        return _tell(session, args, out, "preview", result, plan)
     report = report_live(session, result, reading, plan)
     if args.format != "tree":
         return INTERRUPTED if result.interrupted else tell(report, args, out)
@@ -70,7 +72,7 @@ def refresh(session: Session, args: Arguments, out: Out) -> int:
         _confirm("Correct the state by what is really there?")
     with Progress(out, f"Refreshing ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).refresh()
-    return _tell(session, args, out, "refresh", result)
+    return _tell(session, args, out, "refresh", result, session.plan()[1])
 
 
 def destroy(session: Session, args: Arguments, out: Out) -> int:
@@ -109,12 +111,20 @@ def look(plan: Plan) -> tuple[Row, ...]:
     return rows(plan, observe(proxy.proxy for proxy in plan.proxies))
 
 
+def _planned(session: Session, program: Program) -> tuple[Reading, Plan]:
+    """Return what the program read and planned; what can be read now if it broke off before.
+
+    Raises SourceError.
+    """
+    return program.outcome or session.plan()
+
+
 def _tell(  # noqa: PLR0913, PLR0917 - what a run is told by
-    session: Session, args: Arguments, out: Out, command: str, result: Result, plan: Plan | None = None
+    session: Session, args: Arguments, out: Out, command: str, result: Result, plan: Plan
 ) -> int:
     """Tell how a run ended: the tree or the counts, the table, the complaints."""
     planned = command == "preview"
-    table = look(plan or session.plan()[1])
+    table = look(plan)
     if args.json:
         _print_json(out, session, command, result, table)
     else:

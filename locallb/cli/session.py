@@ -26,6 +26,23 @@ _TOGETHER = 48
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
 
 
+@dataclass(slots=True)
+class Program:
+    """`__main__.py`, run as the Pulumi CLI would; keeps what it read and planned.
+
+    What a command tells afterwards is of that plan: the world may have changed, and who reads it again tells another.
+    """
+
+    path: Path
+    outcome: tuple[Reading, Plan] | None = None
+    """None as long as it didn't get as far as a plan."""
+
+    def __call__(self) -> None:
+        """Run it once."""
+        names = runpy.run_path(str(self.path), run_name="__main__")
+        self.outcome = names["reading"], names["plan"]
+
+
 @dataclass(frozen=True)
 class Session:
     """A project's stack, opened. Making one reads `Pulumi.yaml` only."""
@@ -96,9 +113,9 @@ class Session:
         if contained or (planned and self.settings.runtime is Runtime.DOCKER):
             Containers().ping()
 
-    def run_program(self) -> None:
-        """Run `__main__.py` once, as the Pulumi CLI would."""
-        runpy.run_path(str(self.project.main / "__main__.py"), run_name="__main__")
+    def program(self) -> Program:
+        """Make the program of one update."""
+        return Program(self.project.main / "__main__.py")
 
     def plan(self) -> tuple[Reading, Plan]:
         """Read and plan without the program, for commands that only look.

@@ -1,0 +1,60 @@
+"""What a command tells is of the plan that its run was made from, also where the world has changed since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from locallb.engine import Engine, Result
+from tests.e2e.support import Stage, node, port, service
+
+WAS, BECOMES = "127.77.0.7", "127.77.0.9"
+
+
+@pytest.fixture
+def moving(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Give a stack whose Service asks for another address as soon as a run is over."""
+    play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=WAS))
+    for name in ("preview", "up"):
+        ran = getattr(Engine, name)
+
+        def then_it_moves(*given: Any, ran: Any = ran, **named: Any) -> Result:  # noqa: ANN401 - whatever it takes
+            result: Result = ran(*given, **named)
+            play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=BECOMES))
+            return result
+
+        monkeypatch.setattr(Engine, name, then_it_moves)
+    return play
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("preview",),
+        ("preview", "--json"),
+        ("preview", "--target", "a"),
+        ("preview", "--format", "json"),
+        ("preview", "--format", "markdown"),
+        ("preview", "--format", "html"),
+        pytest.param(("up", "--yes"), marks=pytest.mark.envoy),
+        pytest.param(("up", "--yes", "--json"), marks=pytest.mark.envoy),
+    ],
+    ids=" ".join,
+)
+def test_tree_table_and_report_are_of_one_plan(moving: Stage, words: tuple[str, ...]) -> None:
+    """The address that the run gave stands everywhere; the next run has the new one."""
+    done = moving.run(*words)
+    assert done.code == 0, done.err
+    assert WAS in done.out
+    assert BECOMES not in done.out
+    assert BECOMES in moving.run("preview").out
+
+
+def test_a_program_that_breaks_off_is_told_without_a_plan(play: Stage) -> None:
+    """Its sentence once, and no table of something that it didn't plan."""
+    play.configure(sources=[{"manifests": "nowhere", "name": "c"}])
+    done = play.run("preview")
+    assert done.code == 1
+    assert "nowhere" in done.err
+    assert "SERVICE" not in done.out
