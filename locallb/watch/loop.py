@@ -131,7 +131,7 @@ class Loop:
         """Plan anew, and update what differs until something else asks for attention."""
         began, marks = time.monotonic(), self._schedule.marks
         first = self._schedule.first if marks else began
-        self._schedule = self._schedule.taken()
+        self._schedule = self._schedule.taken(began)
         self.pulse = Pulse(began, busy=True)
         try:
             reading = self._read(marks)
@@ -164,7 +164,7 @@ class Loop:
             self._state = self._engine.state_stamp()
         stale = world.stale().keys()
         reading = world.read(marks)
-        self._schedule = self._schedule.back(stale - world.stale().keys())
+        self._schedule = self._schedule.back(time.monotonic(), stale - world.stale().keys())
         if world.unready():
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
         return reading

@@ -1,8 +1,9 @@
 """When to look, and what to try again: pure data and functions that are told the time.
 
 Marks coalesce: the loop looks a moment after the last one, and never later than `LONGEST` after the first. A load
-balancer that failed waits alone, longer each time, and is tried at once where what it shall be has changed. Times are
-seconds of one monotonic clock. Not here: threads, clocks, chance.
+balancer that failed waits alone, longer each time, and is tried at once where what it shall be has changed. While
+nothing can be done at all, nothing else makes the loop look. Times are seconds of one monotonic clock. Not here:
+threads, clocks, chance, and how waits grow (`pacing`).
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from locallb.planning.model import ClusterName, ServiceKey
+from locallb.planning.pacing import Backoff, Pace
 from locallb.watch.happenings import Cause, Mark
 
 QUIET = 0.001
 """Seconds without a mark after which the loop looks."""
 LONGEST = 0.05
 """Seconds after the first mark at which it looks in any case."""
-FIRST_RETRY, LAST_RETRY = 0.05, 30.0
-"""Seconds before something that failed is tried again: at first, and at most."""
-LAST_WHOLE = 3.0
-"""The same at most where nothing can be done at all: most often another command holds the stack's lock."""
-CALM = 1.0
-"""Seconds that a repaired proxy must live for its next end to be repaired at once: several times what that costs."""
+FLOOR = 0.05
+"""Seconds between two looks for which nothing new was marked, whatever asks for them."""
+UPDATES = Pace(first=FLOOR, longest=30.0)
+"""Of what failed: a load balancer, or what is blocked by this host."""
+WHOLE = Pace(first=FLOOR, longest=2.4, floor=FLOOR)
+"""Where nothing can be done at all: most often another command holds the stack's lock. 3 s at most, with chance."""
+CRASHES = Pace(first=FLOOR, longest=30.0, calm=1.0)
+"""Of a proxy that ends again and again. One that lived for several times what a repair costs is repaired at once."""
 REST = 0.2
 """Seconds after the last update until what nobody needs yet is made: it would take a core from what somebody does."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
@@ -33,14 +37,19 @@ _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Something that failed: how often in a row, when to try again, and what it was to be."""
+    """Something that failed: when to try again, and what it was to be."""
 
-    failures: int
-    at: float
+    backoff: Backoff
     wanted: str = ""
+
+    @property
+    def at(self) -> float:
+        """When to try again."""
+        return self.backoff.not_before
 
 
 _NOTHING: Mapping[ServiceKey, Retry] = MappingProxyType({})
+_NO_CRASH: Mapping[ServiceKey, Backoff] = MappingProxyType({})
 _NO_ALARM: Mapping[Mark, float] = MappingProxyType({})
 
 
@@ -52,24 +61,26 @@ class Schedule:
     first: float = 0.0
     last: float = 0.0
     retries: Mapping[ServiceKey, Retry] = field(default_factory=lambda: _NOTHING)
-    mended: Mapping[ServiceKey, Retry] = field(default_factory=lambda: _NOTHING)
-    """Those whose proxy ended and was repaired: how often in a row, and when."""
+    crashes: Mapping[ServiceKey, Backoff] = field(default_factory=lambda: _NO_CRASH)
+    """Those whose proxy ended and was repaired a moment ago."""
     later: float | None = None
     """When to look although nothing is marked."""
-    whole: Retry | None = None
-    """That of reading, planning and updates as a whole."""
+    whole: Backoff | None = None
+    """Reading, planning and updates as a whole, while they fail."""
     hindrance: Retry | None = None
-    """That of what stands in the way on this host and may end without a word."""
+    """What stands in the way on this host and may clear without an event."""
     alarms: Mapping[Mark, float] = field(default_factory=lambda: _NO_ALARM)
     """Marks that nobody else sets: when each is due."""
     updated: float = -math.inf
     """When the last update ended."""
+    looked: float = -math.inf
+    """When the last look began."""
 
     def marked(self, now: float, *marks: Mark) -> Schedule:
         """Note that something may have changed."""
         whole = self.whole
         if whole and any(mark.cause in _MENDING for mark in marks):
-            whole = replace(whole, at=min(whole.at, now))
+            whole = whole.hurried(now)
         first = self.first if self.marks else now
         return replace(self, marks=self.marks.union(marks), first=first, last=now, whole=whole)
 
@@ -89,29 +100,34 @@ class Schedule:
         """Tell when the next mark is due; None if none is."""
         return min(self.alarms.values(), default=None)
 
-    def taken(self) -> Schedule:
+    def taken(self, now: float) -> Schedule:
         """Forget the marks: the loop is looking."""
-        return replace(self, marks=frozenset(), later=None)
+        return replace(self, marks=frozenset(), later=None, looked=now)
 
     def looking(self, at: float) -> Schedule:
         """Look again at that time, whatever happens."""
         return replace(self, later=at)
 
     def look_at(self) -> float | None:
-        """Tell when to look next; None if nothing asks for it."""
+        """Return when to look next; None if nothing asks for it."""
+        if self.whole:
+            return self.whole.not_before
         moments = [retry.at for retry in self.retries.values()]
-        moments.extend(retry.at for retry in (self.whole, self.hindrance) if retry)
+        if self.hindrance:
+            moments.append(self.hindrance.at)
         if self.later is not None:
             moments.append(self.later)
+        moments = [max(at, self.looked + FLOOR) for at in moments]
         if self.marks:
-            marked = min(self.last + QUIET, self.first + LONGEST)
-            moments.append(max(marked, self.whole.at) if self.whole else marked)
-        return min(moments) if moments else None
+            moments.append(min(self.last + QUIET, self.first + LONGEST))
+        return min(moments, default=None)
 
     def waiting(self, now: float, wanted: Mapping[ServiceKey, str]) -> frozenset[ServiceKey]:
         """Tell what must not be tried yet. `wanted` says what each load balancer shall be now, by digest."""
         return frozenset(
-            key for key, retry in self.retries.items() if retry.at > now and retry.wanted == wanted.get(key, "")
+            key
+            for key, retry in self.retries.items()
+            if retry.wanted == wanted.get(key, "") and not retry.backoff.is_due(now)
         )
 
     def ended(
@@ -126,10 +142,10 @@ class Schedule:
         kept = {key: retry for key, retry in self.retries.items() if key not in done}
         for key, wanted in failed.items():
             kept[key] = _again(self.retries.get(key), now, chance, wanted)
-        mended = {key: one for key, one in self.mended.items() if now - one.at < CALM * one.failures}
-        for key in repaired:
-            mended[key] = Retry(mended[key].failures + 1 if key in mended else 1, now)
-        return replace(self, retries=MappingProxyType(kept), mended=MappingProxyType(mended), updated=now)
+        crashes = {key: backoff for key, backoff in self.crashes.items() if not backoff.is_calm(now)}
+        for key in {*repaired, *(crashes.keys() & done)}:
+            crashes[key] = crashes.get(key, Backoff(CRASHES)).succeeded(now)
+        return replace(self, retries=MappingProxyType(kept), crashes=MappingProxyType(crashes), updated=now)
 
     def calm_at(self, now: float, *, busy: bool) -> float:
         """Tell when things will have been calm for a moment, if nothing happens; `busy` if something does now."""
@@ -137,21 +153,24 @@ class Schedule:
 
     def gone(self, keys: Collection[ServiceKey]) -> Schedule:
         """Note that these are no more: who comes back under such a name starts anew."""
-        mended = {key: one for key, one in self.mended.items() if key not in keys}
-        return replace(self, mended=MappingProxyType(mended))
+        crashes = {key: backoff for key, backoff in self.crashes.items() if key not in keys}
+        return replace(self, crashes=MappingProxyType(crashes))
 
     def fell(self, now: float, key: ServiceKey, wanted: Mapping[ServiceKey, str], chance: float) -> Schedule:
         """Note that a proxy ended: one that was repaired a moment ago waits before it is repaired again."""
-        before = self.mended.get(key)
-        if before is None or now - before.at > CALM:
+        before = self.crashes.get(key)
+        if before is None or before.is_calm(now):
             return self
-        retry = _retry(before.failures, now, chance, wanted.get(key, ""))
-        return replace(self, retries=MappingProxyType({**self.retries, key: retry}))
+        after = before.failed(now, chance)
+        retries = {**self.retries, key: Retry(after, wanted.get(key, ""))}
+        crashes = {**self.crashes, key: after}
+        return replace(self, retries=MappingProxyType(retries), crashes=MappingProxyType(crashes))
 
-    def back(self, clusters: Collection[ClusterName]) -> Schedule:
+    def back(self, now: float, clusters: Collection[ClusterName]) -> Schedule:
         """Note that these clusters can be read again: what failed of them need not wait any longer."""
         kept = {
-            key: replace(retry, at=0.0) if key.cluster in clusters else retry for key, retry in self.retries.items()
+            key: replace(retry, backoff=retry.backoff.hurried(now)) if key.cluster in clusters else retry
+            for key, retry in self.retries.items()
         }
         return replace(self, retries=MappingProxyType(kept)) if clusters else self
 
@@ -169,25 +188,20 @@ class Schedule:
         before = self.hindrance
         if not what:
             return replace(self, hindrance=None)
-        if before and before.wanted == what and now < before.at:
+        if before and before.wanted == what and not before.backoff.is_due(now):
             return self
         return replace(self, hindrance=_again(before, now, chance, what))
 
     def broken(self, now: float, chance: float) -> Schedule:
         """Note that reading, planning or the update as a whole failed."""
-        again = _again(self.whole, now, chance, "")
-        return replace(self, whole=replace(again, at=min(again.at, now + LAST_WHOLE)))
+        return replace(self, whole=(self.whole or Backoff(WHOLE)).failed(now, chance))
 
 
 def _again(before: Retry | None, now: float, chance: float, wanted: str) -> Retry:
-    failures = before.failures + 1 if before and before.wanted == wanted else 1
-    return _retry(failures, now, chance, wanted)
-
-
-def _retry(failures: int, now: float, chance: float, wanted: str) -> Retry:
-    return Retry(failures, now + delay(failures) * (1 + chance / 4), wanted)
+    backoff = before.backoff if before and before.wanted == wanted else Backoff(UPDATES)
+    return Retry(backoff.failed(now, chance), wanted)
 
 
 def delay(failures: int) -> float:
-    """Tell how many seconds to wait after so many failures in a row."""
-    return min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(failures - 1, 32))
+    """Return how many seconds to wait after so many failures in a row."""
+    return UPDATES.delay(failures)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
@@ -10,8 +12,12 @@ from hypothesis import strategies as st
 
 from locallb.planning.model import ClusterName, ServiceKey
 from locallb.watch.happenings import Cause, Mark
-from locallb.watch.schedule import CALM, FIRST_RETRY, LAST_RETRY, LAST_WHOLE, LONGEST, QUIET, REST, Schedule, delay
+from locallb.watch.schedule import CRASHES, FLOOR, LONGEST, QUIET, REST, UPDATES, WHOLE, Schedule
 
+CALM = CRASHES.calm
+FIRST_RETRY = UPDATES.first
+LONGEST_WHOLE = WHOLE.longest * (1 + WHOLE.spread)
+"""Seconds that nothing waits longer than while the whole fails."""
 A, B = (ServiceKey(ClusterName("c"), "n", name) for name in "ab")
 MARK = Mark(Cause.SOURCE, "c")
 chances = st.floats(0, 1)
@@ -32,7 +38,7 @@ def test_a_look_is_a_moment_after_the_last_mark_and_never_long_after_the_first(g
     at = schedule.look_at()
     assert at is not None
     assert at == min(now + QUIET, 100.0 + gaps[0] + LONGEST)
-    assert schedule.taken().look_at() is None
+    assert schedule.taken(at).look_at() is None
 
 
 @given(st.integers(1, 60), chances)
@@ -46,7 +52,7 @@ def test_a_load_balancer_that_fails_again_and_again_waits_longer_each_time_and_n
         waits.append(schedule.retries[A].at)
     assert FIRST_RETRY <= waits[0] <= FIRST_RETRY * 1.25
     assert all(before <= after for before, after in pairwise(waits))
-    assert max(waits) <= LAST_RETRY * 1.25
+    assert max(waits) <= UPDATES.longest * 1.25
 
 
 def test_one_that_fails_holds_up_nobody_else() -> None:
@@ -81,7 +87,7 @@ def test_while_the_whole_fails_marks_wait_for_its_next_try(failures: int, chance
         schedule = schedule.broken(0.0, chance)
     at = schedule.marked(0.0, MARK).look_at()
     assert schedule.whole
-    assert at == schedule.whole.at <= LAST_WHOLE
+    assert at == schedule.whole.not_before <= LONGEST_WHOLE
     assert schedule.planned([]).whole == schedule.whole
     assert schedule.well().whole is None
 
@@ -92,11 +98,11 @@ def test_what_may_have_mended_the_whole_does_not_wait_for_its_next_try(cause: Ca
     schedule = Schedule()
     for _ in range(20):
         schedule = schedule.broken(0.0, 0)
-    assert schedule.marked(1.0, MARK).look_at() == LAST_WHOLE
+    assert schedule.marked(1.0, MARK).look_at() == WHOLE.longest
     mended = schedule.marked(1.0, Mark(cause))
     assert mended.look_at() == 1.0
-    again = mended.taken().broken(1.0, 0)
-    assert again.marked(1.0, MARK).look_at() == 1.0 + LAST_WHOLE
+    again = mended.taken(1.0).broken(1.0, 0)
+    assert again.marked(1.0, MARK).look_at() == 1.0 + WHOLE.longest
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=10), st.floats(0, 10))
@@ -112,7 +118,7 @@ def test_an_alarm_that_is_set_again_and_again_rings_when_it_was_to_at_first(time
     else:
         assert rung.marks == {MARK}
         assert rung.rings_at() is None
-        assert rung.taken().rung(now + 1).look_at() is None
+        assert rung.taken(now).rung(now + 1).look_at() is None
 
 
 def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again_more_and_more_seldom() -> None:
@@ -126,7 +132,7 @@ def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again
         schedule = schedule.fell(now, A, wanted, 0)
         waits.append(schedule.retries[A].at - now)
         now = schedule.retries[A].at
-    assert [round(wait, 6) for wait in waits] == [delay(n) for n in (1, 2, 3, 4)]
+    assert [round(wait, 6) for wait in waits] == [CRASHES.delay(n) for n in (1, 2, 3, 4)]
     calm = schedule.ended(now, (A,), {}, 0, (A,))
     assert calm.fell(now + CALM + 1, A, wanted, 0).waiting(now + CALM + 1, wanted) == frozenset()
     assert calm.fell(now, A, wanted, 0).waiting(now, wanted) == {A}
@@ -139,7 +145,7 @@ def test_what_stands_in_the_way_on_the_host_is_looked_at_more_and_more_seldom() 
     assert schedule.look_at() == FIRST_RETRY
     assert schedule.hindered(0.01, "port 80 in use", 0).look_at() == FIRST_RETRY
     later = schedule.hindered(FIRST_RETRY, "port 80 in use", 0)
-    assert later.look_at() == FIRST_RETRY + delay(2)
+    assert later.look_at() == FIRST_RETRY + UPDATES.delay(2)
     assert later.hindered(1.0, "port 81 in use", 0).look_at() == 1.0 + FIRST_RETRY
     assert later.hindered(1.0, "", 0).look_at() is None
 
@@ -150,8 +156,8 @@ def test_what_failed_of_a_cluster_that_is_back_is_tried_at_once() -> None:
     schedule = Schedule()
     for _ in range(10):
         schedule = schedule.ended(0.0, (), {A: "d", other: "d"}, 0)
-    assert schedule.back([ClusterName("c")]).waiting(0.0, {A: "d", other: "d"}) == {other}
-    assert schedule.back([]) == schedule
+    assert schedule.back(1.0, [ClusterName("c")]).waiting(1.0, {A: "d", other: "d"}) == {other}
+    assert schedule.back(1.0, []) == schedule
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=10), st.sampled_from([0.0, REST / 2, REST * 2, 60.0]))
@@ -164,3 +170,121 @@ def test_what_nobody_needs_yet_waits_for_a_calm_moment(gaps: list[float], pause:
         assert schedule.calm_at(now, busy=True) == now + REST
         schedule = schedule.ended(now, (), {}, 0)
     assert (schedule.calm_at(now + pause, busy=False) <= now + pause) == (pause >= REST)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What happens at one look, and until the next."""
+
+    whole_fails: bool
+    fails: frozenset[ServiceKey]
+    hindrance: str
+    again_in: float | None
+    marks: tuple[tuple[float, Mark], ...]
+    """Marks that come after it: how much later each."""
+    late: float
+    """Seconds by which the loop is late for the next."""
+    took: float
+    chance: float
+
+
+marks = st.sampled_from([MARK, Mark(Cause.CONFIGURATION), Mark(Cause.PROXY, "p")])
+looks = st.builds(
+    Look,
+    st.booleans(),
+    st.frozensets(st.sampled_from([A, B])),
+    st.sampled_from(["", "port 80 in use"]),
+    st.none() | st.floats(0, 2),
+    st.lists(st.tuples(st.floats(0, 2), marks), max_size=3).map(tuple),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    chances,
+)
+WANTED = {A: "d", B: "d"}
+
+
+@dataclass(slots=True)
+class Played:
+    """A loop that follows its schedule, with played time."""
+
+    schedule: Schedule
+    now: float = 0.0
+
+    def look(self, look: Look) -> None:
+        """Look once, as the loop does."""
+        began, taken = self.now, self.schedule.marks
+        self.schedule = self.schedule.taken(began)
+        self.now += look.took
+        if look.whole_fails:
+            self.schedule = self.schedule.marked(self.now, *taken) if taken else self.schedule
+            self.schedule = self.schedule.broken(self.now, look.chance)
+            return
+        open_ = {A, B} if look.fails else set()
+        self.schedule = self.schedule.planned(open_).hindered(self.now, look.hindrance, look.chance)
+        self.schedule = self.schedule if look.again_in is None else self.schedule.looking(self.now + look.again_in)
+        tried = open_ - self.schedule.waiting(self.now, WANTED)
+        failed = dict.fromkeys(tried & look.fails, "d")
+        self.schedule = self.schedule.ended(self.now, tried - look.fails, failed, look.chance).well()
+
+    def wait(self, look: Look) -> bool:
+        """Wait for the next look, taking marks that come meanwhile; return whether there is one."""
+        for after, mark in sorted(look.marks):
+            at = self.schedule.look_at()
+            if at is not None and at <= self.now + after:
+                break
+            self.now += after
+            self.schedule = self.schedule.marked(self.now, mark)
+        at = self.schedule.look_at()
+        if at is None:
+            return False
+        self.now = max(self.now, at) + look.late
+        return True
+
+
+@given(st.lists(looks, min_size=1, max_size=30))
+def test_no_schedule_looks_more_often_than_its_floor(history: list[Look]) -> None:
+    """Whatever fails, and whatever is due: only something new that was marked makes it look sooner."""
+    played = Played(Schedule().marked(0.0, Mark(Cause.START)))
+    for look in history:
+        began, failed, old = played.now, look.whole_fails, played.schedule.marks
+        played.look(look)
+        whole = played.schedule.whole
+        if not played.wait(look):
+            return
+        new = played.schedule.marks - (old if failed else frozenset())
+        if failed or not new:
+            assert played.now - began >= FLOOR - 1e-9
+        if whole and played.schedule.whole == whole:
+            assert played.now - began >= WHOLE.delay(whole.failures) - 1e-9
+
+
+@given(st.lists(looks, min_size=1, max_size=30))
+def test_nothing_that_is_due_is_forgotten(history: list[Look]) -> None:
+    """Whatever is marked, failed, blocked or to be looked at again is looked at before the longest wait is over."""
+    played = Played(Schedule().marked(0.0, Mark(Cause.START)))
+    for look in history:
+        played.look(look)
+        schedule, at = played.schedule, played.schedule.look_at()
+        bounds = [
+            UPDATES.longest * 1.25 if schedule.retries or schedule.hindrance else math.inf,
+            look.again_in if schedule.later is not None and look.again_in is not None else math.inf,
+            LONGEST_WHOLE if schedule.whole else math.inf,
+            LONGEST if schedule.marks and not schedule.whole else math.inf,
+        ]
+        soonest = max(min(bounds), FLOOR, LONGEST_WHOLE if schedule.whole else 0.0)
+        assert (at is None) == (soonest == math.inf)
+        assert at is None or at <= played.now + soonest
+        if not played.wait(look):
+            return
+        due = {key for key, retry in played.schedule.retries.items() if retry.at <= played.now}
+        assert not due & played.schedule.waiting(played.now, WANTED)
+
+
+def test_while_the_whole_fails_nothing_that_is_due_makes_it_look_without_a_pause() -> None:
+    """Another command holds the stack's lock, and a load balancer waits to be tried again."""
+    schedule = Schedule().ended(0.0, (), {A: "d"}, 0).hindered(0.0, "port 80 in use", 0).looking(0.0)
+    at, looked = 10.0, 0
+    while at < 70.0:
+        schedule = schedule.taken(at).broken(at, 0)
+        looked, at = looked + 1, schedule.look_at() or math.inf
+    assert looked < 60 / WHOLE.longest + 10
