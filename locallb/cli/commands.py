@@ -11,7 +11,7 @@ from locallb.cli.observe import observe
 from locallb.cli.progress import Progress
 from locallb.cli.report.command import refuse, tell
 from locallb.cli.report.live import report_live
-from locallb.cli.report.text import moved_or_opened, print_alerts
+from locallb.cli.report.text import beside_the_table, print_alerts
 from locallb.cli.services import print_services, services_json
 from locallb.cli.session import Program, Session
 from locallb.cli.targets import scope_of
@@ -60,7 +60,7 @@ def preview(session: Session, args: Arguments, out: Out) -> int:
     if args.format != "tree":
         return INTERRUPTED if result.interrupted else tell(report, args, out)
     if not args.json:
-        print_alerts(out, moved_or_opened(report))
+        print_alerts(out, beside_the_table(report))
     code = _tell(session, args, out, "preview", result, plan)
     refused = refuse(report.violations, out)
     return refused or code if code in {OK, CHANGES} else code

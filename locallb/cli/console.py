@@ -28,6 +28,11 @@ class Out:
         return self._out.is_terminal
 
     @property
+    def together(self) -> bool:
+        """Return whether results and complaints go to one terminal: who sees the one sees the other."""
+        return self._out.is_terminal and self._err.is_terminal
+
+    @property
     def console(self) -> Console:
         """Give the console for live displays."""
         return self._out

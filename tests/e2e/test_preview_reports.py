@@ -115,10 +115,22 @@ def test_removed_source_ranges_stand_above_the_tree(pair: Stage, backend: Callab
     done = pair.run("preview")
     assert done.code == 11
     assert "c/n/a: port 8080/TCP is open to everybody, which local-lb:policies.sourceRanges forbids" in done.err
+    assert "! c/n/a: port 8080/TCP is open to everybody, which local-lb:policies.sourceRanges forbids" in done.out
     assert pair.run("preview", "--json").code == 11
     assert pair.run("preview", "--expect-no-changes").code == 11
     assert pair.run("preview", "--format", "html").code == 11
     assert pair.run("up", "--yes").code == 0
+
+
+def test_what_clients_lose_stands_above_the_tree(pair: Stage) -> None:
+    """A Service that goes, and clients that may not come any more."""
+    (pair.manifests / "b.yaml").unlink()
+    a = service("a", port(8080, 30080), loadBalancerSourceRanges=["127.0.0.0/16"])
+    pair.write("a.yaml", node(), a)
+    shown = pair.run("preview").out
+    assert "! c/n/b: removed, and with it 127." in shown
+    assert "! c/n/a: port 8080/TCP no longer lets in all of 127.0.0.0/8, only 127.0.0.0/16" in shown
+    assert shown.index("! c/n/a") < shown.index("LoadBalancer c/n/a")
 
 
 def test_a_report_starts_nothing_and_every_format_has_the_services(

@@ -83,7 +83,7 @@ def test_edits_show_against_a_revision_and_addresses_stay(repo: Stage) -> None:
     assert changes(found) == {"api": "removed", "new": "added", "web": "changed"}
     web = next(one for one in found["services"] if one["name"] == "web")
     assert web["before"]["addresses"] == web["after"]["addresses"] == before["web"]
-    assert [alert["topic"] for alert in found["alerts"]] == ["exposure", "exposure"]
+    assert [alert["topic"] for alert in found["alerts"]] == ["removal", "exposure", "exposure"]
     assert repo.run("preview", "--against", "main", "--expect-no-changes").code == 7
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
-from ipaddress import ip_network
+from ipaddress import IPv4Network, ip_address, ip_network
 from typing import Any
 
 import hypothesis
@@ -11,14 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.cli.console import Out
+from locallb.cli.report.document import document
 from locallb.cli.report.html import page
 from locallb.cli.report.markdown import markdown
+from locallb.cli.report.text import print_report
 from locallb.cli.report.words import differences
-from locallb.planning.model import ClusterName, Family, ServiceKey
-from locallb.planning.report.alerts import alerts, summary
+from locallb.planning.model import ClusterName, Family, Protocol, ServiceKey
+from locallb.planning.report.alerts import Topic, alerts, summary
 from locallb.planning.report.changes import Change, compare
-from locallb.planning.report.exposure import EVERYBODY, covered, is_open
-from locallb.planning.report.sides import Balancer, Side
+from locallb.planning.report.exposure import EVERYBODY, covered, exposures, is_open, narrowings
+from locallb.planning.report.sides import Balancer, Port, Side
 from tests.planning.objects import node, service
 from tests.report.support import compared, only, settings
 
@@ -44,11 +48,18 @@ def test_a_new_service_says_where_and_for_whom() -> None:
     assert summary(report) == "1 Service: 1 added."
 
 
-def test_a_service_that_goes_is_removed_and_exposes_nothing() -> None:
-    """No alert: that is what was asked for."""
-    report = compared([NODE, WEB], [NODE])
+def test_a_service_that_goes_is_an_alert_and_exposes_nothing() -> None:
+    """Whoever reviews it sees what its clients lose, above the table, in every format."""
+    report = compared([NODE, service("web", loadBalancerIP="127.77.0.7", ports=ALSO_9000)], [NODE])
     assert only(report).change is Change.REMOVED
-    assert alerts(report) == ()
+    assert only(report).exposures == ()
+    (alert,) = alerts(report)
+    assert alert.topic is Topic.REMOVAL
+    assert alert.message == "demo/shop/web: removed, and with it 127.77.0.7, ports 8080/TCP, 9000/TCP"
+    written = io.StringIO()
+    print_report(Out(written), report)
+    for text in (markdown(report), page(report), document(report), written.getvalue()):
+        assert text.index("removed, and with it") < text.rindex("127.77.0.7")
 
 
 def test_a_service_of_another_class_is_removed() -> None:
@@ -60,19 +71,37 @@ def test_a_service_of_another_class_is_removed() -> None:
     ("old", "new", "sentences"),
     [
         ({}, {"ports": ALSO_9000}, ["port 9000/TCP is new, for everybody"]),
-        ({"ports": ALSO_9000}, {}, []),
+        ({"ports": ALSO_9000}, {}, ["port 9000/TCP is removed"]),
         (
             {"loadBalancerSourceRanges": ["10.0.0.0/8"]},
             {},
             ["port 8080/TCP was only for 10.0.0.0/8 and opens for everybody"],
         ),
-        ({}, {"loadBalancerSourceRanges": ["10.0.0.0/8"]}, []),
+        (
+            {},
+            {"loadBalancerSourceRanges": ["10.0.0.0/8"]},
+            ["port 8080/TCP was open to everybody and lets in only 10.0.0.0/8"],
+        ),
         (
             {"loadBalancerSourceRanges": ["10.0.0.0/8"]},
             {"loadBalancerSourceRanges": ["10.0.0.0/8", "127.0.0.0/8"]},
             ["port 8080/TCP also lets in 127.0.0.0/8"],
         ),
-        ({"loadBalancerSourceRanges": ["10.0.0.0/8"]}, {"loadBalancerSourceRanges": ["10.1.0.0/16"]}, []),
+        (
+            {"loadBalancerSourceRanges": ["10.0.0.0/8"]},
+            {"loadBalancerSourceRanges": ["10.1.0.0/16"]},
+            ["port 8080/TCP no longer lets in all of 10.0.0.0/8, only 10.1.0.0/16"],
+        ),
+        (
+            {"loadBalancerSourceRanges": ["10.0.0.0/8"]},
+            {"loadBalancerSourceRanges": ["11.0.0.0/8"]},
+            [
+                "port 8080/TCP also lets in 11.0.0.0/8",
+                "port 8080/TCP no longer lets in all of 10.0.0.0/8, only 11.0.0.0/8",
+            ],
+        ),
+        ({}, {"loadBalancerSourceRanges": ["0.0.0.0/0"]}, []),
+        ({"loadBalancerSourceRanges": ["0.0.0.0/1", "128.0.0.0/1"]}, {}, []),
         (
             {"ports": ALSO_9000, "loadBalancerSourceRanges": ["10.0.0.0/8"]},
             {"ports": ALSO_9000},
@@ -85,10 +114,10 @@ def test_a_service_of_another_class_is_removed() -> None:
         ),
     ],
 )
-def test_addresses_that_move_and_wider_exposure_are_told(
+def test_addresses_that_move_and_who_may_come_are_told(
     old: dict[str, Any], new: dict[str, Any], sentences: list[str]
 ) -> None:
-    """And nothing is, where less can be reached."""
+    """And where less can be reached; what is only written otherwise is not."""
     assert said(service("web", **old), service("web", **new)) == sentences
 
 
@@ -105,6 +134,9 @@ def test_a_port_that_gets_its_first_backend_opens() -> None:
     old = [service("web"), node("worker", "fd00::1")]
     assert [a.message for a in alerts(compared(old, [NODE, WEB]))] == [
         "demo/shop/web: port 8080/TCP was closed and opens, for everybody"
+    ]
+    assert [a.message for a in alerts(compared([NODE, WEB], old))] == [
+        "demo/shop/web: port 8080/TCP closes: nobody is behind it any more"
     ]
 
 
@@ -172,6 +204,29 @@ def test_covering_is_what_counting_addresses_says(starts: list[int], lengths: li
     third, length = data.draw(st.integers(0, 3)), data.draw(st.integers(22, 28))
     network = ip_network(f"10.0.{third}.0/{length}", strict=False)
     assert covered(network, by) == all(any(address in one for one in by) for address in network)
+
+
+_FEW_NETWORKS = st.lists(
+    st.tuples(st.integers(0, 15), st.integers(28, 32)).map(
+        lambda drawn: ip_network(f"10.0.0.{drawn[0]}/{drawn[1]}", strict=False)
+    ),
+    max_size=4,
+).map(tuple)
+
+
+@given(_FEW_NETWORKS, _FEW_NETWORKS)
+def test_every_client_that_gains_or_loses_access_is_told(
+    before: tuple[IPv4Network, ...], after: tuple[IPv4Network, ...]
+) -> None:
+    """Counted client by client, also where ranges are only cut otherwise; and nobody is told who doesn't."""
+    clients = [*ip_network("10.0.0.0/27"), ip_address("192.0.2.1")]
+    came, come = ({one for one in clients if not some or any(one in net for net in some)} for some in (before, after))
+    ways = [
+        Balancer(WEB_KEY, (ip_address("127.77.0.7"),), (Port(80, Protocol.TCP, sources=some),))
+        for some in (before, after)
+    ]
+    assert bool(exposures(*ways)) == bool(come - came)
+    assert bool(narrowings(*ways)) == bool(came - come)
 
 
 def test_everything_in_two_halves_is_open() -> None:

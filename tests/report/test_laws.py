@@ -14,6 +14,7 @@ from locallb.cli.report.markdown import markdown
 from locallb.planning.model import Service, ServiceKey
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
+from locallb.planning.report.alerts import alerts
 from locallb.planning.report.changes import QUIET, Change, Report, compare
 from locallb.planning.report.resources import deployed_side
 from locallb.planning.report.sides import Balancer, Side, planned_side
@@ -116,7 +117,8 @@ def test_what_was_deployed_reads_back_as_what_was_planned(snapshot: Snapshot, co
             assert (mine.label, mine.listens, mine.backends) == (its.label, its.listens, its.backends)
             assert mine.sources in {None, its.sources}
     told = compare(deployed, Side("plan", wanted.balancers))
-    assert all(service.change in QUIET and not service.differences and not service.exposures for service in told)
+    assert all(service.change in QUIET and not service.differences for service in told)
+    assert not any(service.exposures or service.narrowings for service in told)
 
 
 @FEW
@@ -139,4 +141,23 @@ def test_a_side_compared_with_itself_has_no_changes(snapshot: Snapshot, config: 
     _, after, _ = planned((clean, clean), config)
     report = report_of((after, after), config)
     assert not report.changes
-    assert not any(service.exposures or service.moved for service in report.services)
+    assert not any(service.exposures or service.narrowings or service.moved for service in report.services)
+
+
+@FEW
+@given(pairs(), SETTINGS)
+def test_no_client_loses_anything_without_an_alert(pair: tuple[Snapshot, Snapshot], config: Settings) -> None:
+    """Nor gains: an address, a port, a range of clients that is on one side only has its sentence."""
+    report = report_of(pair, config)
+    spoken = {alert.service for alert in alerts(report)}
+    for service in report.services:
+        before, after = reach(service.before), reach(service.after)
+        if before != after:
+            assert str(service.key) in spoken, (before ^ after, service)
+
+
+def reach(balancer: Balancer | None) -> set[object]:
+    """Give who may reach what, as it is declared; clients that aren't known don't count."""
+    ports = balancer.ports if balancer else ()
+    found: set[object] = {(port.label, source) for port in ports for source in port.sources or ()}
+    return found | {port.label for port in ports} | set(balancer.addresses if balancer else ())

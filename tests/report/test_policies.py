@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from locallb.cli.arguments import EPILOG
-from locallb.cli.report.command import GATES
+from locallb.cli.console import Out
+from locallb.cli.report.command import GATES, refuse
+from locallb.cli.report.text import print_report
 from locallb.planning.model import Protocol
 from locallb.planning.report.changes import Gate
 from locallb.planning.settings import Headroom, Policies, PortRange, SettingsError
@@ -111,6 +114,21 @@ def test_a_port_open_to_everybody_is_refused(ranges: list[str]) -> None:
             "name the clients in spec.loadBalancerSourceRanges"
         ),
     )
+
+
+@pytest.mark.parametrize("terminals", ["none", "out", "err", "both"])
+def test_the_text_has_each_violation_and_a_terminal_shows_it_once(terminals: str) -> None:
+    """It is an error as well, which a terminal shows beside the report."""
+    report = compared([NODE], [NODE, service("web")], settings(policies={"sourceRanges": "required"}))
+    streams = [io.StringIO(), io.StringIO()]
+    for name, stream in zip(("out", "err"), streams, strict=True):
+        if terminals in {name, "both"}:
+            stream.isatty = lambda: True  # type: ignore[method-assign]
+    out = Out(*streams)
+    print_report(out, report)
+    assert refuse(report.violations, out) == GATES[Gate.SOURCE_RANGES]
+    times = [stream.getvalue().count("which local-lb:policies.sourceRanges forbids") for stream in streams]
+    assert times == ([0, 1] if terminals == "both" else [1, 1])
 
 
 def test_a_port_with_ranges_passes() -> None:

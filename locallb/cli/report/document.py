@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from locallb.planning.report.alerts import alerts, summary
 from locallb.planning.report.changes import Change, Report, ServiceChange
-from locallb.planning.report.exposure import Exposure
+from locallb.planning.report.exposure import Exposure, Narrowing
 from locallb.planning.report.sides import Balancer
 
 VERSION = 1
-"""Grows when a field changes its meaning or goes; new fields may come at any time."""
+"""Grows when a field changes its meaning or goes; new fields, topics and kinds may come at any time."""
 
 
 def document(report: Report) -> str:
@@ -57,6 +57,7 @@ def _service(service: ServiceChange) -> Mapping[str, object]:
             for one in service.differences
         ],
         "exposures": [_exposure(one) for one in service.exposures],
+        "narrowings": [_narrowing(one) for one in service.narrowings],
     }
 
 
@@ -89,4 +90,14 @@ def _exposure(exposure: Exposure) -> Mapping[str, object]:
         "addresses": [str(address) for address in exposure.addresses],
         "sources": [str(network) for network in exposure.sources],
         "before": [str(network) for network in exposure.before],
+    }
+
+
+def _narrowing(narrowing: Narrowing) -> Mapping[str, object]:
+    return {
+        "kind": str(narrowing.kind),
+        "ports": list(narrowing.ports),
+        "addresses": [str(address) for address in narrowing.addresses],
+        "sources": [str(network) for network in narrowing.sources],
+        "after": [str(network) for network in narrowing.after],
     }

@@ -24,8 +24,10 @@ MARKS = {
     Topic.CONFLICT: "❌",
     Topic.EXHAUSTION: "❌",
     Topic.REJECTION: "❌",
+    Topic.REMOVAL: "🗑️",
     Topic.ADDRESS: "⚠️",
     Topic.EXPOSURE: "🔓",
+    Topic.NARROWING: "🔒",
 }
 _HEAD = "| | Service | Address | Ports | Change | Reason |\n|---|---|---|---|---|---|\n"
 

@@ -36,18 +36,24 @@ def print_report(out: Out, report: Report) -> None:
     out.line(summary(report))
 
 
-def moved_or_opened(report: Report) -> list[Alert]:
-    """Give what the tree of resources and the table of Services don't tell: addresses that change, wider exposure."""
+TOLD_BY_TABLE = frozenset({Topic.CONFLICT, Topic.EXHAUSTION, Topic.REJECTION})
+
+
+def beside_the_table(report: Report) -> list[Alert]:
+    """Return what the tree of resources and the table of Services don't tell: what was, who may come, policies."""
     known = {str(service.key) for service in report.services if service.before is None}
-    topics = {Topic.ADDRESS, Topic.EXPOSURE}
-    return [alert for alert in alerts(report) if alert.topic in topics and alert.service not in known]
+    return [alert for alert in alerts(report) if alert.topic not in TOLD_BY_TABLE and alert.service not in known]
 
 
 def print_alerts(out: Out, found: Sequence[Alert]) -> None:
-    """Print the sentences that a reader must not miss; violated policies and unreadable files are errors, elsewhere."""
-    told = [alert for alert in found if alert.topic not in {Topic.POLICY, Topic.UNREADABLE}]
+    """Print the sentences that a reader must not miss.
+
+    Not what is an error anyway: what can't be read, and, where errors are seen beside the report, violated policies.
+    """
+    errors = {Topic.UNREADABLE, Topic.POLICY} if out.together else {Topic.UNREADABLE}
+    told = [alert for alert in found if alert.topic not in errors]
     for alert in told[:MOST_ALERTS]:
-        out.line(("! ", "yellow"), visible(alert.message))
+        out.line(("! ", "bold red" if alert.topic is Topic.POLICY else "yellow"), visible(alert.message))
     if len(told) > MOST_ALERTS:
         out.line(f"  and {len(told) - MOST_ALERTS} more; `--format json` has all")
 

@@ -1,7 +1,7 @@
 """What stands on top of every report, whatever its format: the sentences that a reviewer must not miss.
 
-In this order: violated policies, conflicts, exhaustion, other rejections, addresses that change, wider exposure. Not
-here: how a format marks them.
+In this order: what can't be read, violated policies, conflicts, exhaustion, other rejections, what is removed,
+addresses that change, wider exposure, less access. Not here: how a format marks them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from locallb.planning.reasons import Reason
 from locallb.planning.report.changes import Change, Report, ServiceChange
-from locallb.planning.report.exposure import Exposure, Wider
+from locallb.planning.report.exposure import Exposure, Narrower, Narrowing, Wider
+from locallb.planning.report.sides import Balancer
 from locallb.planning.words import counted
 
 
@@ -24,8 +25,12 @@ class Topic(StrEnum):
     CONFLICT = "conflict"
     EXHAUSTION = "exhaustion"
     REJECTION = "rejection"
+    REMOVAL = "removal"
+    """A Service or a port that goes."""
     ADDRESS = "address"
     EXPOSURE = "exposure"
+    NARROWING = "narrowing"
+    """Clients that may not come any more, and ports that nobody is behind any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Alert:
 
 CONFLICTS = frozenset({Reason.IN_USE, Reason.PORT_IN_USE})
 EXHAUSTIONS = frozenset({Reason.POOL_EXHAUSTED, Reason.HOST_LIMIT})
+_OF_ADDRESSES = frozenset({Narrower.SERVICE, Narrower.FAMILY})
+"""Told by the Service that is removed, or by the addresses that it loses."""
 _ORDER = {topic: number for number, topic in enumerate(Topic)}
 
 
@@ -58,10 +65,16 @@ def _of_service(service: ServiceChange) -> Iterator[Alert]:
     for port in service.after.ports if service.after else ():
         if port.problem in CONFLICTS:
             yield Alert(Topic.CONFLICT, port.message or f"{key} port {port.label}: {port.problem}", key)
+    if service.change is Change.REMOVED and service.before:
+        yield Alert(Topic.REMOVAL, f"{key}: {removed(service.before)}", key)
     if service.moved:
         yield Alert(Topic.ADDRESS, f"{key}: {moved(service)}", key)
     for exposure in service.exposures:
         yield Alert(Topic.EXPOSURE, f"{key}: {told(exposure)}", key)
+    for narrowing in service.narrowings:
+        if narrowing.kind not in _OF_ADDRESSES:
+            topic = Topic.REMOVAL if narrowing.kind is Narrower.PORT else Topic.NARROWING
+            yield Alert(topic, f"{key}: {withdrawn(narrowing)}", key)
 
 
 def moved(service: ServiceChange) -> str:
@@ -73,6 +86,13 @@ def moved(service: ServiceChange) -> str:
     return f"its address {gone} becomes {new}" if new else f"it loses its address {gone}"
 
 
+def removed(balancer: Balancer) -> str:
+    """Say what goes with a Service, as the rest of a sentence that begins with it."""
+    addresses = " and ".join(str(each) for each in balancer.addresses) or "no address"
+    _, ports = _counted(tuple(port.label for port in balancer.ports))
+    return f"removed, and with it {addresses}, {ports}"
+
+
 def _topic(reason: Reason) -> Topic:
     if reason in CONFLICTS:
         return Topic.CONFLICT
@@ -81,8 +101,7 @@ def _topic(reason: Reason) -> Topic:
 
 def told(exposure: Exposure) -> str:
     """Say what became reachable, as the rest of a sentence that begins with the Service."""
-    one = len(exposure.ports) == 1
-    ports = f"{'port' if one else 'ports'} {', '.join(exposure.ports)}"
+    one, ports = _counted(exposure.ports)
     was, opens = ("was", "opens") if one else ("were", "open")
     where = " and ".join(str(each) for each in exposure.addresses)
     who = listed(exposure.sources) if exposure.sources else "everybody"
@@ -99,6 +118,30 @@ def told(exposure: Exposure) -> str:
             return f"{ports} {was} only for {listed(exposure.before)} and {opens} for everybody"
         case Wider.SOURCES:
             return f"{ports} also {'lets' if one else 'let'} in {who}"
+
+
+def withdrawn(narrowing: Narrowing) -> str:
+    """Say what can't be reached any more, as the rest of a sentence that begins with the Service."""
+    one, ports = _counted(narrowing.ports)
+    is_, lets = ("is", "lets") if one else ("are", "let")
+    where = " and ".join(str(each) for each in narrowing.addresses)
+    match narrowing.kind:
+        case Narrower.SERVICE | Narrower.FAMILY:
+            return f"{ports} {is_} no longer at {where}"
+        case Narrower.PORT:
+            return f"{ports} {is_} removed"
+        case Narrower.CLOSES:
+            return f"{ports} {'closes' if one else 'close'}: nobody is behind {'it' if one else 'them'} any more"
+        case Narrower.RESTRICTED:
+            return f"{ports} {'was' if one else 'were'} open to everybody and {lets} in only {listed(narrowing.after)}"
+        case Narrower.SOURCES:
+            return f"{ports} no longer {lets} in all of {listed(narrowing.sources)}, only {listed(narrowing.after)}"
+
+
+def _counted(labels: tuple[str, ...]) -> tuple[bool, str]:
+    """Return whether it is one port, and the ports in words."""
+    one = len(labels) == 1
+    return one, f"{'port' if one else 'ports'} {', '.join(labels)}"
 
 
 MOST_LISTED = 6

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from locallb.planning.model import ServiceKey
 from locallb.planning.reasons import Problem
-from locallb.planning.report.exposure import Exposure, exposures
+from locallb.planning.report.exposure import Exposure, Narrowing, exposures, narrowings
 from locallb.planning.report.room import Room
 from locallb.planning.report.sides import Balancer, Port, Side
 
@@ -79,6 +79,7 @@ class ServiceChange:
     """Why it is rejected on the new side; on a Service that has a load balancer, why a second one of its name isn't."""
     differences: tuple[Difference, ...] = ()
     exposures: tuple[Exposure, ...] = ()
+    narrowings: tuple[Narrowing, ...] = ()
 
     @property
     def moved(self) -> bool:
@@ -151,7 +152,7 @@ def _compared(key: ServiceKey, old: Side, new: Side, touched: Collection[str]) -
         if found.change is Change.UNCHANGED and touched:
             resources = Difference(What.RESOURCES, after=tuple(sorted(touched)))
             found = replace(found, change=Change.REPAIRED, differences=(*found.differences, resources))
-    return replace(found, exposures=exposures(before, after))
+    return replace(found, exposures=exposures(before, after), narrowings=narrowings(before, after))
 
 
 def _kind(before: Balancer | None, after: Balancer | None, problems: tuple[Problem, ...]) -> Change:

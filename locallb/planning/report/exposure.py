@@ -1,7 +1,8 @@
-"""What can be reached on the new side that could not be reached on the old one, and by whom.
+"""What can be reached on the new side that could not be reached on the old one, and by whom; and what no longer can.
 
 A port counts as declared, whether or not it has backends at this moment: a closed port opens by itself when a pod gets
-ready. An unknown old side (a port that was closed when it was deployed) counts as not reachable.
+ready. An unknown old side (a port that was closed when it was deployed) counts as not reachable. Going backwards, all
+of this is what can't be reached any more.
 """
 
 from __future__ import annotations
@@ -41,6 +42,34 @@ class Exposure:
     """Who might come before; only where ranges were removed or widened."""
 
 
+class Narrower(StrEnum):
+    """In which way less can be reached: what `Wider` is seen from the other side."""
+
+    SERVICE = "removed-service"
+    FAMILY = "lost-address"
+    PORT = "removed-port"
+    CLOSES = "port-closes"
+    """A port that nobody is behind any more."""
+    RESTRICTED = "source-ranges-added"
+    SOURCES = "source-ranges-narrowed"
+
+
+_SEEN_BACKWARDS = dict(zip(Wider, Narrower, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """One thing that can't be reached any more."""
+
+    kind: Narrower
+    ports: tuple[str, ...] = ()
+    addresses: tuple[IPAddress, ...] = ()
+    sources: tuple[IPNetwork, ...] = ()
+    """Who might come and may not any more, at least not from everywhere; empty means everybody."""
+    after: tuple[IPNetwork, ...] = ()
+    """Who may still come; only where ranges were added or narrowed."""
+
+
 EVERYBODY = {Family.IPV4: ip_network("0.0.0.0/0"), Family.IPV6: ip_network("::/0")}
 
 
@@ -51,6 +80,14 @@ def exposures(before: Balancer | None, after: Balancer | None) -> tuple[Exposure
     if before is None or not before.addresses:
         return tuple(_new_service(after))
     return _joined((*_families(before, after), *_ports(before, after)))
+
+
+def narrowings(before: Balancer | None, after: Balancer | None) -> tuple[Narrowing, ...]:
+    """Tell what of one Service can't be reached any more: all that would be exposed by going back."""
+    return tuple(
+        Narrowing(_SEEN_BACKWARDS[one.kind], one.ports, one.addresses, one.sources, one.before)
+        for one in exposures(after, before)
+    )
 
 
 def _joined(found: Iterable[Exposure]) -> tuple[Exposure, ...]:
@@ -84,21 +121,25 @@ def _ports(before: Balancer, after: Balancer) -> Iterator[Exposure]:
         was = old.get(port.label)
         if was is None:
             yield Exposure(Wider.PORT, *mine)
-        elif port.listens and not was.listens:
+        elif port.listens and was.problem and not was.listens:
             yield Exposure(Wider.OPENS, *mine)
         if was is not None and was.sources is not None and was.sources != port.sources:
             yield from _sources(was.sources, port, after)
 
 
 def _sources(was: tuple[IPNetwork, ...], port: Port, after: Balancer) -> Iterator[Exposure]:
-    if not was or port.sources is None:
+    if port.sources is None or _is_everybody(was, after.addresses):
         return
-    if not port.sources:
+    if _is_everybody(port.sources, after.addresses):
         yield Exposure(Wider.UNRESTRICTED, (port.label,), after.addresses, (), was)
         return
     new = tuple(network for network in port.sources if not covered(network, was))
     if new:
         yield Exposure(Wider.SOURCES, (port.label,), after.addresses, new, was)
+
+
+def _is_everybody(sources: tuple[IPNetwork, ...], addresses: Iterable[IPAddress]) -> bool:
+    return not sources or all(covered(EVERYBODY[Family.of(address)], sources) for address in addresses)
 
 
 def covered(network: IPNetwork, by: Iterable[IPNetwork]) -> bool:
