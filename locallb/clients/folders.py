@@ -1,4 +1,4 @@
-"""Reads a directory of files as it is at one moment, as far as a file system allows.
+"""Reads a directory of files, or a single file, as it is at one moment, as far as a file system allows.
 
 The walk follows descriptors, so a directory that is swapped meanwhile is read whole, old or new. Files that vanish or
 change while they are read make it start again, once. Hidden entries are skipped, links to files are followed, links to
@@ -24,12 +24,14 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """A pipe must not keep us waiting."""
 
 
+_LEAST = 1024
+"""Bytes that a file counts for at least: to know of one costs as much."""
 _SETTLED = 3 * 10**9
 """Nanoseconds after which another change of a file has another time for sure; FAT's times are two seconds apart."""
 
 
 class FolderError(ClientError):
-    """The directory itself can't be read; the message is the reason only."""
+    """The directory, or the only file, can't be read; the message is the reason only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +58,29 @@ class _ChangedError(Exception):
     """Something changed between two looks at it."""
 
 
-def read_folder(directory: Path, endings: tuple[str, ...], limit: int, before: Folder | None = None) -> Folder:
-    """Read every file below `directory` whose name has one of the endings and that has at most `limit` bytes.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes that are read: of one file, and of all of them."""
 
-    Files that are as they were `before`, by their times and inodes, aren't opened again.
+    file: int
+    all: int
+
+
+def read_folder(directory: Path, endings: tuple[str, ...], limits: Limits, before: Folder | None = None) -> Folder:
+    """Read every file below `directory` whose name has one of the endings, within the limits.
+
+    In place of a directory there may be a file, whatever its name. Files that are as they were `before`, by their times
+    and inodes, aren't opened again.
 
     Raises:
-        FolderError: if `directory` is missing, is none or can't be listed.
+        FolderError: if there is nothing under that name, or a directory that can't be listed.
 
     """
     known = {file.path: file for file in before.files if file.stamp} if before else {}
     try:
-        return _Walk(endings, limit, known, patient=True).read(directory)
+        return _Walk(endings, limits, known, patient=True).read(directory)
     except _ChangedError:
-        return _Walk(endings, limit, known, patient=False).read(directory)
+        return _Walk(endings, limits, known, patient=False).read(directory)
 
 
 @dataclass(slots=True)
@@ -77,19 +88,30 @@ class _Walk:
     """One walk. A patient one gives up where something changes, the other takes it as it is."""
 
     endings: tuple[str, ...]
-    limit: int
+    limits: Limits
     known: Mapping[str, FolderFile]
     patient: bool
     files: list[FolderFile] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    used: int = 0
+    """Bytes of all files so far."""
 
     def read(self, directory: Path) -> Folder:
         try:
             with _opened(str(directory), _DIRECTORY) as descriptor:
                 self._list(descriptor, "", 0)
+        except NotADirectoryError:
+            self._take_alone(directory)
         except OSError as error:
             raise FolderError(_reason(error)) from error
         return Folder(tuple(sorted(self.files, key=lambda file: file.path)), tuple(sorted(self.links)))
+
+    def _take_alone(self, file: Path) -> None:
+        try:
+            with _opened(str(file), _FILE) as descriptor:
+                self._add(self._contents(descriptor, file.name))
+        except OSError as error:
+            raise FolderError(_reason(error)) from error
 
     def _list(self, directory: int, prefix: str, depth: int) -> None:
         with os.scandir(directory) as entries:
@@ -119,21 +141,27 @@ class _Walk:
         known = self.known.get(path)
         try:
             if known and known.stamp == files.stamp(entry.stat()):
-                self.files.append(known)
+                self._add(known)
                 return
             with _opened(entry.name, _FILE, directory) as descriptor:
-                self.files.append(self._contents(descriptor, path))
+                self._add(self._contents(descriptor, path))
         except OSError as error:
             self._failed(path, error)
+
+    def _add(self, file: FolderFile) -> None:
+        """Add a file, unless those before it leave no room for it."""
+        self.used += max(len(file.data), _LEAST)
+        why = f"with it the directory has more than {self.limits.all} bytes"
+        self.files.append(file if self.used <= self.limits.all else FolderFile(file.path, why=why))
 
     def _contents(self, descriptor: int, path: str) -> FolderFile:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
             return FolderFile(path, why="it is no regular file")
-        if before.st_size > self.limit:
-            return FolderFile(path, why=f"it has {before.st_size} bytes, more than {self.limit}")
+        if before.st_size > self.limits.file:
+            return FolderFile(path, why=f"it has {before.st_size} bytes, more than {self.limits.file}")
         with os.fdopen(os.dup(descriptor), "rb") as file:
-            data = file.read(self.limit)
+            data = file.read(self.limits.file)
         if self.patient and _look(before) != _look(os.fstat(descriptor)):
             raise _ChangedError
         settled = time.time_ns() - before.st_ctime_ns > _SETTLED

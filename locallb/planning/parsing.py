@@ -70,7 +70,7 @@ def relevant(documents: Iterable[object]) -> tuple[list[Document], tuple[str, ..
     notices: list[str] = []
     for document in documents:
         for one in _opened(document, notices, 0):
-            wrong = _wrong_version(one)
+            wrong = _wrong_version(one) or _misspelt(one)
             if wrong:
                 notices.append(wrong)
             elif one.get("apiVersion") == VERSIONS.get(_text(one.get("kind")), ""):
@@ -107,6 +107,43 @@ def _wrong_version(document: Document) -> str | None:
         return None
     found = "missing" if version is None else shown(version)
     return f"{Identity.of(document)} is left out: apiVersion is {found}; use {right}"
+
+
+def _misspelt(document: Document) -> str | None:
+    """Say that an object has a kind that nobody knows, and which one may be meant; None if that isn't so.
+
+    Meant is what differs by capitals or a plural only, and a Service by what only that has.
+    """
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if _text(kind) in VERSIONS or (version is not None and version not in VERSIONS.values()):
+        return None
+    meant = _MEANT.get(_text(kind).lower())
+    if meant is None and not _is_balancer(document):
+        return None
+    found = "missing" if kind is None else shown(kind)
+    return f"{Identity.of(document)} is left out: kind is {found}; write {meant or 'Service'}"
+
+
+def _is_balancer(document: Document) -> bool:
+    spec = document.get("spec")
+    return isinstance(spec, Mapping) and spec.get("type") == LOAD_BALANCER
+
+
+_MEANT = {f"{kind.lower()}{ending}": kind for kind in VERSIONS for ending in ("", "s")}
+"""How the kinds that are read are misspelt."""
+
+
+def kinds_of(documents: Iterable[object]) -> Iterator[str]:
+    """Give the kind of each object among `documents`, lists opened; of a Service its type as well."""
+    for document in documents:
+        for one in _opened(document, [], 0):
+            kind = clipped(_text(one.get("kind"))) or "without a kind"
+            yield f"{kind} of type {_type(one)}" if one.get("kind") == "Service" else kind
+
+
+def _type(service: Document) -> str:
+    spec = service.get("spec")
+    return clipped(_text(spec.get("type") if isinstance(spec, Mapping) else None)) or "ClusterIP"
 
 
 def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known | None = None) -> Parsed:

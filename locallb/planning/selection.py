@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from locallb.planning.model import MalformedService, Service
-from locallb.planning.settings import Settings
+from locallb.planning.settings import Classes, Settings
 
 
 def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
     """Tell whether this stack gives `service` its addresses. `service` is of type LoadBalancer, as all of them are."""
-    klass, classes = service.load_balancer_class, settings.classes
-    implemented = classes.default if klass is None else klass in classes.names
-    return implemented and selects(service, settings.namespaces, settings.selector)
+    return implements(service, settings.classes) and selects(service, settings.namespaces, settings.selector)
+
+
+def implements(service: Service | MalformedService, classes: Classes) -> bool:
+    """Tell whether `service` has one of the classes."""
+    klass = service.load_balancer_class
+    return classes.default if klass is None else klass in classes.names
 
 
 def selects(service: Service | MalformedService, namespaces: Collection[str], selector: Mapping[str, str]) -> bool:

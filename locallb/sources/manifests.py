@@ -1,4 +1,4 @@
-"""The source `manifests`: a directory of YAML and JSON files that stands for a cluster.
+"""The source `manifests`: a directory of YAML and JSON files, or one such file, that stands for a cluster.
 
 What `kubectl get -o yaml`, `helm template` and `kustomize build` print is read as it is. A file that can't be read
 counts as it was at the last good reading, and so does everything that has vanished since, because it may have moved
@@ -7,23 +7,33 @@ into that file. Not here: what the objects mean (`planning.parsing`), how files 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
-from locallb.clients.folders import Folder, FolderError, FolderFile, read_folder
+from locallb.clients.folders import Folder, FolderError, FolderFile, Limits, read_folder
+from locallb.clients.foreign import expanded
+from locallb.planning.documents import DocumentError, ReadDocument, read_documents
 from locallb.planning.known import Known
+from locallb.planning.left_out import Contents, added, few_kinds
 from locallb.planning.model import ClusterName, ServiceKey
-from locallb.planning.parsing import Identity, Parsed, parse_objects, relevant
+from locallb.planning.parsing import Document, Identity, Parsed, kinds_of, parse_objects, relevant
 from locallb.planning.settings import ManifestsSource
 from locallb.planning.words import clipped, shown
+from locallb.planning.yaml_builder import MOST_ALIASED, Allowance
 from locallb.sources import SourceError
-from locallb.sources.documents import DocumentError, ReadDocument, read_documents
 from locallb.sources.readings import FilesOfObjects, Objects, Readings, slim
 
 ENDINGS = (".yaml", ".yml", ".json")
 LARGEST_FILE = 32 * 2**20
 """Bytes of a file that is read."""
+LARGEST = 256 * 2**20
+"""Bytes of all files together."""
+MOST_ALIASED_IN_ALL = 16 * MOST_ALIASED
+"""Characters that the aliases of all files may stand for."""
+_MOST_NOTICES = 20
+"""Notices that are told of one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,20 @@ class SourceReading:
     """What couldn't be read: a sentence each, with the source, the file, the line and the remedy."""
     copied: frozenset[ServiceKey] = frozenset()
     """Services that are there because the last good reading had them; nothing new is known of them."""
+    contents: Contents | None = None
+    """How much was read; None where that isn't known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Understood:
+    """One file: its bytes, and what they mean."""
+
+    data: bytes
+    objects: Objects
+    notices: tuple[str, ...]
+    kinds: Mapping[str, int]
+    aliased: int
+    """Characters that its aliases stand for."""
 
 
 @dataclass(slots=True)
@@ -52,8 +76,8 @@ class Memory:
     """What objects mean that are still the same."""
     texts: Known = field(default_factory=Known)
     """How objects that are still the same stand in the last good reading."""
-    files: dict[str, tuple[bytes, Objects, tuple[str, ...]]] = field(default_factory=dict)
-    """The bytes of each file that could be read, its objects, and what was left out of it."""
+    files: dict[str, _Understood] = field(default_factory=dict)
+    """Each file that could be read."""
 
 
 @dataclass(slots=True)
@@ -64,6 +88,13 @@ class _Fresh:
     broken: dict[str, str] = field(default_factory=dict)
     """Why a file, or a directory, can't be read: half a sentence by path."""
     notices: list[str] = field(default_factory=list)
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    """How many objects there are, by kind."""
+
+
+def manifests_path(source: ManifestsSource, root: Path) -> Path:
+    """Tell where a source's directory is, or its only file."""
+    return root / expanded(source.directory)
 
 
 def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
@@ -75,7 +106,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     keep: bool = False,
     memory: Memory | None = None,
 ) -> SourceReading:
-    """Read a directory of manifests, relative to the project's `root`.
+    """Read a directory of manifests, or a file, relative to the project's `root`.
 
     Args:
         source: which directory, for which cluster.
@@ -90,16 +121,20 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
         SourceError: if what can't be read can't be replaced by a last good reading.
 
     """
-    readings, directory = Readings(readings_dir), root / source.directory
+    readings, directory = Readings(readings_dir), manifests_path(source, root)
     memory = memory or Memory()
     try:
-        folder = read_folder(directory, ENDINGS, LARGEST_FILE, memory.folder)
+        folder = read_folder(directory, ENDINGS, Limits(LARGEST_FILE, LARGEST), memory.folder)
     except FolderError as error:
         memory.folder = memory.reading = None
         return _from_copy_alone(source, directory, str(error), readings)
     if memory.reading and memory.folder == folder:
         return memory.reading
     fresh = _sorted_out(folder, memory)
+    if not folder.files:
+        fresh.notices.append(f"the directory {clipped(source.directory)} has no file that ends in {', '.join(ENDINGS)}")
+    if empty := [path for path, one in memory.files.items() if not one.data]:
+        _distrust(empty, fresh, readings.load(source.cluster) or {}, alone=directory.is_file())
     if fresh.broken:
         last = readings.load(source.cluster)
         if last is None and any(key.cluster == source.cluster for key in held_services):
@@ -117,11 +152,19 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     return reading
 
 
+def _distrust(empty: list[str], fresh: _Fresh, last: FilesOfObjects, *, alone: bool) -> None:
+    """Count files that were emptied as broken: `kubectl get > FILE` empties it seconds before it writes."""
+    for path in empty:
+        if any(last.values()) if alone else last.get(path):
+            del fresh.objects[path]
+            fresh.broken[path] = " is empty (remove it, if nothing shall be in it)"
+
+
 def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, readings: Readings) -> SourceReading:
     last = readings.load(source.cluster)
-    told = f"source {source.cluster}: the directory {directory} can't be read ({why})"
+    told = f"source {source.cluster}: {directory} can't be read ({why})"
     if last is None:
-        raise SourceError(f"{told}; create it or correct local-lb:sources")
+        raise SourceError(f"{told}; name a directory of manifests, or one such file, in local-lb:sources")
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
     return _reading(source.cluster, last, _Fresh(), stale, Known())
 
@@ -136,7 +179,8 @@ def _reading(
     parsed = parse_objects(cluster, (one for path in sorted(objects) for one in objects[path]), known)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
     copied = _copied(parsed, fresh) if stale else frozenset()
-    return SourceReading(replace(parsed, notices=notices), stale, copied)
+    contents = Contents(cluster, fresh.kinds, len(fresh.objects))
+    return SourceReading(replace(parsed, notices=notices), stale, copied, contents)
 
 
 def _copied(parsed: Parsed, fresh: _Fresh) -> frozenset[ServiceKey]:
@@ -151,34 +195,45 @@ def _sorted_out(folder: Folder, memory: Memory) -> _Fresh:
     fresh, before, memory.files = _Fresh(), memory.files, {}
     for link in folder.links:
         fresh.notices.append(f"{clipped(link)} is a link to a directory and isn't read; put the directory itself there")
+    aliased = 0
     for file in folder.files:
         if file.why:
             fresh.broken[file.path] = f" can't be read ({file.why})"
             continue
         try:
             known = before.get(file.path)
-            understood = known if known and known[0] == file.data else (file.data, *_objects(file))
+            understood = known if known and known.data == file.data else _understood(file, aliased)
         except DocumentError as error:
             line = f" line {error.line}" if error.line else ""
             fresh.broken[file.path] = f"{line} can't be read ({error.what})"
             continue
+        aliased += understood.aliased
         memory.files[file.path] = understood
-        _, fresh.objects[file.path], notices = understood
-        fresh.notices.extend(notices)
+        fresh.objects[file.path] = understood.objects
+        fresh.notices.extend(understood.notices)
+    fresh.kinds = added(one.kinds for one in memory.files.values())
     return fresh
 
 
-def _objects(file: FolderFile) -> tuple[Objects, tuple[str, ...]]:
-    """Give the objects of a file that matter, and what was left out of it. Raises DocumentError."""
-    kept: list[object] = []
-    notices: list[str] = []
-    for document in read_documents(file.data, is_json=file.path.endswith(".json")):
-        objects, left_out = relevant([document.value])
-        notices.extend(f"{clipped(file.path)}: {notice}" for notice in left_out)
-        if objects:
-            notices.extend(_repeated(file.path, document))
-        kept.extend(objects)
-    return tuple(slim(one) for one in kept if isinstance(one, dict)), tuple(notices)
+def _understood(file: FolderFile, aliased: int) -> _Understood:
+    """Read a file; `aliased` is what the aliases of those before it stand for. Raises DocumentError."""
+    allowance = Allowance(min(MOST_ALIASED, MOST_ALIASED_IN_ALL - aliased))
+    documents = read_documents(file.data, is_json=file.path.endswith(".json"), allowance=allowance)
+    sorted_out = [(document, *relevant([document.value])) for document in documents]
+    objects = tuple(slim(one) for _, kept, _ in sorted_out for one in kept)
+    notices = (told for each in sorted_out for told in _notices(file.path, *each))
+    some, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
+    told = (*some, f"{clipped(file.path)}: and {more} more like these") if more else some
+    kinds = few_kinds(kinds_of(document.value for document in documents))
+    return _Understood(file.data, objects, told, kinds, allowance.used)
+
+
+def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:
+    """Say what of a document is left out, or read generously."""
+    if not isinstance(document.value, dict | None):
+        yield f"{clipped(path)} has {shown(document.value)} where an object should be; it is passed over"
+    yield from (f"{clipped(path)}: {notice}" for notice in left_out)
+    yield from _repeated(path, document) if kept else ()
 
 
 def _repeated(path: str, document: ReadDocument) -> Iterable[str]:

@@ -20,6 +20,8 @@ from locallb.sources import SourceError
 
 FORMAT = 1
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status", "addressType", "endpoints", "ports"})
+"""What Services, Nodes and EndpointSlices have; whatever else stands beside it means nothing."""
 Objects = tuple[Document, ...]
 FilesOfObjects = Mapping[str, Objects]
 """Objects by the path of their file."""
@@ -92,6 +94,7 @@ def _text(value: object) -> str:
 
 def slim(document: Document) -> Document:
     """Leave out what a load balancer never needs and what makes objects large."""
+    document = {key: value for key, value in document.items() if key in _FIELDS}
     metadata = document.get("metadata")
     if not isinstance(metadata, Mapping):
         return document

@@ -18,6 +18,7 @@ from locallb.planning.containers import PROXY_LABEL
 from locallb.planning.model import Home
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings
 from locallb.sources.kind import CLUSTER_LABEL
+from locallb.sources.manifests import manifests_path
 from locallb.watch.happenings import Cause, Mark
 
 
@@ -71,10 +72,10 @@ class Triggers:
 
     def _folders(self, settings: Settings) -> list[FolderWatch]:
         """Watch the directories of manifests."""
-        folders = {one.cluster: one.directory for one in settings.sources if isinstance(one, ManifestsSource)}
         return [
-            FolderWatch(self._root / directory, self._setter(Mark(Cause.SOURCE, cluster)))
-            for cluster, directory in folders.items()
+            FolderWatch(manifests_path(one, self._root), self._setter(Mark(Cause.SOURCE, one.cluster)))
+            for one in settings.sources
+            if isinstance(one, ManifestsSource)
         ]
 
     def _docker(self, fault: str) -> None:

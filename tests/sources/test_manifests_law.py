@@ -30,7 +30,7 @@ def change(place: Place, name: str, content: str | frozenset[str] | None) -> Non
     elif isinstance(content, str):
         file.write_text("a: [1\n")
     else:
-        file.write_text("".join(f"---\n{service(one)}" for one in sorted(content)))
+        file.write_text("# a file\n" + "".join(f"---\n{service(one)}" for one in sorted(content)))
 
 
 @given(STEPS)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from locallb.planning.backends import Surroundings, upstreams
+from locallb.planning.documents import read_documents
 from locallb.planning.model import Service
 from locallb.planning.nodes import eligible
 from locallb.planning.settings import ManifestsSource
-from locallb.sources.documents import read_documents
 from locallb.sources.manifests import SourceReading, read_manifests
 from tests.sources.support import DATA, DEMO
 

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from locallb.sources.documents import DocumentError, Repeated, read_documents
+from locallb.planning.documents import DocumentError, Repeated, read_documents
 
 
 def values(text: str | bytes, *, is_json: bool = False) -> list[object]:
@@ -175,7 +175,7 @@ def test_aliases_that_unfold_without_end_are_refused_at_once() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     begun = time.monotonic()
-    assert mistake("\n".join(lines)) == (6, "its aliases stand for more than 200000 values")
+    assert mistake("\n".join(lines)) == (6, "its aliases stand for more than 1048576 characters")
     assert time.monotonic() - begun < 1
 
 

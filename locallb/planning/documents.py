@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from locallb.sources.yaml_builder import DEEPEST, Builder, UnbuildableError, line_of
+from locallb.planning.yaml_builder import DEEPEST, Allowance, Builder, UnbuildableError, line_of
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 """How some editors and shells begin a file, and what it is written in then."""
@@ -45,10 +45,10 @@ class ReadDocument:
     repeated: tuple[Repeated, ...] = ()
 
 
-def read_documents(data: bytes, *, is_json: bool) -> tuple[ReadDocument, ...]:
-    """Read all documents of a file. Raises DocumentError."""
+def read_documents(data: bytes, *, is_json: bool, allowance: Allowance | None = None) -> tuple[ReadDocument, ...]:
+    """Read all documents of a file; `allowance` is what its aliases may stand for. Raises DocumentError."""
     text = _decoded(data)
-    return tuple(_json_documents(text) if is_json else _yaml_documents(text))
+    return tuple(_json_documents(text) if is_json else _yaml_documents(text, allowance or Allowance()))
 
 
 def _decoded(data: bytes) -> str:
@@ -60,15 +60,15 @@ def _decoded(data: bytes) -> str:
         raise DocumentError(line, "it isn't UTF-8") from None
 
 
-def _yaml_documents(text: str) -> Iterator[ReadDocument]:
-    builder, line = Builder(), 0
+def _yaml_documents(text: str, allowance: Allowance) -> Iterator[ReadDocument]:
+    builder, line = Builder(allowance), 0
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             line = line_of(event)
             builder.take(event)
             if isinstance(event, yaml.DocumentEndEvent):
                 yield ReadDocument(builder.value, tuple(Repeated(*one) for one in builder.repeated))
-                builder = Builder()
+                builder = Builder(allowance)
     except UnbuildableError as error:
         raise DocumentError(line, str(error)) from None
     except yaml.MarkedYAMLError as error:

@@ -13,8 +13,8 @@ from yaml import events
 
 DEEPEST = 200
 """Objects and lists within each other that are accepted."""
-MOST_ALIASED = 200_000
-"""Values that the aliases of a document may stand for in all."""
+MOST_ALIASED = 2**20
+"""Characters that the aliases of a file may stand for in all."""
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
@@ -33,6 +33,20 @@ _NO_KEY = object()
 
 class UnbuildableError(Exception):
     """The events are valid YAML, but no data for Kubernetes."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """How much the aliases of one file may still stand for, whatever documents they are in."""
+
+    most: int = MOST_ALIASED
+    used: int = 0
+
+    def take(self, size: int) -> None:
+        """Use some of it. Raises UnbuildableError if that is too much."""
+        self.used += size
+        if self.used > self.most:
+            raise UnbuildableError(f"its aliases stand for more than {self.most} characters")
 
 
 @dataclass(slots=True)
@@ -69,7 +83,7 @@ class _List:
 
 @dataclass(slots=True)
 class _Anchored:
-    """What an anchor names, and how many values that is; no value yet while it is being built."""
+    """What an anchor names, and how many characters that is; no value yet while it is being built."""
 
     value: object = None
     size: int = 0
@@ -78,11 +92,11 @@ class _Anchored:
 class Builder:
     """Takes the events of one document and builds it: `value`, and the keys that stand twice with their lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
         self._open: list[_Object | _List] = []
         self._anchors: dict[str, _Anchored] = {}
         self._size = 0
-        self._aliased = 0
         self.value: object = None
         self.repeated: list[tuple[int, str]] = []
 
@@ -103,15 +117,16 @@ class Builder:
                 pass
 
     def _scalar(self, event: events.ScalarEvent) -> None:
-        self._size += 1
+        size = 1 + len(event.value)
+        self._size += size
         inside = self._open[-1] if self._open else None
         if isinstance(inside, _Object) and inside.key is _NO_KEY:
-            self._name(event.anchor, event.value, 1)
+            self._name(event.anchor, event.value, size)
             self._key(inside, event.value, event)
             inside.merging = event.value == "<<" and event.implicit[0]
             return
         value = _meaning(event)
-        self._name(event.anchor, value, 1)
+        self._name(event.anchor, value, size)
         self._put(value)
 
     def _key(self, inside: _Object, key: str, event: events.Event) -> None:
@@ -146,10 +161,8 @@ class Builder:
             raise UnbuildableError("an alias names no anchor before it")
         if not named.size:
             raise UnbuildableError("an alias stands inside of what it names")
-        self._aliased += named.size
+        self._allowance.take(named.size)
         self._size += named.size
-        if self._aliased > MOST_ALIASED:
-            raise UnbuildableError(f"its aliases stand for more than {MOST_ALIASED} values")
         inside = self._open[-1]
         if isinstance(inside, _Object) and inside.key is _NO_KEY:
             if not isinstance(named.value, str):

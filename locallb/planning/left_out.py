@@ -1,0 +1,134 @@
+"""Why a Service isn't served although it was read, and what was read where there is nothing to serve.
+
+One sentence each, with counts and a few examples, however much there is. Not here: Services that are ours and get
+nothing (rejections), and files or objects that can't be understood (notices of `parsing` and of the sources).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from locallb.planning.model import ClusterName, MalformedService, Service
+from locallb.planning.planned import Plan
+from locallb.planning.selection import implements, selects
+from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Snapshot
+from locallb.planning.words import clipped, counted
+
+EXAMPLES = 3
+"""Names that stand in a sentence; of more it says how many."""
+_GROUPS = 8
+"""Sentences about Services that are left out, and kinds in a sentence."""
+_Any = Service | MalformedService
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """How much one source had, whatever became of it."""
+
+    cluster: ClusterName
+    kinds: Mapping[str, int]
+    """Objects by kind, Services by type as well; see `parsing.kinds_of`."""
+    files: int | None = None
+    """Files that were read; None for a running cluster."""
+
+
+def left_out(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[str, ...]:
+    """Say which Services of type LoadBalancer this stack leaves to others, by the reason."""
+    if len(snapshot.services) + len(snapshot.malformed) == len(plan.placements) + len(plan.rejections):
+        return ()  # as nearly always, at no cost
+    groups: dict[str, list[_Any]] = {}
+    everything: list[_Any] = [*snapshot.services, *snapshot.malformed]
+    for one in sorted(everything, key=lambda one: one.key):
+        if why := _why(one, settings):
+            groups.setdefault(why, []).append(one)
+    told = [f"{counted(len(some), 'Service')} left out: {why}: {_examples(some)}" for why, some in groups.items()]
+    more = len(told) - _GROUPS
+    return (*told[:_GROUPS], *([f"Services left out for {counted(more, 'more reason')}"] if more > 0 else ()))
+
+
+def unused_pins(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
+    """Say which pins are of no use, because no source has the Service."""
+    if not settings.pins:
+        return ()
+    keys = [*(one.key for one in snapshot.services), *(one.key for one in snapshot.malformed)]
+    there = {f"{key.namespace}/{key.name}" for key in keys}
+    return tuple(
+        f"local-lb:pins has {clipped(pin)}, but no source has a Service of that name and of type LoadBalancer;"
+        " correct the name or remove the pin"
+        for pin in settings.pins
+        if pin not in there
+    )
+
+
+def nothing_to_serve(contents: Sequence[Contents]) -> str:
+    """Say what was read where no Service is served."""
+    if not contents:
+        return "Nothing to serve."
+    told = [_content(one) for one in contents[:_GROUPS]]
+    more = [f"{counted(len(contents) - _GROUPS, 'more source')}"] if len(contents) > _GROUPS else []
+    return f"Nothing to serve. Read: {'; '.join([*told, *more])}."
+
+
+def _why(one: _Any, settings: Settings) -> str:
+    """Say why a Service isn't ours; empty if it is."""
+    if not implements(one, settings.classes):
+        klass = "no class" if one.load_balancer_class is None else f"class {clipped(one.load_balancer_class) or '``'}"
+        return f"{klass} (this stack serves {_classes(settings)})"
+    if not selects(one, settings.namespaces, {}):
+        return f"namespace {clipped(one.key.namespace)} (local-lb:namespaces has {_few(sorted(settings.namespaces))})"
+    if not selects(one, (), settings.selector):
+        wanted = _few([f"{clipped(key)}={clipped(value)}" for key, value in sorted(settings.selector.items())])
+        return f"other labels (local-lb:selector wants {wanted})"
+    return ""
+
+
+def _classes(settings: Settings) -> str:
+    names = [f"class {clipped(name) or '``'}" for name in sorted(settings.classes.names)]
+    return _few([*(["no class"] if settings.classes.default else []), *names]) or "none: see local-lb:classes"
+
+
+def _examples(some: Collection[_Any]) -> str:
+    return _few([f"{one.key.cluster}/{clipped(one.key.namespace)}/{clipped(one.key.name)}" for one in some])
+
+
+def _few(names: Collection[str]) -> str:
+    more = len(names) - EXAMPLES
+    return ", ".join([*islice(names, EXAMPLES), *([f"{more} more"] if more > 0 else [])])
+
+
+def _content(one: Contents) -> str:
+    """Say what a source had: `demo has 2 files with 3 objects (2 Deployment, 1 Service of type ClusterIP)`."""
+    total = sum(one.kinds.values())
+    files = f"{counted(one.files, 'file')} with " if one.files is not None else ""
+    objects = counted(total, "object") if total else "no object"
+    kinds = f" ({_kinds(one.kinds)})" if total else ""
+    return f"{one.cluster} has {files}{objects}{kinds}"
+
+
+def _kinds(kinds: Mapping[str, int]) -> str:
+    ranked = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    rest = sum(count for _, count in ranked[_GROUPS:])
+    return ", ".join(f"{count} {kind}" for kind, count in [*ranked[:_GROUPS], *([(OTHERS, rest)] if rest else [])])
+
+
+OTHERS = "others"
+
+
+def few_kinds(kinds: Iterable[str]) -> Mapping[str, int]:
+    """Count kinds, at a bounded size whatever they are called."""
+    counts = Counter(kinds)
+    common = counts.most_common(_GROUPS)
+    rest = counts.total() - sum(count for _, count in common)
+    return dict(common) | ({OTHERS: rest} if rest else {})
+
+
+def added(several: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    """Add counts up."""
+    total: Counter[str] = Counter()
+    for one in several:
+        total.update(one)
+    return dict(total)
