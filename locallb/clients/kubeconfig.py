@@ -85,9 +85,13 @@ def _chosen(path: Path, content: Section, context: str) -> Access:
 
 
 def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
-    """Find the file; the first of `$KUBECONFIG` where none is named."""
+    """Find the file; the first of `$KUBECONFIG` where none is named. Raises KubeError where `~` means nothing."""
     given = kubeconfig or os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0] or "~/.kube/config"
-    return Path(os.path.normpath(root / Path(given).expanduser()))
+    try:
+        return Path(os.path.normpath(root / Path(given).expanduser()))
+    except RuntimeError:
+        problem = f"{given} can't be found: there is no such home directory; name the file by an absolute path"
+        raise KubeError(Fault.KUBECONFIG, problem) from None
 
 
 def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:

@@ -22,10 +22,27 @@ class PlaceError(ClientError):
 
 
 def state_home() -> Path:
-    """Tell where this user's state is: `$XDG_STATE_HOME/locallb`, or `~/.local/state/locallb`."""
+    """Tell where this user's state is: `$XDG_STATE_HOME/locallb`, or `~/.local/state/locallb`.
+
+    Raises PlaceError where neither is there.
+    """
     given = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
+    base = Path(given) if given.startswith("/") else home() / ".local" / "state"
     return base / "locallb"
+
+
+def home() -> Path:
+    """Tell this user's home directory. Raises PlaceError."""
+    try:
+        found = Path.home()
+    except RuntimeError:
+        raise PlaceError(
+            f"HOME isn't set, and user {os.getuid()} has no entry in /etc/passwd: set XDG_STATE_HOME to an absolute"
+            " path where this user may write"
+        ) from None
+    if not found.is_absolute():
+        raise PlaceError(f"HOME is {str(found)!r}, which is no absolute path: correct it, or set XDG_STATE_HOME")
+    return found
 
 
 def proxies_root() -> Path:
@@ -34,8 +51,13 @@ def proxies_root() -> Path:
 
 
 def ledger_directory() -> Path:
-    """Tell which ledger counts here: `$LOCALLB_LEDGER`, the host's where we may write it, or this user's own."""
+    """Tell which ledger counts here: `$LOCALLB_LEDGER`, the host's where we may write it, or this user's own.
+
+    Raises PlaceError.
+    """
     if given := os.environ.get(LEDGER_VARIABLE):
+        if not given.startswith("/"):  # every directory would have a ledger of its own
+            raise PlaceError(f"{LEDGER_VARIABLE} is {given!r}: write an absolute path, or leave it unset")
         return Path(given)
     if SHARED_LEDGER.is_dir() and os.access(SHARED_LEDGER, os.W_OK | os.X_OK):
         return SHARED_LEDGER

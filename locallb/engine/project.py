@@ -94,7 +94,12 @@ def _backend(url: str, root: Path, path: Path) -> Path:
             f"or {BACKEND_VARIABLE})"
         )
     place = unquote(parts.netloc + parts.path)
-    folder = Path(place).expanduser() if place.startswith("~") else root / place
+    try:
+        folder = Path(place).expanduser() if place.startswith("~") else root / place
+    except RuntimeError:
+        raise ProjectError(
+            f"the backend's folder {place} needs a home directory; write another path in {path}"
+        ) from None
     if not folder.is_dir():
         raise ProjectError(f"the backend's folder {folder} doesn't exist; make it with `mkdir -p {folder}`")
     return folder.resolve()
