@@ -62,8 +62,8 @@ def look(directory: Path, stack: str) -> Seen:
     pools = troubles.guard("stack", lambda: session.settings.pools, ()) if session else ()
     ours = [one.pid for one in processes.marked(PROXY_MARK)]
     host = troubles.guard("host", lambda: host_facts(pools, ours), HostFacts())
-    ledger = Ledger(places.ledger_directory())
-    claims = troubles.guard("ledger", ledger.claims, ())
+    ledger = troubles.guard("ledger", lambda: Ledger(places.ledger_directory()), None)
+    claims = troubles.guard("ledger", ledger.claims, ()) if ledger else ()
     envoy, envoy_problem = _envoy()
     seen = Seen(
         python=sys.version_info[:2],
@@ -74,12 +74,13 @@ def look(directory: Path, stack: str) -> Seen:
         limits=_limits(pools, host, claims),
         pools=pools,
         routes=troubles.guard("pools", lambda: pool_routes(pools, routes()), ()),
-        ledger=str(ledger.directory),
+        ledger=str(ledger.directory) if ledger else "",
         shared_ledger=_shared(),
         claims=len(claims),
-        ledger_problems=troubles.guard("ledger", ledger.problems, ()),
+        ledger_problems=troubles.guard("ledger", ledger.problems, ()) if ledger else (),
+        ledger_keepers=troubles.guard("ledger", ledger.keepers, ()) if ledger else (),
         docker=limits.docker(),
-        disk_free=limits.disk_left(places.state_home()),
+        disk_free=troubles.guard("disk", lambda: limits.disk_left(places.state_home()), limits.PLENTY),
     )
     if session:
         seen = _with_stack(seen, session, {str(claim.address) for claim in claims}, troubles)
@@ -164,7 +165,7 @@ def _proxy(config: ResourceState, run: ResourceState | None) -> ProxySeen:
 
 def _read(path: Path) -> str | None:
     try:
-        return files.read(path)
+        return files.read_shared(path)
     except ClientError:
         return None
 

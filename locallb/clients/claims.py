@@ -1,18 +1,23 @@
 """Files of the ledger: one claim each, `<address>~<digest of the owner>.json`. What is written in one counts.
 
-Only names and content: who may claim what, and when it is written, is decided in `ledger`.
+Whatever lies there is read without following, waiting or trusting: others may write into a shared ledger. Only names
+and content: who may claim what, and when it is written, is decided in `ledger`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import stat
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NamedTuple
 
 from locallb.clients import files
 from locallb.planning.model import ClusterName, Home, IPAddress, Owner, ServiceKey
@@ -23,6 +28,11 @@ UNKNOWN = Owner(Home("", "", ""), ServiceKey(ClusterName(""), "", ""))
 """Who holds an address when its file can't be understood."""
 TERM = "term~"
 """How the names of files begin that have the last term of a stack's leaders."""
+LARGEST = 1 << 16
+"""Bytes that a file of the ledger may have; ours have some hundreds."""
+_STALE = 60.0
+"""Seconds after which a file that is being written is one that a stopped writer left."""
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(files.UNFINISHED))
 _NAME = re.compile(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
 
 
@@ -37,18 +47,25 @@ class Entry:
     problem: str = ""
 
 
-def read_entry(path: Path, address: IPAddress) -> Entry:
-    """Read a claim; whatever is wrong with it makes the owner UNKNOWN."""
+def read_entry(path: Path, address: IPAddress) -> Entry | None:
+    """Read a claim; whatever is wrong with it makes the owner UNKNOWN. None if it is gone."""
     try:
-        document = json.loads(files.read(path) or "")
+        file = files.find_shared(path, LARGEST)
+        if file is None:
+            return None
+        document = json.loads(file.text)
         fields, sharing = document["owner"], document.get("sharing", "")
         texts = all(isinstance(value, str) for value in (sharing, *fields.values()))
-        if ip_address(document["address"]) == address and texts:
-            return Entry(path, Claim(address, owner_from(fields)), sharing)
-        why = "its content isn't a claim of this address"
+        owner = owner_from(fields)
+        if ip_address(document["address"]) != address or not texts:
+            why = "its content isn't a claim of this address"
+        elif _is_forged(file.uid, owner):
+            why = f"user {file.uid} wrote it in the name of {owner}, whose directory is another user's"
+        else:
+            return Entry(path, Claim(address, owner), sharing)
     except files.FilesError as error:
         why = str(error)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         why = "it is damaged"
     problem = f"{path} holds it, but {why}: remove the file if nobody uses {address}"
     return Entry(path, Claim(address, UNKNOWN), problem=problem)
@@ -64,11 +81,11 @@ class ClaimMemory:
     _before: dict[Path, tuple[files.Stamp, Entry]] = field(default_factory=dict)
     _now: dict[Path, tuple[files.Stamp, Entry]] = field(default_factory=dict)
 
-    def read(self, path: Path, address: IPAddress) -> Entry:
-        """Read a claim, unless it is known."""
+    def read(self, path: Path, address: IPAddress) -> Entry | None:
+        """Read a claim, unless it is known; None if it is gone."""
         stamp, known = _stamp(path), self._before.get(path)
         entry = known[1] if known and known[0] == stamp else read_entry(path, address)
-        if stamp and not entry.problem:
+        if stamp and entry and not entry.problem:
             self._now[path] = stamp, entry
         return entry
 
@@ -79,9 +96,19 @@ class ClaimMemory:
 
 def _stamp(path: Path) -> files.Stamp | None:
     try:
-        return files.stamp(path.stat())
+        return files.stamp(path.lstat())
     except OSError:
         return None
+
+
+def _is_forged(uid: int, owner: Owner) -> bool:
+    """Check whether another user wrote a claim in the name of a project of ours."""
+    if uid in {0, os.geteuid()}:
+        return False
+    try:
+        return Path(owner.home.root).stat().st_uid == os.geteuid()
+    except (OSError, ValueError):
+        return False
 
 
 def entry_text(address: IPAddress | None, owner: Owner, sharing: str) -> str:
@@ -103,6 +130,28 @@ def address_in(name: str) -> IPAddress | None:
         with suppress(ValueError):
             return ip_address(match["address"])
     return None
+
+
+class UnderWay(NamedTuple):
+    """A claim that somebody is about to make."""
+
+    address: IPAddress
+    uid: int
+    """Who."""
+
+
+def claimed_in(path: Path) -> UnderWay | None:
+    """Read from an unfinished file what somebody is about to claim; None if that is nobody's work any more."""
+    match = _UNFINISHED.fullmatch(path.name)
+    address = address_in(match["name"]) if match else None
+    if address is None:
+        return None
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    alive = stat.S_ISREG(status.st_mode) and abs(time.time() - status.st_ctime) < _STALE
+    return UnderWay(address, status.st_uid) if alive else None
 
 
 def is_unfinished(name: str) -> bool:

@@ -5,14 +5,17 @@ Not a cache and not a format: callers give the text.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
 import shutil
+import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from locallb.clients import ClientError
 
@@ -24,12 +27,28 @@ UNFINISHED = ".new"
 """Ending of a file that is being written. One that a crash left is overwritten by nobody and read by nobody."""
 
 
+LARGEST = 64 << 20
+"""Bytes that a file in a shared directory may have at most, unless its reader says less."""
+LOCK_PATIENCE = 30.0
+"""Seconds to wait for another writer of a directory, who may be waiting for an Envoy."""
+_SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""How to open what somebody else may have put there: no link is followed, a FIFO doesn't wait for its writer."""
+_PAUSE = 0.002
+
 Stamp: TypeAlias = tuple[int, int, int, int]
 """Which file this is, with which content."""
 
 
 class FilesError(ClientError):
     """A file can't be written, read or removed: one sentence."""
+
+
+class SharedFile(NamedTuple):
+    """A regular file of a directory in which others may write."""
+
+    text: str
+    uid: int
+    """Whose it is."""
 
 
 def stamp(status: os.stat_result) -> Stamp:
@@ -94,18 +113,64 @@ def read(path: Path) -> str | None:
         raise FilesError(f"{path} can't be read: {error.strerror}") from error
 
 
+def find_shared(path: Path, limit: int = LARGEST) -> SharedFile | None:
+    """Read a file where others may write; None if there is none. Raises FilesError.
+
+    Whatever lies there: this neither follows a link, nor waits, nor reads more than `limit` bytes.
+    """
+    try:
+        with os.fdopen(os.open(path, _SAFELY), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise FilesError(f"{path} isn't a regular file")
+            content = file.read(limit + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise FilesError(f"{path} can't be read: {why}") from error
+    if len(content) > limit:
+        raise FilesError(f"{path} is larger than {limit} bytes")
+    return SharedFile(content.decode(errors="replace"), status.st_uid)
+
+
+def read_shared(path: Path, limit: int = LARGEST) -> str | None:
+    """Read the text of a file where others may write, as `find_shared` does."""
+    file = find_shared(path, limit)
+    return None if file is None else file.text
+
+
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep every other process that asks for it out of `directory` meanwhile. Raises FilesError."""
+    """Keep every other process that asks for it out of `directory` meanwhile.
+
+    Raises FilesError, also if another one keeps it for LOCK_PATIENCE seconds.
+    """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise FilesError(f"{directory} can't be locked: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _wait_for_lock(descriptor, directory)
         yield
     finally:
         os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int, directory: Path) -> None:
+    deadline = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise FilesError(
+                    f"{directory} has been locked by another process for {LOCK_PATIENCE:g} s:"
+                    f" find it with `fuser {directory}`, end it and run again"
+                ) from None
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def mode(path: Path) -> int:
@@ -117,10 +182,14 @@ def mode(path: Path) -> int:
 
 
 def set_mode(path: Path, wanted: int) -> None:
-    """Give a file or directory a mode; one that is gone is fine. Raises FilesError."""
+    """Give a file or directory a mode, never what a link points to; one that is gone is fine. Raises FilesError."""
     try:
-        if path.stat().st_mode & 0o777 != wanted:
-            path.chmod(wanted)
+        descriptor = os.open(path, _SAFELY)
+        try:
+            if os.fstat(descriptor).st_mode & 0o777 != wanted:
+                os.fchmod(descriptor, wanted)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return
     except OSError as error:

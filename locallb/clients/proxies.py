@@ -25,6 +25,8 @@ OWNER = "owner.json"
 RECORD = "process.json"
 PROXY_MARK, OWNER_MARK = "LOCALLB_PROXY", "LOCALLB_OWNER"
 """In the environment of a proxy's process: its directory, and whose it was when it started, should that be gone."""
+_SMALL = 1 << 16
+"""Bytes that a file of ours, other than a configuration, may have."""
 _ID = re.compile(r"[0-9a-f]{12}")
 _UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.[0-9a-f]{8}\.new")
 
@@ -144,7 +146,7 @@ class Proxies:
     def recorded(self, proxy: str) -> Record | None:
         """Read what was started in the directory; None if nothing was, or nothing readable is noted."""
         with suppress(files.FilesError, ValueError, TypeError):
-            record = Record(**json.loads(files.read(self.path(proxy) / RECORD) or "null"))
+            record = Record(**json.loads(files.read_shared(self.path(proxy) / RECORD, _SMALL) or "null"))
             return replace(record, pid=int(record.pid), started=str(record.started))
         return None
 
@@ -159,7 +161,7 @@ class Proxies:
 
     def _sign(self, path: Path, owner: Owner, name: str) -> None:
         try:
-            if files.read(path / OWNER) != _text(owner, name):
+            if files.read_shared(path / OWNER, _SMALL) != _text(owner, name):
                 files.write(path / OWNER, _text(owner, name))
         except files.FilesError as error:
             raise ProxiesError(str(error)) from error
@@ -178,8 +180,10 @@ def _same_service(held: Owner, wanted: Owner) -> bool:
 
 
 def _read(path: Path) -> ProxyDirectory:
-    with suppress(files.FilesError, ValueError, KeyError, TypeError):
-        document = json.loads(files.read(path / OWNER) or "null")
+    with suppress(files.FilesError, ValueError, KeyError, TypeError, RecursionError):
+        if path.is_symlink():
+            raise ValueError
+        document = json.loads(files.read_shared(path / OWNER, _SMALL) or "null")
         fields = {key: str(value) for key, value in document["owner"].items()}
         return ProxyDirectory(path.name, path, owner_from(fields), str(document["name"]))
     return ProxyDirectory(path.name, path, None)

@@ -100,7 +100,7 @@ def _own_directory(new: EnvoyProcessInputs) -> Path:
     directory = _proxies().find(new.proxy)
     if directory is None or directory.owner != identity(new.owner):
         raise ProviderError(f"proxy {new.proxy} has no directory of {identity(new.owner)}: refresh and run up again")
-    text = files.read(directory.path / rollout.BOOTSTRAP)
+    text = files.read_shared(directory.path / rollout.BOOTSTRAP)
     if text is None or fingerprint({rollout.BOOTSTRAP: text}) != new.bootstrap:
         path = directory.path / rollout.BOOTSTRAP
         raise ProviderError(f"{path} isn't what was planned, somebody changed it: refresh and run up again")
@@ -129,7 +129,7 @@ def _adopt(directory: Path, mark: Mapping[str, str]) -> Process | None:
 
 
 def _start(directory: Path, binary: EnvoyBinary, mark: Mapping[str, str]) -> Process:
-    clusters = files.read(directory / rollout.CLUSTERS) or ""
+    clusters = files.read_shared(directory / rollout.CLUSTERS) or ""
     inotify.require(_OWN_WATCHES + rollout.new_watches("", clusters), f"proxy {directory.name}")
     log = directory / LOG
     with suppress(FileNotFoundError):

@@ -116,7 +116,7 @@ def rewrite_listeners(directory: Path) -> None:
     """Put the listeners into place once more as they are: Envoy then binds what it couldn't. Raises ClientError."""
     with _QUEUES.setdefault(directory, _Queue()).turn, files.locked(directory):
         path = directory / rollout.LISTENERS
-        text = files.read(path)
+        text = files.read_shared(path)
         if text is not None:
             files.write(path, text, mode=files.mode(path))
 
@@ -181,7 +181,7 @@ def _file(path: Path) -> _File:
         signature = _signature(path)
         known = _SEEN.get(path)
         if known is None or known.signature != signature:
-            known = _SEEN[path] = _File(signature, taken_apart(files.read(path) or ""))
+            known = _SEEN[path] = _File(signature, taken_apart(files.read_shared(path) or ""))
         return known
 
 

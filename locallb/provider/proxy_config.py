@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from locallb.clients import files, inotify, places
+from locallb.clients.claim_conflicts import refuse_copy
 from locallb.clients.envoy_admin import EnvoyAdmin
-from locallb.clients.ledger import refuse_copy
 from locallb.clients.proxies import Proxies, ProxyDirectory
 from locallb.planning.envoy.parts import joined
 from locallb.provider import following, rollout
@@ -149,7 +149,7 @@ def _found(directory: Path) -> Mapping[str, str]:
         names = sorted(entry.name for entry in directory.iterdir() if rollout.NAME.fullmatch(entry.name))
     except OSError as error:
         raise ProviderError(f"{directory} can't be read: {error.strerror}") from error
-    texts = {name: files.read(directory / name) for name in names}
+    texts = {name: files.read_shared(directory / name) for name in names}
     return {name: text for name, text in texts.items() if text is not None}
 
 

@@ -117,6 +117,6 @@ def _stop_note(process: Process) -> str:
 
 def _read_or_nothing(path: Path) -> str:
     try:
-        return files.read(path) or ""
+        return files.read_shared(path) or ""
     except files.FilesError:
         return ""

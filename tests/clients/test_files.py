@@ -105,6 +105,71 @@ def test_the_state_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch,
         assert places.state_home() == tmp_path / ".local" / "state" / "locallb"
 
 
+@pytest.mark.parametrize("home", [None, "relative/home"])
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, home: str | None) -> None:
+    """No HOME and no entry in /etc/passwd, or a HOME that means another directory everywhere: one sentence."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(places, "SHARED_LEDGER", Path("/nowhere/ledger"))
+    monkeypatch.delenv(places.LEDGER_VARIABLE, raising=False)
+    if home:
+        monkeypatch.setenv("HOME", home)
+
+    def nobody(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    for place in (places.state_home, places.proxies_root, places.ledger_directory, places.ledgers):
+        with pytest.raises(PlaceError, match="set XDG_STATE_HOME"):
+            place()
+    monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")
+    assert places.state_home() == Path("/somewhere/locallb")
+
+
+def test_a_relative_ledger_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each directory would have another one."""
+    monkeypatch.setenv(places.LEDGER_VARIABLE, "ledger")
+    with pytest.raises(PlaceError, match="LOCALLB_LEDGER is 'ledger': write an absolute path"):
+        places.ledger_directory()
+
+
+@pytest.mark.parametrize("made", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_others_put_there_is_no_file(tmp_path: Path, made: Callable[[Path], object]) -> None:
+    """Neither read nor waited for, and its target keeps its mode."""
+    made(tmp_path / "it")
+    with pytest.raises(FilesError, match=r"regular file|it is a link|directory"):
+        files.read_shared(tmp_path / "it")
+
+
+def test_a_file_of_others_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    """Exactly as much as is allowed."""
+    (tmp_path / "it").write_text("12345")
+    assert files.read_shared(tmp_path / "it", 5) == "12345"
+    assert files.read_shared(tmp_path / "absent") is None
+    with pytest.raises(FilesError, match="larger than 4 bytes"):
+        files.read_shared(tmp_path / "it", 4)
+
+
+def test_no_mode_is_set_through_a_link(tmp_path: Path) -> None:
+    """What stands elsewhere keeps its own."""
+    (tmp_path / "target").touch(0o600)
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(FilesError, match="can't be changed"):
+        files.set_mode(tmp_path / "link", 0o640)
+    assert (tmp_path / "target").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_directory_that_somebody_keeps_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever."""
+    monkeypatch.setattr(files, "LOCK_PATIENCE", 0.05)
+    with (
+        files.locked(tmp_path),
+        pytest.raises(FilesError, match="locked by another process"),
+        files.locked(tmp_path),
+    ):
+        pass
+
+
 def test_the_hosts_ledger_counts_where_it_may_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Made by the host's setup: shared; otherwise this user's own; the variable overrides both."""
     monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")

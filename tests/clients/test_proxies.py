@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,18 @@ def test_what_runs_is_noted(proxies: Proxies) -> None:
         assert proxies.recorded(ID) is None
     proxies.record(ID, None)
     assert not (made.path / "process.json").exists()
+
+
+@pytest.mark.parametrize("name", ["owner.json", "process.json"])
+def test_what_others_put_into_a_directory_is_neither_followed_nor_waited_for(proxies: Proxies, name: str) -> None:
+    """A link, a FIFO and a device stand for nothing that can be read; so does a directory that is a link."""
+    for hostile in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        proxies.make(ID, owner("web"), "web")
+        (proxies.root / ID / name).unlink(missing_ok=True)
+        hostile(proxies.root / ID / name)
+        assert proxies.recorded(ID) is None
+        assert [one.owner for one in proxies.list()] == [None if name == "owner.json" else owner("web")]
+        proxies.remove(ID)
+    proxies.make(ID, owner("web"), "web")
+    (proxies.root / "0123456789ac").symlink_to(proxies.root / ID)
+    assert {one.id: one.owner for one in proxies.list()} == {ID: owner("web"), "0123456789ac": None}

@@ -89,6 +89,7 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
         ({"locks": (LockSeen("me@h (pid 1)", "/l", gone=False),)}, Level.WARNING, "lock", "pid 1", "delete /l"),
         ({"ledger_problems": ("damaged",)}, Level.PROBLEM, "ledger", "damaged", ""),
         ({"leftovers": ("address x",)}, Level.WARNING, "ledger", "address x", "locallb gc"),
+        ({"ledger_keepers": (4711,)}, Level.WARNING, "ledger", "process 4711 keeps the lock", "ps -fp 4711"),
         ({"unclaimed": ("127.77.0.5",)}, Level.PROBLEM, "ledger", "claim of 127.77.0.5 is gone", "locallb up"),
         ({"shared_ledger": "closed"}, Level.WARNING, "ledger", "may not write", "--group"),
     ],

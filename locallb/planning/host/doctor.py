@@ -159,6 +159,9 @@ def _state(seen: Seen) -> Iterator[Finding]:
 def _ledger(seen: Seen) -> Iterator[Finding]:
     for text in seen.ledger_problems:
         yield Finding(Level.PROBLEM, "ledger", text)
+    for pid in seen.ledger_keepers:
+        text = f"process {pid} keeps the lock of {seen.ledger}; claims go on without it, each command a little later"
+        yield Finding(Level.WARNING, "ledger", text, f"look at `ps -fp {pid}`, and end it if it is nothing of yours")
     if seen.unclaimed:
         text = f"the claim of {_listed(seen.unclaimed)} is gone: another stack could take it"
         yield Finding(Level.PROBLEM, "ledger", text, "`locallb up` claims it again")

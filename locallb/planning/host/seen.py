@@ -78,6 +78,8 @@ class Seen:
     """`usable`, `closed` (it exists, but this user may not write there) or empty: there is none."""
     claims: int = 0
     ledger_problems: tuple[str, ...] = ()
+    ledger_keepers: tuple[int, ...] = ()
+    """Processes that keep the ledger's lock."""
     leftovers: tuple[str, ...] = ()
     unclaimed: tuple[str, ...] = ()
     """Addresses that the state has and the ledger has not."""
