@@ -1,20 +1,47 @@
-"""The command `locallb`: what a user types and sees. Decisions are made below, in planning and in the engine."""
+"""The command `locallb`: what a user types and sees. Decisions are made below, in planning and in the engine.
+
+Here is only the way in: this process is made ready for signals and odd streams before anything else is loaded.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
-from locallb.cli.arguments import parse
+from locallb.cli.process import finish, prepare
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code; every failure is told in a sentence."""
-    args = parse(words)
-    # The SDK takes most of a second to import: not before the command line is understood.
-    from locallb.cli.run import run  # noqa: PLC0415
+    """Run one command and return its exit code; every failure is told in a sentence.
 
-    return run(args)
+    Without `words` they are the process's own, and the process is made ready.
+    """
+    if words is None:
+        prepare()
+    try:
+        code = _run(words)
+    except SystemExit as leaving:  # from argparse
+        if words is not None:
+            raise
+        code = int(leaving.code or 0)
+    return finish(code) if words is None else code
+
+
+def _run(words: Sequence[str] | None) -> int:
+    try:
+        from locallb.cli.arguments import parse  # noqa: PLC0415 - nothing is loaded before signals are caught
+
+        args = parse(words)
+        from locallb.cli.run import run  # noqa: PLC0415 - what is understood at once needs nothing more
+
+        return run(args)
+    except Exception as error:  # noqa: BLE001 - a library that can't be loaded, a mistake of ours
+        from locallb.cli.failures import complain  # noqa: PLC0415 - as above
+
+        return complain(error)
 
 
 if __name__ == "__main__":

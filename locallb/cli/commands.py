@@ -4,46 +4,47 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Refused
 from locallb.cli.observe import observe
 from locallb.cli.progress import Progress
 from locallb.cli.report.command import refuse, tell
 from locallb.cli.report.live import report_live
 from locallb.cli.report.text import beside_the_table, print_alerts
-from locallb.cli.services import print_services, services_json
+from locallb.cli.services import as_told, print_services, services_json
 from locallb.cli.session import Program, Session
-from locallb.cli.targets import scope_of
+from locallb.cli.targets import MOST_NAMES, scope_of
 from locallb.cli.tree import print_counts, print_steps
 from locallb.engine import Result, Severity
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row, rows
 from locallb.sources.snapshot import Reading
 
-OK, FAILED, CHANGES, INTERRUPTED = 0, 1, 7, 130
-
-
-class NotConfirmed(Exception):  # noqa: N818 - an answer, not an error
-    """The user said no, or could not be asked."""
-
 
 def up(session: Session, args: Arguments, out: Out) -> int:
     """Make the world as the plan says."""
     session.settings  # noqa: B018 - a mistake in the configuration is told before anything else
     scope = scope_of(session, args.targets)
+    told: frozenset[str] = frozenset()
     if not args.yes:
         with Progress(out, f"Previewing update ({session.stack})", silent=args.json) as progress:
-            preview = session.engine(progress.listen).preview(session.program(), scope=scope)
-        print_steps(out, preview, planned=True)
-        _complain(out, preview)
-        if not preview.ok:
-            return FAILED
-        _confirm("Perform this update?")
+            program = session.program()
+            planned = session.engine(progress.listen).preview(program, scope=scope)
+        if (planned.ok and planned.unchanged) or (args.json and not planned.ok):
+            return _tell(session, args, out, "up", planned, _planned(session, program)[1])
+        told = _ask_about(out, args, planned)
+        if not planned.ok:
+            return _ending(planned)
+        if not _confirmed("Perform this update?", out):
+            return Exit.FAILED
     program = session.program()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).up(program, scope=scope)
-    return _tell(session, args, out, "up", result, _planned(session, program)[1])
+    return _tell(session, args, out, "up", result, _planned(session, program)[1], told=told)
 
 
 def preview(session: Session, args: Arguments, out: Out) -> int:
@@ -58,18 +59,18 @@ def preview(session: Session, args: Arguments, out: Out) -> int:
         return _tell(session, args, out, "preview", result, plan)
     report = report_live(session, result, reading, plan)
     if args.format != "tree":
-        return INTERRUPTED if result.interrupted else tell(report, args, out)
+        return Exit.INTERRUPTED if result.interrupted else tell(report, args, out)
     if not args.json:
         print_alerts(out, beside_the_table(report))
     code = _tell(session, args, out, "preview", result, plan)
     refused = refuse(report.violations, out)
-    return refused or code if code in {OK, CHANGES} else code
+    return refused or code if code in {Exit.OK, Exit.CHANGES} else code
 
 
 def refresh(session: Session, args: Arguments, out: Out) -> int:
     """Correct the state by what is really there."""
-    if not args.yes:
-        _confirm("Correct the state by what is really there?")
+    if not args.yes and not _confirmed("Correct the state by what is really there?", out):
+        return Exit.FAILED
     with Progress(out, f"Refreshing ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).refresh()
     return _tell(session, args, out, "refresh", result, session.plan()[1])
@@ -79,8 +80,10 @@ def destroy(session: Session, args: Arguments, out: Out) -> int:
     """Remove all that this stack made."""
     if not args.yes:
         planned = session.engine(lambda _event: None).destroy(preview=True)
-        print_steps(out, planned, planned=True)
-        _confirm("Destroy all of this?")
+        if not (planned.ok and planned.unchanged):
+            _ask_about(out, args, planned)
+            if not _confirmed("Destroy all of this?", out):
+                return Exit.FAILED
     with Progress(out, f"Destroying ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).destroy()
     if result.ok:
@@ -103,7 +106,7 @@ def status(session: Session, args: Arguments, out: Out) -> int:
         print_services(out, table)
     for complaint in reading.complaints:
         out.error(complaint)
-    return FAILED if reading.complaints else OK
+    return Exit.FAILED if reading.complaints else Exit.OK
 
 
 def look(plan: Plan) -> tuple[Row, ...]:
@@ -120,51 +123,85 @@ def _planned(session: Session, program: Program) -> tuple[Reading, Plan]:
 
 
 def _tell(  # noqa: PLR0913, PLR0917 - what a run is told by
-    session: Session, args: Arguments, out: Out, command: str, result: Result, plan: Plan
+    session: Session,
+    args: Arguments,
+    out: Out,
+    command: str,
+    result: Result,
+    plan: Plan,
+    *,
+    told: frozenset[str] = frozenset(),
 ) -> int:
-    """Tell how a run ended: the tree or the counts, the table, the complaints."""
-    planned = command == "preview"
+    """Tell how a run ended: the tree or the counts, the table, the complaints; nothing that was `told`, or twice."""
     table = look(plan)
     if args.json:
         _print_json(out, session, command, result, table)
     else:
-        if planned:
+        if command == "preview":
             print_steps(out, result, planned=True)
         else:
             print_counts(out, result, planned=False)
         out.line("")
-        print_services(out, table)
-        _complain(out, result)
+        print_services(out, table, told)
+        _complain(out, result, told.union(*map(as_told, table)))
     if not result.ok:
         return _ending(result)
     if args.expect_no_changes and not result.unchanged:
         out.error("no changes were expected, but there are changes")
-        return CHANGES
-    return OK
+        return Exit.CHANGES
+    return _served(table, args, out)
+
+
+def _served(table: Sequence[Row], args: Arguments, out: Out) -> int:
+    """Complain of Services in a state that `--fail-on` names, and give the exit code."""
+    failing = [row for row in table if row.state in args.fail_on]
+    if not failing:
+        return Exit.OK
+    names = ", ".join(f"{row.key} is {row.state}" for row in failing[:MOST_NAMES])
+    more = f" and {len(failing) - MOST_NAMES} more" if len(failing) > MOST_NAMES else ""
+    out.error(f"--fail-on {' '.join(args.fail_on)}: {names}{more}")
+    return Exit.UNSERVED
 
 
 def _ending(result: Result) -> int:
     """Give the exit code for how a run ended."""
     if result.interrupted:
-        return INTERRUPTED
-    return OK if result.ok else FAILED
+        return Exit.INTERRUPTED
+    return Exit.OK if result.ok else Exit.FAILED
 
 
-def _complain(out: Out, result: Result) -> None:
-    """Print errors, and those warnings that the table doesn't tell."""
-    for diagnostic in result.diagnostics:
-        if diagnostic.severity is Severity.ERROR:
-            out.error(diagnostic.message)
-        elif diagnostic.severity is Severity.WARNING:
-            out.warning(diagnostic.message)
+def _complain(out: Out, result: Result, told: frozenset[str] = frozenset()) -> None:
+    """Print errors and warnings, each once, without those that were `told`."""
+    messages = {one.message: one.severity for one in result.diagnostics if one.message not in told}
+    for message, severity in messages.items():
+        if severity is Severity.ERROR:
+            out.error(message)
+        elif severity is Severity.WARNING:
+            out.warning(message)
 
 
-def _confirm(question: str) -> None:
-    """Ask on a terminal; anything but yes ends the command."""
+def _ask_about(out: Out, args: Arguments, planned: Result) -> frozenset[str]:
+    """Show what the next question is about; return the messages that were told."""
+    if args.json:
+        raise Refused("--json prints one document and asks nothing; say --yes as well")
+    print_steps(out, planned, planned=True)
+    _complain(out, planned)
+    return frozenset(one.message for one in planned.diagnostics)
+
+
+def _confirmed(question: str, out: Out) -> bool:
+    """Ask on a terminal; anything but yes is no."""
     if not sys.stdin.isatty():
-        raise NotConfirmed("there is no terminal to ask on; say --yes to go on without being asked")
-    if input(f"{question} [y/N] ").strip().lower() not in {"y", "yes"}:
-        raise NotConfirmed("nothing was changed")
+        raise Refused("there is no terminal to ask on; say --yes to go on without being asked")
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        out.line("")
+        answer = ""
+    if answer.strip().lower() in {"y", "yes"}:
+        return True
+    out.line("Nothing was changed.")
+    return False
 
 
 def _print_json(out: Out, session: Session, command: str, result: Result, table: tuple[Row, ...]) -> None:

@@ -7,11 +7,11 @@ import json
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.examine import look
+from locallb.cli.exit_code import Exit
 from locallb.planning.host.doctor import examine
 from locallb.planning.host.headroom import headroom
 from locallb.planning.host.seen import Finding, Level
 
-OK, FAILED = 0, 1
 STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
 
 
@@ -30,7 +30,7 @@ def doctor(args: Arguments, out: Out) -> int:
         out.raw(json.dumps(document, indent=2))
     else:
         _print(findings, out)
-    return OK if healthy else FAILED
+    return Exit.OK if healthy else Exit.FAILED
 
 
 def _print(findings: tuple[Finding, ...], out: Out) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
 from locallb.cli.session import Session
 from locallb.clients import host_setup
 from locallb.clients.ledger import Ledger
 from locallb.planning.host.setup import LEDGER, Setup, Step, plan_setup, plan_teardown
-
-OK, FAILED = 0, 1
 
 
 def host(session: Session, args: Arguments, out: Out) -> int:
@@ -38,14 +37,14 @@ def _teardown_plan() -> Setup:
 def _status(plan: Setup, args: Arguments, out: Out) -> int:
     if args.json:
         out.raw(json.dumps(_document(plan, applied=False), indent=2))
-        return OK
+        return Exit.OK
     rows = [
         (("done", "green") if step.done else ("missing", "yellow"), str(step.sort), step.what, _value(step))
         for step in plan.steps
     ]
     out.table(("STATE", "WHAT", "NAME", "VALUE"), rows)
     _tell_rest(plan, out)
-    return OK
+    return Exit.OK
 
 
 def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
@@ -54,7 +53,7 @@ def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
     applying = args.apply and not plan.problems
     if applying and steps and os.geteuid() != 0:
         out.error("--apply changes this host: run it as root, for example with sudo")
-        return FAILED
+        return Exit.FAILED
     for step in steps:
         if not args.json:
             out.line(("  # ", "dim"), step.why)
@@ -65,7 +64,7 @@ def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
         out.raw(json.dumps(_document(plan, applied=applying), indent=2))
     else:
         _tell_end(plan, steps, out, applied=applying)
-    return FAILED if plan.problems else OK
+    return Exit.FAILED if plan.problems else Exit.OK
 
 
 def _tell_end(plan: Setup, steps: list[Step], out: Out, *, applied: bool) -> None:

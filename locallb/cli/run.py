@@ -1,61 +1,75 @@
-"""Runs a parsed command line: what may fail is caught here, once, and told in one sentence."""
+"""Runs a parsed command line: loads what the command needs, and tells in one sentence what failed."""
 
 from __future__ import annotations
 
-import os
-import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
 
-from locallb.cli import commands, doctor, host, image, leftovers, state, watch
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.report import command as report
-from locallb.cli.session import Session
-from locallb.cli.targets import TargetError
-from locallb.clients import ClientError, limits
-from locallb.engine import EngineError
-from locallb.planning.settings import SettingsError
-from locallb.sources import SourceError
+from locallb.cli.exit_code import Exit
+from locallb.cli.failures import complain, in_thread
+from locallb.cli.invocation import Invocation
+from locallb.cli.place import nearest_project
+from locallb.clients import limits
 
 COMMANDS = {
-    "up": commands.up,
-    "preview": commands.preview,
-    "refresh": commands.refresh,
-    "destroy": commands.destroy,
-    "status": commands.status,
-    "gc": leftovers.gc,
-    "host": host.host,
-    "state": state.check,
-    "watch": watch.watch,
+    "up": "commands:up",
+    "preview": "commands:preview",
+    "refresh": "commands:refresh",
+    "destroy": "commands:destroy",
+    "status": "commands:status",
+    "gc": "leftovers:gc",
+    "host": "host:host",
+    "state": "state:check",
+    "watch": "watch:watch",
 }
-
+"""Commands of an opened stack: module and function."""
+WITHOUT_STACK = {"image": "image:image", "doctor": "doctor:doctor"}
+"""Commands that need none; the doctor also looks where there is no project, or a broken one."""
+OFFLINE = "report.command:offline"
 LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""
+_ASK_DOCKER = frozenset({"up", "preview", "refresh", "destroy"})
 
 
 def run(args: Arguments) -> int:
-    """Run the command and give its exit code."""
-    out = Out()
+    """Run the command and return its exit code."""
+    out = Out(render=Invocation.of(args).render)
+    threading.excepthook = in_thread
     try:
         limits.take_files()
-        if args.command == "image":  # it needs no project
-            return image.image(args, out)
-        if args.command == "doctor":  # it also looks where there is no project, or a broken one
-            return doctor.doctor(args, out)
-        if args.offline:  # neither state nor backend is needed
-            return report.offline(args, out)
-        session = Session.open(args.directory, args.stack)
-        if args.command in {"up", "preview", "refresh", "destroy"}:
-            session.require_docker(planned=args.command in {"up", "preview"})
-        if args.command not in LEADERS or session.election() is None:
-            return COMMANDS[args.command](session, args, out)
-        from locallb.cli.leading import leading  # noqa: PLC0415 - loads a client of Kubernetes
+        code = _run(replace(args, directory=nearest_project(args.directory)), out)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a sentence
+        code = complain(error, out.error)
+    if out.fault:
+        out.error(f"standard output can't be written: {out.fault}")
+        return code or Exit.FAILED
+    return code
 
-        with leading(session.settings, session.home):
-            return COMMANDS[args.command](session, args, out)
-    except (ClientError, EngineError, SettingsError, SourceError, commands.NotConfirmed, TargetError) as error:
-        out.error(str(error))
-        return commands.FAILED
-    except KeyboardInterrupt:
-        out.error("interrupted; run the command again to finish")
-        sys.stdout.flush()
-        os._exit(commands.INTERRUPTED)  # what providers still do in their threads must not hold up who wants to leave
+
+def _run(args: Arguments, out: Out) -> int:
+    alone = OFFLINE if args.offline else WITHOUT_STACK.get(args.command)
+    if alone:
+        return _load(alone)(args, out)
+    command = _load(COMMANDS[args.command])
+    from locallb.cli.session import Session  # noqa: PLC0415 - loads the SDK
+
+    session = Session.open(args.directory, args.stack)
+    if args.command in _ASK_DOCKER:
+        session.require_docker(planned=args.command in {"up", "preview"})
+    if args.command not in LEADERS or session.election() is None:
+        return command(session, args, out)
+    from locallb.cli.leading import leading  # noqa: PLC0415 - loads a client of Kubernetes
+
+    with leading(session.settings, session.home):
+        return command(session, args, out)
+
+
+def _load(place: str) -> Callable[..., int]:
+    """Load a command's function."""
+    module, _, function = place.partition(":")
+    loaded: Callable[..., int] = getattr(import_module(f"locallb.cli.{module}"), function)
+    return loaded

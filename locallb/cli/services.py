@@ -12,13 +12,13 @@ MOST_SENTENCES = 20
 STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
 
 
-def print_services(out: Out, rows: Sequence[Row]) -> None:
-    """Print the table, below it the sentences behind the reasons, and what to try next."""
+def print_services(out: Out, rows: Sequence[Row], told: frozenset[str] = frozenset()) -> None:
+    """Print the table, below it the sentences behind the reasons that weren't `told`, and what to try next."""
     if not rows:
         out.line("No Services of type LoadBalancer: nothing to serve.")
         return
     out.table(("SERVICE", "ADDRESS", "PORTS", "STATE", "REASON"), [_cells(row) for row in rows])
-    sentences = [row.message for row in rows if row.message]
+    sentences = list(dict.fromkeys(row.message for row in rows if row.message and told.isdisjoint(as_told(row))))
     if sentences:
         out.line("")
     for sentence in sentences[:MOST_SENTENCES]:
@@ -28,6 +28,11 @@ def print_services(out: Out, rows: Sequence[Row]) -> None:
     if hint := _hint(rows):
         out.line("")
         out.line("Try: ", (hint, "bold"))
+
+
+def as_told(row: Row) -> frozenset[str]:
+    """Return the forms in which the trouble of a Service is told: in the table, and as a warning of the program."""
+    return frozenset({row.message, f"{row.reason}: {row.message}"})
 
 
 def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:

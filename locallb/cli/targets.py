@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from locallb.cli.failures import Refused
 from locallb.cli.session import Session
 from locallb.engine import EVERYTHING, Scope, only, root_urn
 
@@ -11,7 +12,7 @@ ROOTS = ("locallb:index:LoadBalancer", "locallb:index:Proxy")
 MOST_NAMES = 5
 
 
-class TargetError(Exception):
+class TargetError(Refused):
     """There is no such load balancer: one sentence."""
 
 

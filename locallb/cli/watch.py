@@ -12,6 +12,7 @@ from functools import partial
 from locallb import __version__
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
 from locallb.cli.observe import ask
 from locallb.cli.session import Session
 from locallb.cli.watching.health import Health
@@ -34,7 +35,6 @@ from locallb.sources.snapshot import readings_directory
 from locallb.watch.happenings import Cause, Happening, Leading, Mark
 from locallb.watch.loop import Loop
 
-OK, FAILED = 0, 1
 LAST_WORDS = 1.0
 """Seconds that the teller has for what it still has to tell."""
 
@@ -98,11 +98,11 @@ class _Watch:
                 self._supervised.stand_by()
             self._wait(signals)
         if not self._teller.join(LAST_WORDS):  # whoever should read what we say holds up our end
-            signals.leave(FAILED)
+            signals.leave(Exit.FAILED)
         self._teller.close()
         if self._fault:
             self._out.error(self._fault)
-        return FAILED if self._fault else OK
+        return Exit.FAILED if self._fault else Exit.OK
 
     def lead(self, leads: bool) -> None:  # noqa: FBT001 - as an election tells it
         """Begin to serve the stack with a fresh look at everything, or leave that to another process."""

@@ -1,4 +1,7 @@
-"""Ctrl-C: once to finish what runs and start nothing more, twice to stop at once. The state stays valid either way."""
+"""Ctrl-C: once to finish what runs and start nothing more, twice to stop at once. The state stays valid either way.
+
+So are SIGTERM and SIGHUP, where whoever embeds the engine handles them.
+"""
 
 import signal
 import threading
@@ -7,24 +10,32 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 @contextmanager
 def interruptible(cancelled: threading.Event) -> Iterator[None]:
-    """Set `cancelled` at the first Ctrl-C and raise KeyboardInterrupt at the next; on the main thread only."""
+    """Set `cancelled` at the first signal and do at the next what would have been done; on the main thread only.
+
+    For Ctrl-C that is KeyboardInterrupt, unless the embedding program handles it in another way.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         if cancelled.is_set():
-            raise KeyboardInterrupt
+            before[number](number, frame)
         cancelled.set()
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = {int(number): handler for number in _ENDING if callable(handler := signal.getsignal(number))}
+    for number in before:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.cli.arguments import parse
-from locallb.cli.console import Out, printable
+from locallb.cli.console import Out
+from locallb.cli.printable import printable
 from locallb.cli.services import print_services, services_json
 from locallb.cli.tree import print_steps
 from locallb.engine import Op, PropertyChange, Result, StepRecord, Subject

@@ -35,6 +35,29 @@ def test_an_interrupt_finishes_what_runs_and_starts_nothing_more(bench: Bench) -
     assert engine.up(lambda: declare({"balancers": {"alpha": ALPHA}})).changes == {Op.CREATE: 3, Op.SAME: 5}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_that_the_program_handles_interrupt_as_well(bench: Bench, number: signal.Signals) -> None:
+    """The first finishes what runs; the handler that was there gets the next one, and is there again afterwards."""
+    handled: list[int] = []
+
+    def twice() -> None:
+        os.kill(os.getpid(), number)
+        while not engine._cancelled.is_set():
+            threading.Event().wait(0.01)
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(number, lambda got, _frame: handled.append(got))
+    try:
+        during(bench, "ProxyConfig::alpha", twice)
+        engine = bench.engine()
+        result = engine.up(lambda: declare({"balancers": {"alpha": ALPHA}}))
+        assert (messages(result), handled) == ([INTERRUPTED], [number])
+        os.kill(os.getpid(), number)
+        assert handled == [number, number]
+    finally:
+        signal.signal(number, before)
+
+
 def interrupt_twice(bench: Bench) -> None:
     """Break an update off in the middle of a creation."""
 

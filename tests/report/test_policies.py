@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.cli.arguments import EPILOG
 from locallb.cli.console import Out
+from locallb.cli.grammar import EPILOG
 from locallb.cli.report.command import GATES, refuse
 from locallb.cli.report.text import print_report
 from locallb.planning.model import Protocol

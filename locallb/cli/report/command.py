@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
 from locallb.cli.report.against import report_against
 from locallb.cli.report.document import document
 from locallb.cli.report.html import page
@@ -15,8 +16,12 @@ from locallb.cli.report.safe import visible
 from locallb.cli.report.text import print_report
 from locallb.planning.report.changes import Gate, Report, Violation
 
-OK, FAILED, CHANGES = 0, 1, 7
-GATES = {Gate.ADDRESS_CHANGES: 10, Gate.SOURCE_RANGES: 11, Gate.PORTS: 12, Gate.HEADROOM: 13}
+GATES = {
+    Gate.ADDRESS_CHANGES: Exit.ADDRESS_CHANGES,
+    Gate.SOURCE_RANGES: Exit.SOURCE_RANGES,
+    Gate.PORTS: Exit.PORTS,
+    Gate.HEADROOM: Exit.HEADROOM,
+}
 """Exit codes; of several the first counts."""
 FORMATS = {"markdown": markdown, "json": document, "html": page}
 
@@ -45,10 +50,10 @@ def verdict(report: Report, args: Arguments, out: Out) -> int:
         out.error(visible(complaint))
     refused = refuse(report.violations, out)
     if report.complaints:
-        return FAILED
+        return Exit.FAILED
     if args.expect_no_changes and report.changes and not refused:
         out.error("no changes were expected, but there are changes")
-        return CHANGES
+        return Exit.CHANGES
     return refused
 
 
@@ -57,4 +62,4 @@ def refuse(violations: Sequence[Violation], out: Out) -> int:
     for violation in violations:
         out.error(visible(violation.message))
     broken = {one.gate for one in violations}
-    return next((code for gate, code in GATES.items() if gate in broken), OK)
+    return next((code for gate, code in GATES.items() if gate in broken), Exit.OK)

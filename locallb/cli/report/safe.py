@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 
-from locallb.cli.console import printable
+from locallb.cli.printable import printable
 
 LONGEST_NAME = 120
 LONGEST_SENTENCE = 600

@@ -1,0 +1,34 @@
+"""What an exit code means: the same for every command. docs/commands.md tells it to users."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    CHANGES = 7
+    UNSERVED = 8
+    ADDRESS_CHANGES = 10
+    SOURCE_RANGES = 11
+    PORTS = 12
+    HEADROOM = 13
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.OK: "done",
+    Exit.FAILED: "something failed; the message says what, and what to do",
+    Exit.USAGE: "the command line can't be understood",
+    Exit.CHANGES: "--expect-no-changes, and there are changes",
+    Exit.UNSERVED: "`up --fail-on`: a Service is in one of these states; all else was done",
+    Exit.ADDRESS_CHANGES: "`preview`: an address changes, and local-lb:policies forbids it",
+    Exit.SOURCE_RANGES: "`preview`: a port is open to everybody, and local-lb:policies forbids it",
+    Exit.PORTS: "`preview`: a port isn't among those that local-lb:policies allows",
+    Exit.HEADROOM: "`preview`: a pool keeps less room than local-lb:policies asks for",
+    Exit.INTERRUPTED: "interrupted: by Ctrl-C, SIGTERM or SIGHUP",
+}

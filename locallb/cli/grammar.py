@@ -1,0 +1,143 @@
+"""The words that `locallb` understands: commands, their options, the help of each."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from locallb import __version__
+from locallb.cli.exit_code import MEANINGS
+
+EPILOG = "exit codes:\n" + "".join(f"{code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
+SHELLS = ("bash", "zsh", "fish")
+TROUBLES = ("rejected", "pending", "degraded")
+"""States of a Service that `up --fail-on` may name."""
+
+COMMANDS = {
+    "up": "serve the stack's Services: create, update and remove what the plan asks for",
+    "preview": "show what `up` would do; changes nothing anywhere",
+    "refresh": "compare the state with what is really there, and correct the state",
+    "destroy": "remove all that this stack made",
+    "status": "show Services, addresses, ports and health, checked now",
+    "watch": "keep the stack converged: follow its sources and its proxies until stopped",
+    "gc": "list what a lost state left behind, and remove it on request",
+    "image": "make a Docker image of the installed Envoy, for the runtime docker without a registry",
+    "doctor": "say what this host allows, what is in the way, and what to do about it",
+    "host": "show or change what this host allows: ports, proxies, pools, a shared ledger",
+    "state": "look after the stack's state file",
+}
+ACTIONS = {
+    "setup": "print what would lift this host's limits, and do it with --apply",
+    "teardown": "print what would bring back what setup found, and do it with --apply",
+    "status": "show what of it is done",
+}
+CHECK = "check the rules that the Pulumi CLI checks as well"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the whole command line."""
+    common = argparse.ArgumentParser(add_help=False)
+    _add_common(common, suppress=True)
+    parser = argparse.ArgumentParser(
+        prog="locallb",
+        description="An address of its own for every Kubernetes Service of type LoadBalancer on a local cluster.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_common(parser, suppress=False)
+    parser.add_argument("--version", action="version", version=f"local-lb {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text, parents=[common])
+        if name in {"up", "destroy", "gc", "refresh"}:
+            command.add_argument("-y", "--yes", action="store_true", help="don't ask")
+        if name in {"up", "preview", "refresh"}:
+            command.add_argument("--expect-no-changes", action="store_true", help="exit with 7 if anything changes")
+        if name in {"up", "preview"}:
+            command.add_argument(
+                "-t", "--target", dest="targets", metavar="SERVICE", action="append", default=[], help="only this one"
+            )
+        if name == "up":
+            command.add_argument(
+                "--fail-on",
+                metavar="STATE",
+                choices=TROUBLES,
+                action="append",
+                default=[],
+                help=f"exit with 8 if a Service is then {', '.join(TROUBLES[:-1])} or {TROUBLES[-1]}",
+            )
+        if name == "preview":
+            _add_report(command)
+        if name == "watch":
+            _add_watch(command)
+        if name == "host":
+            _add_actions(command, common)
+        if name == "state":
+            actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+            actions.add_parser("check", help=CHECK, description=CHECK, parents=[common])
+    return parser
+
+
+def _add_report(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--format", choices=("tree", "markdown", "json", "html"), default="tree", help="how to tell it (default: tree)"
+    )
+    sides = command.add_mutually_exclusive_group()
+    sides.add_argument(
+        "--against",
+        metavar="DIR|REV",
+        help="compare with another directory or Git revision instead of the stack's state",
+    )
+    sides.add_argument(
+        "--from-pulumi", metavar="FILE", type=Path, help="tell what `pulumi preview --json` printed into FILE"
+    )
+
+
+def _add_watch(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--plain", action="store_true", help="print lines, also on a terminal (--json: JSON lines)")
+    command.add_argument(
+        "--metrics",
+        metavar="ADDR:PORT",
+        type=_loopback,
+        help="serve Prometheus metrics and health there, on the loopback: 127.0.0.1:9477",
+    )
+
+
+def _loopback(text: str) -> str:
+    from locallb.planning.loopback_place import loopback_place  # noqa: PLC0415 - most commands need none
+
+    try:
+        loopback_place(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _add_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in ACTIONS.items():
+        action = actions.add_parser(name, help=text, description=text, parents=[common])
+        if name != "status":
+            action.add_argument("--apply", action="store_true", help="do it (as root)")
+        if name != "teardown":
+            action.add_argument("--group", metavar="NAME", default="", help="who shares the ledger (default: yours)")
+        if name == "setup":
+            action.add_argument("--persist", action="store_true", help="also for the next boots (sysctl.d, systemd)")
+
+
+def _add_common(parser: argparse.ArgumentParser, *, suppress: bool) -> None:
+    """Add the options that may stand before or after the command."""
+
+    def default(value: object) -> object:
+        return argparse.SUPPRESS if suppress else value
+
+    parser.add_argument(
+        "-C",
+        dest="directory",
+        metavar="DIR",
+        type=Path,
+        default=default(Path()),
+        help="a place in the project",
+    )
+    parser.add_argument("-s", "--stack", metavar="NAME", default=default("dev"), help="the stack (default: dev)")
+    parser.add_argument("--json", action="store_true", default=default(False), help="print one JSON document")

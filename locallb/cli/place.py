@@ -1,0 +1,41 @@
+"""Where the project is: in the directory that was named, or above it, as Git finds its repository."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from locallb.cli.failures import Refused
+
+PROJECT_FILE = "Pulumi.yaml"
+
+
+def nearest_project(directory: Path) -> Path:
+    """Return the project that `directory` lies in; `directory` where there is none.
+
+    A project is a program that is run: above `directory` only one of this user, or of root, counts.
+
+    Raises:
+        Refused: if the current directory is gone.
+
+    """
+    try:
+        start = directory.resolve()
+    except FileNotFoundError:
+        raise Refused(
+            "the current directory doesn't exist any more; change to one that does, or name the project with -C DIR"
+        ) from None
+    if (start / PROJECT_FILE).exists():
+        return start
+    return next((above for above in start.parents if _is_ours(above / PROJECT_FILE)), start)
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a project's file is there and belongs to whoever runs this, also by sudo."""
+    trusted = {0, os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+        trusted.add(int(os.environ["SUDO_UID"]))
+    with suppress(OSError):
+        return path.stat().st_uid in trusted
+    return False

@@ -1,0 +1,107 @@
+"""This process and what surrounds it: signals, the standard streams, exceptions that nobody caught.
+
+It is imported before anything else and imports next to nothing: a signal may come while the rest is still loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from types import FrameType, TracebackType
+from typing import TextIO, cast
+
+INTERRUPTED = 130
+DEBUG = "LOCALLB_DEBUG"
+"""A variable; where it is set, what is a mistake of ours is shown with its traceback."""
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_OUTPUT, _ERRORS = 1, 2
+_CURSOR_BACK = b"\x1b[?25h"
+"""Shows the cursor, which progress on a terminal hides; written directly, because who draws may be held up."""
+_SENTENCE = b"error: interrupted; run the command again to finish\n"
+
+
+def prepare() -> None:
+    """Make this process fit for a command: to call first of all, on the main thread."""
+    _open_standard_streams()
+    for number in _ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, or in the background of a script
+            signal.signal(number, leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    sys.excepthook = _uncaught
+    sys.unraisablehook = _unraisable
+
+
+def leave(_number: int, _frame: FrameType | None) -> None:
+    """End this process at once: no command leaves anything half-done that the next run doesn't finish.
+
+    Not by an exception: one that is raised anywhere may be swallowed, or printed, by whatever runs just then.
+    """
+    if os.isatty(_OUTPUT):
+        _write(_OUTPUT, _CURSOR_BACK)
+    _write(_ERRORS, _SENTENCE)
+    os._exit(INTERRUPTED)
+
+
+def finish(code: int) -> int:
+    """Write out what the streams still hold; return the exit code, another one if results could not be written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError) as error:
+            _discard(stream)
+            if not isinstance(error, BrokenPipeError):
+                _write(_ERRORS, f"error: the output can't be written: {error}\n".encode(errors="replace"))
+                code = code or 1
+    return code
+
+
+def _open_standard_streams() -> None:
+    """See to it that all three exist, so that no file of ours is ever taken for one, and that each takes any text."""
+    for number in (0, _OUTPUT, _ERRORS):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+    sys.stdin = _usable(sys.stdin, "r")
+    sys.stdout = _usable(sys.stdout, "w")
+    sys.stderr = _usable(sys.stderr, "w")
+
+
+def _usable(stream: TextIO | None, mode: str) -> TextIO:
+    if stream is None:  # closed by whoever started us
+        return cast("TextIO", open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123 - for good
+    if reconfigure := getattr(stream, "reconfigure", None):
+        reconfigure(errors="replace" if mode == "r" else "backslashreplace")
+    return stream
+
+
+def _discard(stream: TextIO) -> None:
+    """Let what `stream` still holds go nowhere: the interpreter would complain of it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, _OUTPUT if stream is sys.stdout else _ERRORS)
+    os.close(nowhere)
+
+
+def _write(descriptor: int, text: bytes) -> None:
+    """Write a little, unless that would wait."""
+    try:
+        if select.select([], [descriptor], [], 0)[1]:
+            os.write(descriptor, text)
+    except (OSError, ValueError):
+        return
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Tell what ended the interpreter, should anything get that far."""
+    if os.environ.get(DEBUG):
+        sys.__excepthook__(kind, error, trace)
+    elif not isinstance(error, KeyboardInterrupt):
+        _write(_ERRORS, f"error: {kind.__name__}: {error}\n".encode(errors="replace"))
+
+
+def _unraisable(report: sys.UnraisableHookArgs) -> None:
+    """Pass over what fails while something is cleared away: nobody can act on it."""
+    if os.environ.get(DEBUG):
+        sys.__unraisablehook__(report)

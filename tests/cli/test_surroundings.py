@@ -1,0 +1,224 @@
+"""The command in odd surroundings: streams that are closed, full or of another encoding, no terminal, no directory."""
+
+from __future__ import annotations
+
+import os
+import pty
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from locallb.cli.exit_code import Exit
+from locallb.cli.place import nearest_project
+from tests.e2e.support import Done, Stage, service, stage
+
+LOCALLB = str(Path(sys.executable).parent / "locallb")
+SECONDS = 120
+LOOKING = (("--help",), ("status",), ("preview",), ("doctor",), ("gc",), ("state", "check"), ("host", "setup"))
+NARROW = (
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    {"PYTHONIOENCODING": "ascii"},
+    {"PYTHONIOENCODING": "latin-1"},
+    {"COLUMNS": "1", "LINES": "1"},
+    {"COLUMNS": "100000"},
+    {"COLUMNS": "many", "TERM": ""},
+    {"TERM": "dumb", "FORCE_COLOR": "1"},
+)
+
+
+@pytest.fixture
+def play() -> Iterator[Stage]:
+    """Give a project whose Service can't be served, in a namespace with a name that no ASCII stream takes."""
+    with stage() as made:
+        made.write("s.yaml", service("web", {"port": 80, "protocol": "SCTP"}))
+        yield made
+
+
+def start(
+    place: Path,
+    words: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    before: Callable[[], object] | None = None,
+    stdout: int = subprocess.PIPE,
+) -> Done:
+    """Run a command in a process of its own, from `place`."""
+    process = subprocess.Popen(
+        [LOCALLB, *words],
+        cwd=place,
+        env={**os.environ, "PYTHONUNBUFFERED": "", "PYTHONDONTWRITEBYTECODE": "", **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        preexec_fn=before,  # noqa: PLW1509 - nothing here has threads
+    )
+    out, err = process.communicate(timeout=SECONDS)
+    assert "Traceback" not in f"{out}{err}"
+    assert process.returncode in set(Exit), err
+    return Done(process.returncode, out or "", err)
+
+
+def on_terminal(place: Path, words: Sequence[str], answer: bytes) -> Done:
+    """Run a command on a terminal, and answer what it asks."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([LOCALLB, *words], cwd=place, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    told = b""
+    try:
+        while piece := os.read(ours, 4096):
+            told += piece
+            if told.endswith(b"[y/N] "):
+                os.write(ours, answer)
+    except OSError:  # how a terminal's end is told
+        pass
+    finally:
+        os.close(ours)
+    return Done(process.wait(SECONDS), told.decode(), "")
+
+
+@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
+def test_a_reader_that_has_had_enough_changes_nothing(play: Stage, words: tuple[str, ...]) -> None:
+    """`| head`: the pipe is closed before the first word; the code tells of the work."""
+    expected = start(play.root, words).code
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = start(play.root, words, stdout=writing)
+        assert (done.code, done.out) == (expected, "")
+        assert "pipe" not in done.err.lower()
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
+def test_results_that_can_not_be_written_are_told(play: Stage, words: tuple[str, ...]) -> None:
+    """A full disk takes no results: the code is 1, one sentence says so."""
+    with Path("/dev/full").open("w") as full:
+        done = start(play.root, words, stdout=full.fileno())
+    assert done.code == Exit.FAILED
+    assert "No space left on device" in done.err
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_streams_may_be_closed(play: Stage, closed: tuple[int, ...]) -> None:
+    """No file of ours is taken for a stream; the command does its work."""
+
+    def close() -> None:
+        for number in closed:
+            os.close(number)
+
+    for words in (("preview",), ("status",)):
+        assert start(play.root, words, before=close).code == Exit.OK
+
+
+@pytest.mark.parametrize("environment", NARROW, ids=str)
+def test_terminals_and_encodings_of_any_kind(play: Stage, environment: Mapping[str, str]) -> None:
+    """What a stream can't take is written in another way."""
+    for words in (["preview"], ["--help"]):
+        start(play.root, words, environment=environment)
+
+
+def test_a_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    """With what to do instead."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = start(gone, ["status"], before=gone.rmdir)
+    assert (done.code, len(done.err.splitlines())) == (Exit.FAILED, 1)
+    assert "-C DIR" in done.err
+
+
+@pytest.mark.parametrize(
+    ("limit", "least"), [(resource.RLIMIT_NOFILE, 24), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, 1 << 27)]
+)
+def test_limits_that_leave_too_little_are_told(play: Stage, limit: int, least: int) -> None:
+    """Whether a library can't be loaded or a file not written: sentences."""
+    for words in (["status"], ["up", "--yes"]):
+        start(play.root, words, before=lambda: resource.setrlimit(limit, (least, least)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_waited_since_before_the_start_ends_it_at_once(play: Stage, number: signal.Signals) -> None:
+    """However early it comes: one sentence, and 130."""
+
+    def waiting() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+        os.kill(os.getpid(), number)
+
+    done = start(play.root, ["status"], before=waiting)
+    assert (done.code, done.out) == (Exit.INTERRUPTED, "")
+    assert done.err == "error: interrupted; run the command again to finish\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_was_ignored_stays_ignored(play: Stage, number: signal.Signals) -> None:
+    """As nohup has it."""
+
+    def ignored() -> None:
+        signal.signal(number, signal.SIG_IGN)
+        os.kill(os.getpid(), number)
+
+    assert start(play.root, ["status"], before=ignored).code == Exit.OK
+
+
+def test_the_project_is_found_from_below(play: Stage) -> None:
+    """As Git finds its repository."""
+    below = play.root / "deep" / "down"
+    below.mkdir(parents=True)
+    assert start(below, ["status"]) == start(play.root, ["status"])
+    assert nearest_project(below) == play.root.resolve()
+    assert start(Path("/"), ["-C", str(below), "status"]) == start(play.root, ["status"])
+
+
+def test_a_project_of_somebody_else_is_not_found_from_below(play: Stage) -> None:
+    """Its program would be run: whoever may write to a directory above ours must not decide what."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    below = play.root / "deep"
+    below.mkdir()
+    os.chown(play.root / "Pulumi.yaml", 65534, 65534)
+    assert nearest_project(below) == below.resolve()
+    assert nearest_project(play.root) == play.root.resolve()
+
+
+def test_without_a_terminal_nothing_to_change_needs_no_question(play: Stage) -> None:
+    """`up`, `destroy` and `refresh` ask only where there is something to ask about."""
+    assert play.run("up", "--yes").code == Exit.OK
+    for words in (["up"], ["up", "--expect-no-changes"], ["up", "--json"]):
+        done = start(play.root, words)
+        assert done.code == Exit.OK, words
+    assert start(play.root, ["up", "--json"]).json["changes"].keys() == {"same"}
+
+
+def test_no_is_an_answer_and_not_an_error(play: Stage) -> None:
+    """Also the end of the input (Ctrl-D); nothing was changed, and the code is 1."""
+    for answer in (b"n\n", b"\n", b"\x04"):
+        done = on_terminal(play.root, ["up"], answer)
+        assert done.code == Exit.FAILED
+        assert "Nothing was changed." in done.out
+        assert "error" not in done.out
+    assert not (play.root / ".state/.pulumi/stacks").exists()
+
+
+def test_a_service_that_can_not_be_served_is_told_once(play: Stage) -> None:
+    """By `up --yes`, `preview`, `status` and by `up` that asks."""
+    (row,) = play.run("status", "--json").json
+    for words in (["preview"], ["status"], ["up", "--yes"]):
+        done = play.run(*words)
+        assert (done.out + done.err).count(row["message"]) == 1, words
+    play.run("destroy", "--yes")
+    assert " ".join(on_terminal(play.root, ["up"], b"y\n").out.split()).count(row["message"]) == 1
+
+
+def test_states_of_services_may_decide_the_exit_code(play: Stage) -> None:
+    """`--fail-on rejected`: all is done, then 8 says that a Service isn't served."""
+    assert play.run("up", "--yes", "--fail-on", "pending").code == Exit.OK
+    done = play.run("up", "--yes", "--fail-on", "pending", "--fail-on", "rejected")
+    assert done.code == Exit.UNSERVED
+    assert "c/n/web is rejected" in done.err
