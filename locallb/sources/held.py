@@ -70,25 +70,31 @@ def read_held(state: Path) -> HeldByState:
 
 
 def held_by(resources: Iterable[Resource], known: Known) -> HeldByState:
-    """Tell what the resources of a state in memory hold, live ones only; `known` has what was read of them before.
+    """Tell what the resources of a state in memory hold; `known` has what was read of them before.
 
     Raises:
         SourceError: if one isn't as we write it.
 
     """
     try:
-        return _held([one for one in resources if one.type in _OURS], known)
+        return _held([one for one in resources if _counts(one)], known)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
 
 def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[Resource]:
-    """Give the resources of ours. An old instance that waits for its deletion counts for its process only."""
+    """Give the resources of ours."""
     latest = state["checkpoint"].get("latest") or {}
     for raw in latest.get("resources") or []:
         kind, old = str(raw["type"]), bool(raw.get("delete"))
-        if kind in _RUNTIMES or (kind in {ADDRESS, CONFIG, SERVICE} and not old):
-            yield _Resource(kind, _object(raw.get("inputs")), _object(raw.get("outputs")))
+        resource = _Resource(kind, _object(raw.get("inputs")), _object(raw.get("outputs")), old)
+        if _counts(resource):
+            yield resource
+
+
+def _counts(resource: Resource) -> bool:
+    """Return whether a resource holds anything: an old instance that waits for its deletion only has its process."""
+    return resource.type in _RUNTIMES or (resource.type in _OURS and not resource.delete)
 
 
 class Resource(Protocol):
@@ -106,12 +112,17 @@ class Resource(Protocol):
     def outputs(self) -> Mapping[str, object]:
         """Its outputs as the state has them."""
 
+    @property
+    def delete(self) -> bool:
+        """Whether a replacement left it to be deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Resource:
     type: str
     inputs: Mapping[str, object]
     outputs: Mapping[str, object]
+    delete: bool
 
 
 def _held(resources: list[Resource], known: Known) -> HeldByState:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from locallb.engine.resource import resource_from_json
+from locallb.engine.snapshot import Snapshot
+from locallb.planning.known import Known
 from locallb.planning.model import Discovery, Home, Owner, ServiceKey, Uid
 from locallb.planning.naming import owner_fields, proxy_owner
 from locallb.planning.settings import Runtime
 from locallb.planning.snapshot import Claim, HeldProxy, HeldSeat
 from locallb.sources import SourceError
-from locallb.sources.held import HeldByState, read_held
+from locallb.sources.held import HeldByState, held_by, read_held
 from tests.sources.support import key
 
 HOME = Home("local-lb", "dev", "/home/someone/local-lb")
@@ -111,6 +117,41 @@ def test_old_instances_hold_nothing_but_their_process(tmp_path: Path) -> None:
         resource("EnvoyProcess", {}, {"pid": 7}, delete=True),
     ]
     assert read_held(state(tmp_path, *old)) == HeldByState(pids=(7,), runtimes=frozenset({Runtime.PROCESS}))
+
+
+RESOURCES = [
+    address("web", "127.77.0.9"),
+    address("other", "127.77.0.1"),
+    address("other", "fd00::5"),
+    config("web", "eds-tcp-80-ipv4.json"),
+    config("other"),
+    config("idle", clusters=0),
+    resource(
+        "ProxyConfig", {"proxy": "1" * 12, "name": "s", "owner": owner_fields(proxy_owner(HOME, "s")), "files": {}}
+    ),
+    resource("ServiceConfig", {"proxy": "1" * 12, "owner": owner_fields(owner("web"))}),
+    resource("EnvoyProcess", {}, {"pid": 7}),
+    resource("EnvoyProcess", {}, {"pid": 9.0}),
+    resource("EnvoyProcess", {}, {}),
+    resource("Reachable", {"proxy": "1" * 12}, {}),
+]
+
+
+@st.composite
+def states(draw: st.DrawFn) -> list[Any]:
+    """Make the resources of a state in any order: some live, some left to be deleted or to be created again."""
+    some = draw(st.lists(st.sampled_from(RESOURCES), max_size=8))
+    marks = st.sampled_from([{}, {"delete": True}, {"pendingReplacement": True}])
+    return [{**one, "urn": f"{one['urn']}-{number}", "id": "x", **draw(marks)} for number, one in enumerate(some)]
+
+
+@given(states())
+def test_the_program_and_the_loop_read_the_same_from_a_state(resources: list[Any]) -> None:
+    """One reads the file, the other what the engine has in memory: from the same world they plan the same."""
+    with TemporaryDirectory() as directory:
+        in_file = read_held(state(Path(directory), *resources))
+    in_memory = Snapshot([resource_from_json(one) for one in resources], [])
+    assert held_by(in_memory.in_order(), Known()) == in_file
 
 
 WRONG = [
