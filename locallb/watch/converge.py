@@ -13,7 +13,7 @@ from functools import partial
 
 from components.stack import declare, declare_some, exports, exports_the_same
 from locallb.clients import files, places
-from locallb.engine import Engine, FullScopeNeeded, Result, Severity, name_of, only, root_urn
+from locallb.engine import Engine, FullScopeNeeded, Op, Result, Severity, name_of, only, root_urn
 from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
 from locallb.planning.planned import Plan, PlannedProxy, balancer_digest
@@ -25,6 +25,7 @@ BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)
 LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE})
 """Types of resources whose change by others nobody tells: files."""
+_LEAVING_AS_IT_IS = frozenset({Op.SAME, Op.REFRESH, Op.READ})
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
 
@@ -36,6 +37,8 @@ class Outcome:
     result: Result
     failed: Mapping[ServiceKey, str] = field(default_factory=dict)
     """Why those that failed did."""
+    untouched: frozenset[ServiceKey] = frozenset()
+    """Those of which nothing had to be changed."""
 
 
 @dataclass(slots=True)
@@ -170,7 +173,7 @@ class Converger:
             else:
                 self.applied.pop(key, None)
                 self._touched.pop(key, None)
-        return Outcome(result, failed)
+        return Outcome(result, failed, keys - failed.keys() - _touched(keys, result))
 
     def _untold(self, plan: Plan) -> Mapping[str, object]:
         """Give the outputs that are to be exported: to do so for a thousand Services costs more than to update one."""
@@ -197,6 +200,13 @@ class Converger:
 
 def _digest(proxy: PlannedProxy) -> str:
     return proxy.digest
+
+
+def _touched(keys: Iterable[ServiceKey], result: Result) -> set[ServiceKey]:
+    """Return those of which the update changed any resource; resources are named after them."""
+    named = {str(key): key for key in keys}
+    names = {step.subject.name for step in result.steps if step.op not in _LEAVING_AS_IT_IS}
+    return {key for name in names for key in (named.get(name), named.get("/".join(name.split("/")[:3]))) if key}
 
 
 def _key(name: str) -> ServiceKey:

@@ -57,7 +57,7 @@ class Planned:
     seconds: float
     """How long reading and planning took."""
     differing: int
-    """Load balancers that aren't as planned yet."""
+    """Load balancers that aren't as planned yet, as far as is known."""
     latency: float = 0.0
     """Seconds from the first mark to the plan."""
     open: tuple[ServiceKey, ...] = ()
@@ -70,11 +70,13 @@ class Planned:
     complaints: tuple[str, ...] = ()
     """Sources that can't be read and count as last read, and whatever else isn't as it should be."""
     notices: tuple[str, ...] = ()
+    unchecked: int = 0
+    """Load balancers that are as planned if the state says true, which is to be checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """Some load balancers were updated."""
+    """Some load balancers were updated, or checked and found as planned."""
 
     services: tuple[ServiceKey, ...]
     seconds: float
@@ -85,11 +87,13 @@ class Updated:
     """Resources by operation."""
     failed: Mapping[ServiceKey, str] = field(default_factory=dict)
     """Why those that failed did; they are tried again."""
+    untouched: frozenset[ServiceKey] = frozenset()
+    """Those of which nothing had to be changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The stack couldn't be read, planned or updated as a whole: one sentence; it is tried again."""
+    """The stack couldn't be read, planned or updated as a whole: one sentence, told at each try."""
 
     sentence: str
     kind: str = ""

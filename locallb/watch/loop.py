@@ -192,14 +192,15 @@ class Loop:
                 plan,
                 tuple(sorted(marks)),
                 now - began,
-                len(work.keys),
+                len(work.keys) - len(work.unchecked),
                 now - first,
-                work.keys,
+                work.keys[: len(work.keys) - len(work.unchecked)],
                 reading.snapshot,
                 self._outlook.settings,
                 self._outlook.world.stale(),
                 reading.complaints,
                 reading.notices,
+                len(work.unchecked),
             )
         )
         while left.keys and not self._stopped.is_set():
@@ -271,7 +272,7 @@ def _hindrances(plan: Plan) -> str:
 
 def _told(keys: tuple[ServiceKey, ...], outcome: Outcome, seconds: float, latency: float) -> Updated:
     changes = {op.value: count for op, count in outcome.result.changes.items()}
-    return Updated(keys, seconds, latency, changes, outcome.failed)
+    return Updated(keys, seconds, latency, changes, outcome.failed, outcome.untouched)
 
 
 def _kind(error: Exception) -> str:

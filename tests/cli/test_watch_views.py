@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import time
@@ -16,7 +17,7 @@ from locallb.cli.watching.records import Narrator, Record, started
 from locallb.cli.watching.relay import Batch, Entry
 from locallb.cli.watching.screen import Screen
 from locallb.planning.status import State
-from locallb.watch.happenings import Converged, Planned
+from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Planned
 from tests.cli.watch_story import EVIL, NOON, key, planned, serving, snapshot_of, story, updated
 from tests.conftest import Golden
 
@@ -186,3 +187,67 @@ def test_services_are_told_when_trouble_comes_and_goes() -> None:
     board.seen = serving(happening.plan)
     assert events() == ["service serving"]
     assert events() == []
+
+
+def narrated(*chapters: list[Happening]) -> list[list[str]]:
+    """Give the sentences of each chapter, with the table's state after it."""
+    board, narrator, told = Board(), Narrator(), []
+    for chapter in chapters:
+        latest = next((one for one in chapter if isinstance(one, Planned)), None)
+        batch = Batch(tuple(Entry(NOON, one) for one in chapter), latest)
+        board.take(batch)
+        told.append([f"{one.event}: {one.sentence}" for one in narrator.tell(batch, board.views())])
+    return told
+
+
+def test_the_same_failure_of_everything_is_told_once_and_its_end_too() -> None:
+    """A broken stack file is tried again in vain: one line when it breaks, another one, one when it is mended."""
+    plan = planned(snapshot_of("web"), marks=[Mark(Cause.RETRY)])
+    broken, locked = Failed("stacks/Pulumi.dev.yaml isn't YAML", "configuration"), Failed("it is locked", "engine")
+    told = narrated(
+        [broken], [broken, broken], [plan, locked], [plan, locked], [plan, Converged()], [plan, Converged()]
+    )
+    assert told == [
+        ["failed: stacks/Pulumi.dev.yaml isn't YAML"],
+        [],
+        ["failed: it is locked"],
+        [],
+        ["resolved: no longer: it is locked", "converged: converged: 1 Service"],
+        [],
+    ]
+
+
+def test_a_plan_is_told_once_while_it_is_tried_in_vain() -> None:
+    """Whoever holds the lock for an hour doesn't fill the log."""
+    plan, locked = planned(snapshot_of("web"), "web"), Failed("it is locked", "engine")
+    assert [len(lines) for lines in narrated([plan, locked], [plan, locked], [plan, locked])] == [2, 0, 0]
+
+
+def test_a_load_balancer_that_fails_for_the_same_reason_again_is_told_once() -> None:
+    """Another reason is news, and so is its success and the same failure after it."""
+    no, other = updated("web", failed={"web": "no"}), updated("web", failed={"web": "other"})
+    told = narrated([no], [no], [other], [updated("web")], [no])
+    assert [len(lines) for lines in told] == [1, 0, 1, 1, 1]
+
+
+def test_what_was_only_checked_is_not_said_to_be_updated() -> None:
+    """The start of a watch on a stack that is as planned: nothing to do, and nothing changed now."""
+    snapshot = snapshot_of("web", "api", "db")
+    start = dataclasses.replace(planned(snapshot, marks=[Mark(Cause.START)]), unchecked=3)
+    names = ("web", "api", "db")
+    told = narrated([start, updated(*names, untouched=names), Converged()])
+    assert told == [
+        [
+            "planned: planned in 2 ms because of start: 0 to do, 3 to check",
+            "checked: 3 checked in 31 ms: as planned",
+            "converged: converged: 3 Services",
+        ]
+    ]
+    board = Board()
+    entries = (start, updated(*names, untouched=("web", "api")))
+    board.take(Batch(tuple(Entry(NOON, one) for one in entries), start))
+    assert {one.row.key.name: one.change is not None for one in board.views()} == {
+        "web": False,
+        "api": False,
+        "db": True,
+    }

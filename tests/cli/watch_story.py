@@ -55,10 +55,11 @@ def planned(
     return Planned(plan, tuple(marks), 0.002, len(keys), 0.006, keys, snapshot, SETTINGS, stale, complaints, notices)
 
 
-def updated(*names: str, failed: Mapping[str, str] | None = None) -> Updated:
-    """Make the happening of an update."""
+def updated(*names: str, failed: Mapping[str, str] | None = None, untouched: Collection[str] = ()) -> Updated:
+    """Make the happening of an update; of `untouched` nothing had to be changed."""
     wrong = {key(name): why for name, why in (failed or {}).items()}
-    return Updated(tuple(map(key, names)), 0.031, 0.04, {"create": 7 * len(names)}, wrong)
+    same = frozenset(map(key, untouched))
+    return Updated(tuple(map(key, names)), 0.031, 0.04, {"create": 7 * len(names)}, wrong, same)
 
 
 def serving(plan: Plan, without: Collection[str] = ()) -> dict[str, Observation | None]:

@@ -14,8 +14,7 @@ import yaml
 from tests.cluster.controlplane import ControlPlane, Document, Objects, control_plane
 from tests.cluster.test_life import address, finalizers, ingress, made
 from tests.e2e.support import Backend, Stage, refused
-from tests.e2e.test_watch_operation import get
-from tests.e2e.watching import Watch, answers, becomes, watching
+from tests.e2e.watching import Watch, answers, becomes, get, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import http.client
 import json
 import os
 import pty
-import re
 import select
 import shlex
 import shutil
@@ -27,22 +25,10 @@ import pytest
 
 from locallb.cli.arguments import parse
 from tests.e2e.support import CHECKOUT, Backend, Stage, node, port, service
-from tests.e2e.watching import PATIENCE, Watch, answers, becomes, is_alive, watching
+from tests.e2e.watching import PATIENCE, Watch, answers, becomes, get, is_alive, watching
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 Backends = Callable[..., Backend]
-
-
-def get(watch: Watch, path: str) -> tuple[int, str]:
-    """Ask the watch's server, whose port its first line tells."""
-    found = re.search(r"http://(127\.0\.0\.1):(\d+)/metrics", watch.told())
-    if not found:
-        raise OSError("it doesn't listen yet")
-    connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=PATIENCE)
-    with contextlib.closing(connection):
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
 
 
 def test_lines_metrics_and_health_and_a_stop_that_stops_nothing(play: Stage, backend: Backends) -> None:

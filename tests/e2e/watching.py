@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -76,6 +78,18 @@ def becomes(fact: Callable[[], object], watch: Watch | None = None) -> None:
         assert time.monotonic() < deadline, f"it never became true{told}"
         assert watch is None or watch.process.poll() is None, f"the loop ended{told}"
         time.sleep(0.02)
+
+
+def get(watch: Watch, path: str) -> tuple[int, str]:
+    """Ask the watch's server, whose port its first line tells."""
+    found = re.search(r"http://(127\.0\.0\.1):(\d+)/metrics", watch.told())
+    if not found:
+        raise OSError("it doesn't listen yet")
+    connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=PATIENCE)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
 
 
 def answers(address: str, port: int, name: str) -> bool:

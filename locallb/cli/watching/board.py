@@ -128,7 +128,8 @@ class Board:
             else:
                 self._failures.pop(key, None)
                 self._open.discard(key)
-                self._changes[key] = Change(at, updated.latency)
+                if key not in updated.untouched:
+                    self._changes[key] = Change(at, updated.latency)
 
     def _forget(self) -> None:
         """Keep nothing of Services that are gone."""

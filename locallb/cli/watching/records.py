@@ -1,6 +1,7 @@
 """From happenings to records: what a log, in whichever form, says of them. One record is one line.
 
-What is told again and again (a plan without work, the same complaint at each plan) is told once, and when it ends.
+What is told again and again (a plan without work, the same complaint at each plan, the same failure at each try) is
+told once, and when it ends.
 Not here: the forms (`lines`), and what is shown at one moment (`board`).
 """
 
@@ -50,6 +51,12 @@ class Narrator:
     _notices: tuple[str, ...] = ()
     _told: dict[ServiceKey, tuple[State, str]] = field(default_factory=dict)
     """Services that were told to be in trouble: which."""
+    _failure: str = ""
+    """Why reading, planning or an update as a whole fails, as it was told."""
+    _planned_for: tuple[object, ...] = ()
+    """What was told of the last plan: its marks, and how much there was to do."""
+    _failing: dict[ServiceKey, str] = field(default_factory=dict)
+    """Load balancers that were told to have failed: why."""
     _calm: bool = False
     """Whether nothing happened since it was told that everything is as planned."""
 
@@ -76,17 +83,16 @@ class Narrator:
                 yield _service(at, serving[key])
         present = {one.row.key for one in views}
         self._told = {key: told for key, told in self._told.items() if key in present and key not in serving}
+        self._failing = {key: why for key, why in self._failing.items() if key in present or not key.cluster}
 
     def _happening(self, at: float, one: Happening, views: Sequence[View]) -> Iterator[Record]:
         match one:
             case Planned():
                 yield from self._planned(at, one)
             case Updated():
-                self._calm = False
-                yield _updated(at, one)
+                yield from self._updated(at, one)
             case Failed():
-                self._calm = False
-                yield Record(at, Level.ERROR, "failed", one.sentence, {"kind": one.kind, "message": one.sentence})
+                yield from self._failed(at, one)
             case Converged():
                 yield from self._converged(at, one, views)
             case Leading():
@@ -96,17 +102,11 @@ class Narrator:
                 yield Record(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
 
     def _planned(self, at: float, one: Planned) -> Iterator[Record]:
-        if one.differing or any(mark.cause in _ALWAYS_TOLD for mark in one.marks):
-            marks = [str(mark) for mark in one.marks]
-            because = f" because of {', '.join(marks[:_NAMED])}{_more(marks)}" if marks else ""
-            sentence = f"planned in {_ms(one.seconds)}{because}: {one.differing} to do"
-            fields = {
-                "marks": marks,
-                "seconds": _seconds(one.seconds),
-                "latency": _seconds(one.latency),
-                "open": one.differing,
-            }
-            yield Record(at, Level.INFO, "planned", sentence, fields)
+        told = one.marks, one.differing, one.unchecked
+        again = bool(self._failure) and told == self._planned_for
+        if not again and (one.differing or any(mark.cause in _ALWAYS_TOLD for mark in one.marks)):
+            yield _plan(at, one)
+        self._planned_for = told
         for text in one.complaints:
             if text not in self._complaints:
                 yield Record(at, Level.ERROR, "complaint", text, {"message": text})
@@ -118,7 +118,28 @@ class Narrator:
                 yield Record(at, Level.WARNING, "notice", text, {"message": text})
         self._complaints, self._notices = one.complaints, one.notices
 
+    def _updated(self, at: float, one: Updated) -> Iterator[Record]:
+        """Tell what was changed, what failed for another reason than was told, and what only was checked."""
+        known = {key for key, why in one.failed.items() if self._failing.get(key) == why}
+        for key in one.services:
+            self._failing.pop(key, None)
+        self._failing |= one.failed
+        if told := [key for key in one.services if key not in one.untouched | known]:
+            self._calm = False
+            yield _update(at, one, told)
+        if one.untouched:
+            yield _check(at, one)
+
+    def _failed(self, at: float, one: Failed) -> Iterator[Record]:
+        self._calm = False
+        if one.sentence != self._failure:
+            self._failure = one.sentence
+            yield Record(at, Level.ERROR, "failed", one.sentence, {"kind": one.kind, "message": one.sentence})
+
     def _converged(self, at: float, one: Converged, views: Sequence[View]) -> Iterator[Record]:
+        if self._failure:
+            text, self._failure = self._failure, ""
+            yield Record(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
         if self._calm:
             return
         self._calm = True
@@ -154,12 +175,27 @@ def _service(at: float, view: View) -> Record:
     return Record(at, level, "service", sentence, fields)
 
 
-def _updated(at: float, one: Updated) -> Record:
-    names = [str(key) for key in one.services]
+def _plan(at: float, one: Planned) -> Record:
+    marks = [str(mark) for mark in one.marks]
+    because = f" because of {', '.join(marks[:_NAMED])}{_more(marks)}" if marks else ""
+    checks = f", {one.unchecked} to check" if one.unchecked else ""
+    sentence = f"planned in {_ms(one.seconds)}{because}: {one.differing} to do{checks}"
+    fields = {
+        "marks": marks,
+        "seconds": _seconds(one.seconds),
+        "latency": _seconds(one.latency),
+        "open": one.differing,
+        "unchecked": one.unchecked,
+    }
+    return Record(at, Level.INFO, "planned", sentence, fields)
+
+
+def _update(at: float, one: Updated, services: Sequence[ServiceKey]) -> Record:
+    names = [str(key) for key in services]
     sentence = (
         f"updated {', '.join(names[:_NAMED])}{_more(names)} in {_ms(one.seconds)} ({_ms(one.latency)} after the change)"
     )
-    failed = [{"service": str(key), "message": why} for key, why in one.failed.items()]
+    failed = [{"service": str(key), "message": why} for key, why in one.failed.items() if key in services]
     if failed:
         told = "; ".join(f"{each['service']}: {each['message']}" for each in failed[:_NAMED])
         sentence = f"{sentence}; {len(failed)} failed: {told}{_more(failed)}"
@@ -171,6 +207,12 @@ def _updated(at: float, one: Updated) -> Record:
         "failed": failed,
     }
     return Record(at, Level.ERROR if failed else Level.INFO, "updated", sentence, fields)
+
+
+def _check(at: float, one: Updated) -> Record:
+    names = [str(key) for key in one.services if key in one.untouched]
+    sentence = f"{len(names)} checked in {_ms(one.seconds)}: as planned"
+    return Record(at, Level.INFO, "checked", sentence, {"services": names, "seconds": _seconds(one.seconds)})
 
 
 def _more(some: Sequence[object]) -> str:
