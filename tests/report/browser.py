@@ -1,14 +1,24 @@
-"""A real Chromium, without a window: what a page looks like and what is in it once its script has run."""
+"""A real Chromium, without a window, over the pipe of its DevTools: what a page looks like, holds and does."""
 
 from __future__ import annotations
 
+import base64
+import fcntl
+import json
 import os
+import select
 import shutil
 import struct
 import subprocess
+import tempfile
+import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -23,8 +33,11 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
+    "--remote-debugging-pipe",
 )
-SECONDS = 60
+SECONDS = 60.0
+"""How long an answer may take, the browser's start included."""
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "/": 191}
 
 
 def chromium() -> str:
@@ -38,40 +51,125 @@ def chromium() -> str:
     return found
 
 
-@dataclass(frozen=True)
-class Browser:
-    """Looks at one page; each look is a browser of its own, with nothing remembered."""
-
-    path: str
-    home: Path
-
-    def dom(self, page: Path, search: str = "") -> str:
-        """Give the document after its script has run; `search` is typed into the page."""
-        return self._run("--dump-dom", f"file://{page}{'#' if search else ''}{search}")
-
-    def picture(self, page: Path, width: int, height: int, *, dark: bool = False) -> Picture:
-        """Take a screenshot."""
-        target = self.home / f"{page.stem}-{width}-{'dark' if dark else 'light'}.png"
-        scheme = ("--blink-settings=preferredColorScheme=0",) if dark else ()
-        self._run(*scheme, f"--window-size={width},{height}", f"--screenshot={target}", f"file://{page}")
-        return Picture.read(target)
-
-    def _run(self, *words: str) -> str:
-        profile = self.home / f"profile-{len(list(self.home.iterdir()))}"
-        environment = {
-            **os.environ,
-            "HOME": str(profile),
-            "XDG_CONFIG_HOME": str(profile),
-            "XDG_CACHE_HOME": str(profile),
-        }
-        done = subprocess.run(
-            [self.path, *FLAGS, f"--user-data-dir={profile}", *words],
-            check=True,
-            capture_output=True,
-            env=environment,
-            timeout=SECONDS,
+@contextmanager
+def running() -> Iterator[Browser]:
+    """Start a browser that remembers nothing, and end it."""
+    path = chromium()
+    with tempfile.TemporaryDirectory(prefix="llb-browser-", ignore_cleanup_errors=True) as profile:
+        theirs_in, ours_out = os.pipe()
+        ours_in, theirs_out = os.pipe()
+        # The browser takes descriptors 3 and 4, which may be taken here: they move out of the way first.
+        low = [fcntl.fcntl(one, fcntl.F_DUPFD, 20) for one in (theirs_in, theirs_out)]
+        homes = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), profile)
+        child = subprocess.Popen(
+            ["bash", "-c", f'exec "$0" "$@" 3<&{low[0]} 4>&{low[1]}', path, *FLAGS, f"--user-data-dir={profile}"],
+            pass_fds=low,
+            env={**os.environ, **homes},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
-        return done.stdout.decode()
+        for descriptor in (theirs_in, theirs_out, *low):
+            os.close(descriptor)
+        browser = Browser(ours_in, ours_out)
+        try:
+            yield browser
+            browser.call("Browser.close")
+            child.wait(SECONDS)
+        finally:
+            child.kill()
+            child.wait()
+            os.close(ours_in)
+            os.close(ours_out)
+
+
+class Browser:
+    """Opens pages, each in a context of its own, with nothing remembered."""
+
+    def __init__(self, reads: int, writes: int) -> None:
+        self._reads, self._writes = reads, writes
+        self._number = 0
+        self._rest = b""
+        self._events: list[dict[str, Any]] = []
+
+    def open(self, page: Path, width: int, height: int = 800, *, dark: bool = False, search: str = "") -> Tab:
+        """Open a file in a window of so many pixels, and wait until it has loaded; `search` stands behind the `#`."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        tab = Tab(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        tab.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
+        tab.call("Page.enable")
+        tab.call("Page.navigate", url=f"file://{page}{'#' + quote(search) if search else ''}")
+        self.await_event("Page.loadEventFired", tab.session)
+        return tab
+
+    def call(self, method: str, session: str = "", /, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - the protocol's
+        """Call a method of the protocol and give its result."""
+        self._number += 1
+        words = {"id": self._number, "method": method, "params": given, **({"sessionId": session} if session else {})}
+        os.write(self._writes, json.dumps(words).encode() + b"\0")
+        while (message := self._read()).get("id") != self._number:
+            self._events.append(message)
+        assert "error" not in message, (method, message["error"])
+        result: dict[str, Any] = message["result"]
+        return result
+
+    def await_event(self, method: str, session: str) -> None:
+        """Wait until the browser has told of something in a tab."""
+        while not any(one.get("method") == method and one.get("sessionId") == session for one in self._events):
+            self._events.append(self._read())
+        self._events.clear()
+
+    def _read(self) -> dict[str, Any]:
+        deadline = time.monotonic() + SECONDS
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._reads], [], [], max(0.0, deadline - time.monotonic()))
+            some = os.read(self._reads, 1 << 20) if ready else b""
+            assert some, "the browser doesn't answer"
+            self._rest += some
+        text, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        return message
+
+
+@dataclass(frozen=True)
+class Tab:
+    """One page, open."""
+
+    browser: Browser
+    session: str
+
+    def call(self, method: str, /, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - the protocol's
+        """Call a method of the protocol for this page."""
+        return self.browser.call(method, self.session, **given)
+
+    def evaluate(self, script: str) -> Any:  # noqa: ANN401 - whatever it is
+        """Give the value of an expression of JavaScript."""
+        done = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in done, done
+        return done["result"].get("value")
+
+    def dom(self) -> str:
+        """Give the document as it is now."""
+        return str(self.evaluate("document.documentElement.outerHTML"))
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other: `Tab`, `Enter`, letters."""
+        for key in keys:
+            code = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, ord(key[0].upper()))}
+            text = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
+            self.call("Input.dispatchKeyEvent", type="keyDown", **code, **text)
+            self.call("Input.dispatchKeyEvent", type="keyUp", **code)
+
+    def png(self) -> bytes:
+        """Give what is seen."""
+        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
+
+    def picture(self) -> Picture:
+        """Give what is seen, pixel by pixel."""
+        return Picture.of(self.png())
 
 
 @dataclass(frozen=True)
@@ -84,9 +182,8 @@ class Picture:
     channels: int
 
     @classmethod
-    def read(cls, path: Path) -> Picture:
-        """Read and unpack a file."""
-        data = path.read_bytes()
+    def of(cls, data: bytes) -> Picture:
+        """Unpack a file's bytes."""
         assert data[:8] == b"\x89PNG\r\n\x1a\n"
         chunks, position = [], 8
         while position < len(data):

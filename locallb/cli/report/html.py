@@ -1,5 +1,8 @@
 """The report as one HTML page that needs nothing else: a searchable table, a diagram, light and dark.
 
+On a narrow screen each Service is a card instead of a row, and the diagram, which would be too small to read, is left
+out: what it shows stands in each Service's details. Nothing is cut, and nothing but the diagram scrolls by itself.
+
 The page's only script is this package's own, named by its digest in the page's Content-Security-Policy: nothing that a
 manifest says can run, load or call anything. Everything is there without the script as well; it only filters.
 """
@@ -20,9 +23,14 @@ from locallb.planning.report.changes import Change, Report, ServiceChange
 from locallb.planning.report.room import Room
 from locallb.planning.report.sides import Balancer, Port
 
+ALERTS_SHOWN = 20
+"""Alerts that aren't folded."""
+LONGEST_PATH = 3_000
+"""Characters of a port's backends."""
+BACKENDS_SHOWN = 50
+"""Backends of a port that its details name."""
 _LARGE = 10**6
 """Sizes beyond are written as a power of two."""
-NOTHING = "&ndash;"
 SEARCHED = 2_000
 """Characters of a row that the search looks at."""
 
@@ -76,14 +84,20 @@ def _head(report: Report) -> str:
 def _alerts(found: Sequence[Alert]) -> str:
     if not found:
         return ""
+    shown, folded = found[:ALERTS_SHOWN], found[ALERTS_SHOWN:]
+    more = f"<details><summary>{len(folded)} more</summary>{_alert_list(folded)}</details>\n" if folded else ""
+    return (
+        f'<section class="card alerts" id="alerts"><header><h2>To look at</h2><span>{len(found)}</span></header>'
+        f"{_alert_list(shown)}{more}</section>\n"
+    )
+
+
+def _alert_list(found: Sequence[Alert]) -> str:
     items = "".join(
         f'<li><b class="tag {alert.topic}">{alert.topic}</b><span>{html_text(alert.message)}</span></li>\n'
         for alert in found
     )
-    return (
-        f'<section class="card alerts" id="alerts"><header><h2>To look at</h2><span>{len(found)}</span></header>'
-        f"<ul>\n{items}</ul></section>\n"
-    )
+    return f"<ul>\n{items}</ul>"
 
 
 def _tools(report: Report) -> str:
@@ -94,35 +108,41 @@ def _tools(report: Report) -> str:
         if (count := report.count(change))
     )
     return (
-        '<div class="tools"><input id="search" type="search" placeholder="Search name, address, port, client, reason" '
-        f'aria-label="Search" autocomplete="off" spellcheck="false">{chips}'
+        '<div class="tools"><input id="search" type="search" placeholder="Search" '
+        f'aria-label="Search name, address, port, client, reason" aria-keyshortcuts="/" '
+        f'title="Name, address, port, client, reason; press / to come here, Escape to show all" '
+        f'autocomplete="off" spellcheck="false"><div class="chips">{chips}</div>'
         f'<span class="hits" id="hits" aria-live="polite">{len(report.services)}</span></div>\n'
     )
 
 
 def _table(rows: Sequence[ServiceChange]) -> str:
-    names = ("Change", "Service", "Address", "Ports", "Clients", "Why")
-    head = "".join(f"<th>{name}</th>" for name in names)
+    head = "".join(f'<th role="columnheader">{name}</th>' for name in ("Change", "Service", *_COLUMNS))
     body = "".join(_row(service) for service in rows)
     return (
-        '<section class="card"><header><h2>Services</h2></header><div class="scroll">'
-        f'<table id="services"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
-        f'<p class="none" id="none"{" hidden" if rows else ""}>No Service to show.</p></div></section>\n'
+        '<section class="card services"><header><h2>Services</h2></header>'
+        f'<table id="services" role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">\n{body}</tbody></table>'
+        f'<p class="none" id="none"{" hidden" if rows else ""}>No Service to show.</p></section>\n'
     )
+
+
+_COLUMNS = ("Address", "Ports", "Clients", "Why")
 
 
 def _row(service: ServiceChange) -> str:
     side, key, change = shown_side(service), service.key, service.change
     why = list(_why(service))
+    contents = (_addresses(service), _ports(side), _clients(side), _list(why))
+    cells = "".join(
+        f'<td role="cell" class="{name.lower()}" data-label="{name}">{f"<div>{content}</div>" if content else ""}</td>'
+        for name, content in zip(_COLUMNS, contents, strict=True)
+    )
     return (
-        f'<tr data-change="{change}" data-text="{_searched(service, why)}">'
-        f'<td><span class="tag {change}">{change}</span></td>'
-        f'<td class="who"><div class="name">{html_text(key.name, LONGEST_NAME)}</div>'
-        f'<div class="where">{html_text(f"{key.cluster} / {key.namespace}", LONGEST_NAME)}</div></td>'
-        f'<td class="mono">{_addresses(service)}</td>'
-        f'<td class="ports">{_ports(side)}</td>'
-        f'<td class="mono">{_clients(side)}</td>'
-        f'<td class="why">{_list(why)}</td></tr>\n'
+        f'<tr role="row" data-change="{change}" data-text="{_searched(service, why)}">'
+        f'<td role="cell" class="change"><span class="tag {change}">{change}</span></td>'
+        f'<td role="cell" class="who"><div class="name">{html_text(key.name, LONGEST_NAME)}</div>'
+        f'<div class="where">{html_text(f"{key.cluster} / {key.namespace}", LONGEST_NAME)}</div></td>{cells}</tr>\n'
     )
 
 
@@ -138,11 +158,22 @@ def _addresses(service: ServiceChange) -> str:
     before = service.before.addresses if service.before else ()
     after = service.after.addresses if service.after else ()
     gone = [f"<del>{address}</del>" for address in before if address not in after]
-    return "<br>".join((*gone, *(str(address) for address in after))) or NOTHING
+    return "<br>".join((*gone, *(str(address) for address in after)))
 
 
 def _ports(side: Balancer | None) -> str:
-    return "".join(map(_port, side.ports)) if side else NOTHING
+    if side is None:
+        return ""
+    paths = "".join(f"<li>{_path(port)}</li>" for port in side.ports)
+    details = f'<details><summary>Backends</summary><ul class="paths mono">{paths}</ul></details>' if paths else ""
+    return "".join(map(_port, side.ports)) + details
+
+
+def _path(port: Port) -> str:
+    """Write where a port leads, or why nowhere."""
+    more = len(port.backends) - BACKENDS_SHOWN
+    shown = ", ".join(port.backends[:BACKENDS_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return html_text(f"{port.label} → {shown or port.message or port.problem or 'not known'}", LONGEST_PATH)
 
 
 def _port(port: Port) -> str:
@@ -153,9 +184,9 @@ def _port(port: Port) -> str:
 
 def _clients(side: Balancer | None) -> str:
     if side is None:
-        return NOTHING
+        return ""
     some = dict.fromkeys(port.sources for port in side.ports if port.sources is not None)
-    return "<br>".join(_who(sources) for sources in some) or NOTHING
+    return "<br>".join(_who(sources) for sources in some)
 
 
 def _who(sources: Sequence[object]) -> str:
@@ -185,7 +216,8 @@ def _diagram(rows: Sequence[ServiceChange]) -> str:
     legend = "".join(f'<span class="{change}">{change}</span>' for change in present)
     return (
         '<section class="card" id="diagram"><header><h2>Paths</h2><span>addresses → proxies → backends</span>'
-        f'<div class="legend">{legend}</div></header><div class="scroll">{diagram(rows)}</div></section>\n'
+        f'<div class="legend">{legend}</div></header>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Diagram">{diagram(rows)}</div></section>\n'
     )
 
 

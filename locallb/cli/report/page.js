@@ -46,6 +46,15 @@
     });
   }
   input.addEventListener("input", show);
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && document.activeElement !== input && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      input.focus();
+    } else if (event.key === "Escape" && (input.value || document.activeElement === input)) {
+      input.value = "";
+      show();
+    }
+  });
   if (location.hash.length > 1) {
     try {
       input.value = decodeURIComponent(location.hash.slice(1));
