@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
+from components.digests import rejection_digest
 from components.resources import ServiceEvents, ServiceStatus
 from locallb.planning.events import event_fields, rejection_events
 from locallb.planning.ingress import not_serving
@@ -22,7 +23,7 @@ class Rejected(pulumi.ComponentResource):
 
     def __init__(self, rejection: Rejection, owner: Owner, access: Access) -> None:
         key, problem = str(rejection.key), rejection.problem
-        shown = {"addresses": [], "ports": [], "uid": owner.uid, "digest": rejection.digest}
+        shown = {"addresses": [], "ports": [], "uid": owner.uid, "digest": rejection_digest(rejection)}
         super().__init__("locallb:index:LoadBalancer", key, shown)
         status = ServiceStatus(
             key,

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 
 import pulumi
 
+from components.digests import balancer_digest
 from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
 from components.rejected import Rejected
 from locallb.planning.model import ServiceKey
-from locallb.planning.planned import Plan, balancer_digest
+from locallb.planning.planned import Plan
 
 
 def exports(plan: Plan) -> Mapping[str, object]:

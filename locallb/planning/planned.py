@@ -74,11 +74,6 @@ class Rejection:
     access: Access | None = None
     """Where the Service lives and is told why; None for manifests."""
 
-    @property
-    def digest(self) -> str:
-        """What its resources depend on, in one word."""
-        return digest([repr(self)])
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedProxy:
@@ -103,11 +98,6 @@ class PlannedProxy:
         container = [self.container.fields] if self.container else []
         version = [self.envoy] if self.envoy else []
         return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *container, *version])
-
-
-def balancer_digest(placement: Placement, proxy: str) -> str:
-    """Say in one word what a load balancer's resources depend on; `proxy` is the digest of its proxy."""
-    return digest([repr(placement), proxy])
 
 
 @dataclass(frozen=True, slots=True)

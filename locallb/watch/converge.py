@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
 from locallb.clients import files, places
 from locallb.engine import Engine, FullScopeNeeded, Op, Result, Severity, name_of, only, root_urn
 from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
-from locallb.planning.planned import Plan, PlannedProxy, balancer_digest
+from locallb.planning.planned import Plan, PlannedProxy
 from locallb.planning.snapshot import Snapshot
 from locallb.sources.held import ADDRESS, CONFIG, SERVICE
 from locallb.watch.work import Batch, Work
@@ -95,7 +96,7 @@ class Converger:
             else:
                 fresh[placement.key] = placement, proxy, balancer_digest(placement, proxy)
         self._digests = fresh
-        told = {one.key: one.digest for one in plan.rejections if one.access}
+        told = {one.key: rejection_digest(one) for one in plan.rejections if one.access}
         needed = {one.proxy for one in plan.placements}
         self._spare = frozenset(one.key for one in plan.proxies if one.proxy.name not in needed)
         stacks = {planned.key: planned.digest for planned in plan.proxies if not planned.key.cluster}

@@ -1,0 +1,54 @@
+"""Digests of what a load balancer's resources depend on: equal digests mean that nothing is to be done.
+
+Made of the values that its resources get, as canonical JSON, never of how our own types are written: a field of ours
+may get another name without touching a load balancer. Not here: what was applied (`locallb.watch.converge`).
+"""
+
+from __future__ import annotations
+
+from locallb.planning.events import event_fields, placement_events, rejection_events
+from locallb.planning.ingress import conditions, ingress_fields, not_serving
+from locallb.planning.naming import access_fields, digest, owner_fields
+from locallb.planning.planned import Placement, Rejection
+from locallb.planning.snapshot import Access
+
+
+def balancer_digest(placement: Placement, proxy: str) -> str:
+    """Return one word for all inputs of a placement's resources; `proxy` is the digest of its proxy."""
+    part = placement.part
+    return digest(
+        [
+            proxy,
+            owner_fields(placement.owner),
+            [str(address) for address in placement.addresses],
+            placement.sharing,
+            [str(port) for port in placement.ports],
+            [listener.name for port in placement.ports for listener in port.listeners],
+            [probe.place for probe in placement.probes],
+            [part.part.id, dict(part.rendered.listeners), dict(part.rendered.clusters)] if part else [],
+            _told(placement, placement.access) if placement.access else [],
+        ]
+    )
+
+
+def rejection_digest(rejection: Rejection) -> str:
+    """Return one word for all inputs of the resources that tell a Service why it gets nothing."""
+    return digest(
+        [
+            owner_fields(rejection.owner) if rejection.owner else {},
+            access_fields(rejection.access) if rejection.access else {},
+            not_serving([rejection.problem]),
+            event_fields(rejection_events(rejection)),
+        ]
+    )
+
+
+def _told(placement: Placement, access: Access) -> list[object]:
+    """Return what the Service of a live cluster is told."""
+    return [
+        access_fields(access),
+        ingress_fields(placement),
+        conditions(placement),
+        placement.take_over,
+        event_fields(placement_events(placement)),
+    ]

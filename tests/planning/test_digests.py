@@ -1,0 +1,75 @@
+"""Digests of load balancers: they change when what a resource gets changes, and never because our code was renamed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from components.digests import balancer_digest, rejection_digest
+from locallb.planning.model import Uid
+from locallb.planning.notices import Notice
+from locallb.planning.planned import Placement, Plan, Rejection
+from locallb.planning.reasons import Problem, Reason
+from locallb.planning.settings import IpMode
+from locallb.planning.snapshot import Access
+from tests.conftest import Golden
+from tests.planning.test_plan_goldens import CASES, planned
+
+ACCESS = Access("/home/someone/.kube/config", "kind-a")
+
+
+def live(plan: Plan) -> Placement:
+    """Return the first placement of a plan, as that of a live cluster."""
+    return replace(plan.placements[0], access=ACCESS)
+
+
+CHANGES: dict[str, Callable[[Placement], Placement]] = {
+    "another address": lambda p: replace(p, addresses=(ip_address("127.77.0.31"),)),
+    "another object of its name": lambda p: replace(p, owner=replace(p.owner, uid=Uid("other"))),
+    "a port less": lambda p: replace(p, ports=p.ports[1:]),
+    "a port without backends": lambda p: replace(
+        p, ports=(replace(p.ports[0], problem=Problem(Reason.NO_BACKENDS, "none")), *p.ports[1:])
+    ),
+    "a listener less": lambda p: replace(p, ports=(replace(p.ports[0], listeners=()), *p.ports[1:])),
+    "nothing to probe": lambda p: replace(p, probes=()),
+    "another context": lambda p: replace(p, access=Access(ACCESS.kubeconfig, "kind-b")),
+    "no live cluster": lambda p: replace(p, access=None),
+    "a notice": lambda p: replace(p, notices=(Notice("OtherController", "somebody else"),)),
+    "ipMode VIP": lambda p: replace(p, ip_mode=IpMode.VIP),
+    "others' entries go": lambda p: replace(p, take_over=True),
+    "a sharing key": lambda p: replace(p, sharing="edge"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_a_resource_gets_is_in_the_digest(change: str) -> None:
+    """Every input that changes makes another digest; an equal placement has the same."""
+    placement = live(planned("chart"))
+    assert balancer_digest(replace(placement), "proxy") == balancer_digest(placement, "proxy")
+    assert balancer_digest(CHANGES[change](placement), "proxy") != balancer_digest(placement, "proxy")
+    assert balancer_digest(placement, "another") != balancer_digest(placement, "proxy")
+
+
+def test_a_rejection_is_told_anew_when_its_reason_changes() -> None:
+    """The sentence, the code and the cluster count."""
+    placement = live(planned("chart"))
+    rejection = Rejection(placement.key, Problem(Reason.NO_POOL, "no pool"), placement.owner, ACCESS)
+    others = (
+        replace(rejection, problem=Problem(Reason.NO_POOL, "another sentence")),
+        replace(rejection, problem=Problem(Reason.IN_USE, "no pool")),
+        replace(rejection, access=Access("/elsewhere", "kind-a")),
+    )
+    assert len({rejection_digest(one) for one in (rejection, replace(rejection), *others)}) == 1 + len(others)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_digests_are_a_promise(case: str, golden: Golden) -> None:
+    """Another digest has the loop update the load balancer: a change here costs every user an update of everything."""
+    plan = planned(case)
+    proxies = {one.proxy.name: one.digest for one in plan.proxies}
+    digests = {str(one.key): balancer_digest(one, proxies[one.proxy]) for one in plan.placements}
+    golden.check(f"digests/{case}", {"digests.json": json.dumps(digests, indent=2) + "\n"})
