@@ -18,11 +18,10 @@ from locallb.clients.host import host_facts, inotify_limit
 from locallb.clients.ledger import Ledger
 from locallb.clients.processes import Process
 from locallb.clients.proxies import PROXY_MARK
-from locallb.clients.routes import routes
 from locallb.engine import EngineError, ResourceState, check_state
 from locallb.engine.locks import read_holders
 from locallb.planning.host.headroom import Limits, free_addresses
-from locallb.planning.host.routes import pool_routes
+from locallb.planning.host.pool_routes import pool_routes
 from locallb.planning.host.seen import Finding, Level, LockSeen, ProxySeen, Seen
 from locallb.planning.settings import Pool, SettingsError
 from locallb.planning.snapshot import Claim, HostFacts
@@ -61,7 +60,8 @@ def look(directory: Path, stack: str) -> Seen:
     session = troubles.guard("stack", lambda: Session.open(directory, stack), None)
     pools = troubles.guard("stack", lambda: session.settings.pools, ()) if session else ()
     ours = [one.pid for one in processes.marked(PROXY_MARK)]
-    host = troubles.guard("host", lambda: host_facts(pools, ours), HostFacts())
+    strict = bool(session and pools and session.settings.publishes)
+    host = troubles.guard("host", lambda: host_facts(pools, ours, strict=strict), HostFacts())
     ledger = troubles.guard("ledger", lambda: Ledger(places.ledger_directory()), None)
     claims = troubles.guard("ledger", ledger.claims, ()) if ledger else ()
     envoy, envoy_problem = _envoy()
@@ -73,7 +73,7 @@ def look(directory: Path, stack: str) -> Seen:
         host=host,
         limits=_limits(pools, host, claims),
         pools=pools,
-        routes=troubles.guard("pools", lambda: pool_routes(pools, routes()), ()),
+        routes=pool_routes(pools, host.addresses),
         ledger=str(ledger.directory) if ledger else "",
         shared_ledger=_shared(),
         claims=len(claims),

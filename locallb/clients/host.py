@@ -8,16 +8,17 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Collection, Iterable, Iterator
-from ipaddress import IPv4Network, ip_address
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from ipaddress import IPv4Network, IPv6Address, ip_address
 from pathlib import Path
 
 from locallb.clients import ClientError
 from locallb.clients.descriptors import held
 from locallb.clients.routes import RouteError, routes
 from locallb.clients.sockets import LISTEN, Row, rows
-from locallb.planning.host.routes import Route, connected, is_way
-from locallb.planning.model import IPAddress, IPNetwork, Protocol
+from locallb.planning.host.addresses import HostAddresses, survey
+from locallb.planning.host.routes import Route
+from locallb.planning.model import IPAddress, Protocol
 from locallb.planning.settings import AddressRange, Pool
 from locallb.planning.snapshot import HostFacts, Socket
 
@@ -30,12 +31,12 @@ _KERNEL_PORT_START, _KERNEL_INSTANCES = 1024, 128
 """What kernels do that don't tell."""
 _NET_BIND_SERVICE = 10
 """The number of the capability."""
-_IPV4 = 4
 _LOOPBACK = IPv4Network("127.0.0.0/8")
 _SCRATCH = "127.255.255.254"
 """Where ports are tried; nobody listens just there."""
-_TRIED_ONE_BY_ONE = 1024
-"""Addresses of a range that are tried each; of a larger one the ends and the middle speak for all."""
+_NONLOCAL = "/proc/sys/net/{}/ip_nonlocal_bind"
+"""Where it is on, any address can be bound, whosever it is."""
+_IPV6_ADDRESSES = "/proc/net/if_inet6"
 _PROTOCOLS = ((Protocol.TCP, socket.SOCK_STREAM, LISTEN), (Protocol.UDP, socket.SOCK_DGRAM, ""))
 
 
@@ -51,6 +52,7 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
 
     Raises:
         HostError: if this host has no /proc as Linux has it.
+        RouteError: if its routes can't be read just now.
 
     """
     status = _status()
@@ -58,18 +60,12 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
     found = held({row.inode for listed in in_use.values() for row in listed}, our_pids)
     foreign = {protocol: [row for row in in_use[protocol] if row.inode not in found.ours] for protocol in in_use}
     known = _routes()
-    routed = [route.destination for route in known if route.kind == "local"]
-    absent, absent_ranges = _absent(pools, [one for one in routed if not strict or one.version == _IPV4])
-    broadcast = _broadcast(pools, known)
     return HostFacts(
         unprivileged_port_start=_port_start(status),
         watches=max(0, inotify_limit() - found.inotify),
         sockets=tuple(sorted(_sockets(foreign, found.holders), key=_order)),
-        absent=frozenset(absent) | broadcast,
-        broadcast=broadcast,
-        absent_ranges=tuple(absent_ranges),
-        on_link=connected(known),
-        routed=tuple(sorted({r.destination for r in known if is_way(r)}, key=str)) if known else None,
+        addresses=_addresses(pools, known, strict=strict),
+        routed=tuple(sorted({route.destination for route in known if route.is_way}, key=str)) if known else None,
     )
 
 
@@ -80,11 +76,13 @@ def inotify_limit() -> int:
 
 
 def _routes() -> tuple[Route, ...]:
-    """Read the routes; where that isn't allowed, addresses are judged by binding them alone."""
+    """Read the routes; none where that isn't allowed. A failure of the moment says nothing about addresses."""
     try:
         return routes()
-    except RouteError:
-        return ()
+    except RouteError as error:
+        if error.forbidden:
+            return ()
+        raise
 
 
 def _status() -> dict[str, str]:
@@ -133,51 +131,32 @@ def _covers_ipv4(kind: socket.SocketKind, port: int) -> bool:
     return _bind_error(kind, _SCRATCH, port) in {errno.EADDRINUSE, errno.EACCES}
 
 
-def _absent(
-    pools: Iterable[Pool], local: Collection[IPNetwork]
-) -> tuple[set[IPAddress], list[tuple[IPAddress, IPAddress]]]:
-    """Find the addresses of pools that can't be bound, and the large ranges of which none can."""
-    addresses: set[IPAddress] = set()
-    ranges = []
-    for one in dict.fromkeys(one for pool in pools for one in pool.ranges):
-        if int(one.last) - int(one.first) < _TRIED_ONE_BY_ONE:
-            addresses.update(address for address in _each(one) if not _is_local(address, local))
-        elif not any(_is_local(one.first + offset, local) for offset in _samples(one)):
-            ranges.append((one.first, one.last))
-    return addresses, ranges
+def _addresses(pools: Iterable[Pool], known: Sequence[Route], *, strict: bool) -> HostAddresses:
+    """Find out which addresses are this host's: by its tables, or by trying where those tell nothing.
 
-
-def _broadcast(pools: Iterable[Pool], known: Iterable[Route]) -> frozenset[IPAddress]:
-    """Find the addresses of pools that are a connected network's broadcast address, whatever else makes them local.
-
-    They can be bound and not connected to: 172.18.255.255 is one where Docker has 172.18.0.0/16.
+    What is tried is only what needs no table: the loopback network, and addresses that are listed by themselves.
     """
-    found = {route.destination.network_address for route in known if route.kind == "broadcast"}
-    ranges = [one for pool in pools for one in pool.ranges]
-    return frozenset(
-        address
-        for address in found
-        if any(
-            one.first.version == address.version and int(one.first) <= int(address) <= int(one.last) for one in ranges
-        )
-    )
+    if any(route.is_local for route in known):
+        return survey(known, tuple(_bindable()) if strict and not _number(_NONLOCAL.format("ipv6"), 0) else None)
+    lone = (one for pool in pools for one in pool.ranges if one.first == one.last)
+    there = [AddressRange(_LOOPBACK[0], _LOOPBACK[-1])] if _is_here(_SCRATCH) else []
+    there += [one for one in lone if one.first not in _LOOPBACK and _is_here(str(one.first))]
+    return HostAddresses(local=tuple(there), routes=tuple(known))
 
 
-def _each(one: AddressRange) -> Iterator[IPAddress]:
-    return (one.first + offset for offset in range(int(one.last) - int(one.first) + 1))
+def _bindable() -> Iterator[IPAddress]:
+    """List the IPv6 addresses of interfaces: what can be bound without IPV6_FREEBIND."""
+    try:
+        lines = Path(_IPV6_ADDRESSES).read_text(encoding="ascii").splitlines()
+    except OSError:
+        return
+    yield from (IPv6Address(bytes.fromhex(line.split()[0])) for line in lines)
 
 
-def _samples(one: AddressRange) -> tuple[int, int, int]:
-    """Give offsets into a range: its middle, and its ends but for what may be network and broadcast address."""
-    size = int(one.last) - int(one.first)
-    return 1, size // 2, size - 1
-
-
-def _is_local(address: IPAddress, local: Collection[IPNetwork]) -> bool:
-    """Tell whether an Envoy could bind `address`; IPv6 behind a local route takes IPV6_FREEBIND, which Envoy sets."""
-    if address in _LOOPBACK or any(address in network for network in local):
-        return True
-    return _bind_error(socket.SOCK_DGRAM, str(address), 0) not in _NOT_HERE
+def _is_here(address: str) -> bool:
+    """Return whether an address can be bound; it proves nothing where any address can."""
+    family = "ipv6" if ":" in address else "ipv4"
+    return not _number(_NONLOCAL.format(family), 0) and _bind_error(socket.SOCK_DGRAM, address, 0) not in _NOT_HERE
 
 
 _NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL}

@@ -18,7 +18,9 @@ from pathlib import Path
 
 from locallb.clients import ClientError, files, routes
 from locallb.planning.host import setup
-from locallb.planning.host.routes import Route, is_local, pool_routes
+from locallb.planning.host.addresses import survey
+from locallb.planning.host.pool_routes import is_local, pool_routes
+from locallb.planning.host.routes import Route
 from locallb.planning.host.setup import HostSeen, Kept, Record, Sort, Step
 from locallb.planning.settings import Pool
 
@@ -47,7 +49,7 @@ def look(pools: tuple[Pool, ...], group: int) -> HostSeen:
     """See what the host is like; no right is needed. Raises ClientError."""
     return HostSeen(
         sysctls={name: value for name in _SYSCTLS if (value := _sysctl(name)) is not None},
-        routes=pool_routes(pools, routes.routes()),
+        routes=pool_routes(pools, survey(routes.routes())),
         ledger=_ledger(),
         texts={path: text for path in _TEXTS if (text := _text(Path(path)))},
         group=group,

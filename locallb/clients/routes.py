@@ -6,6 +6,7 @@ way.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -30,20 +31,41 @@ _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _BUFFER = 1 << 17
 
 
+_FORBIDDEN = {errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOSYS, errno.EOPNOTSUPP}
+_INTERRUPTED = 0x10
+"""A flag of an answer: the table changed meanwhile, so the list may lack something."""
+_TRIES = 10
+
+
 class RouteError(ClientError):
     """Routes can't be read or changed: one sentence."""
+
+    def __init__(self, message: str, number: int | None = None) -> None:
+        super().__init__(message)
+        self.forbidden = number in _FORBIDDEN
+        """This process may never talk to the kernel about routes, as in a sandbox."""
 
 
 def routes() -> tuple[Route, ...]:
     """Read the routes of every table of this network namespace, both families. Raises RouteError."""
     found = []
     for family in _FAMILIES:
-        body = _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)
         try:
-            found += [route for kind, data in _talk(_GET, _DUMP, body) if kind == _NEW and (route := _parse(data))]
+            found += _dump(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))
         except OSError as error:
-            raise RouteError(f"the routes of this host can't be read: {error.strerror}") from error
+            raise RouteError(f"the routes of this host can't be read: {error.strerror}", error.errno) from error
     return tuple(found)
+
+
+def _dump(body: bytes) -> list[Route]:
+    """List the routes of a moment in which nobody changed them. Raises OSError."""
+    for attempt in range(_TRIES):
+        try:
+            return [route for kind, data in _talk(_GET, _DUMP, body) if kind == _NEW and (route := _parse(data))]
+        except InterruptedError:
+            if attempt == _TRIES - 1:
+                raise
+    raise AssertionError
 
 
 def add_local(prefix: IPNetwork) -> None:
@@ -93,7 +115,9 @@ def _talk(kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
     while len(data) >= _HEADER.size:
-        length, kind, *_ = _HEADER.unpack_from(data)
+        length, kind, flags, *_ = _HEADER.unpack_from(data)
+        if flags & _INTERRUPTED:
+            raise InterruptedError(errno.EINTR, "they change all the time")
         yield kind, data[_HEADER.size : length]
         data = data[(length + 3) & ~3 :]
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv6Network
 
 from locallb.planning import refusals
 from locallb.planning.holders import ByGroup, ByService, Holdings, age, holdings, may_share
 from locallb.planning.model import Family, FamilyPolicy, IPAddress, Service, ServiceKey
-from locallb.planning.pools import Candidates, Slots, allows, by_priority, candidates, listed, never, useless_ranges
+from locallb.planning.pools import Candidates, Slots, allows, by_priority, candidates, listed, never, possible
 from locallb.planning.reasons import Problem
 from locallb.planning.refusals import Asked
 from locallb.planning.settings import Pool, Settings
 from locallb.planning.snapshot import HostFacts, Snapshot
+from locallb.planning.spans import subtract
 
 Answer = tuple[IPAddress, ...] | Problem
 
@@ -120,20 +120,29 @@ def _choose(wish: _Wish, market: _Market) -> Answer:
 class _Shelf:
     """What one pool has of one family, and what of it is still free."""
 
-    def __init__(self, pool: Pool, those: Candidates, possible: Candidates, unbound: Sequence[IPAddress]) -> None:
+    def __init__(self, pool: Pool, those: Candidates, here: Candidates) -> None:
         self.pool = pool
         self.candidates = those
-        self._possible = possible
-        """Those that lie in no range that is useless as a whole."""
-        self.free = Slots(possible)
-        self.unbound = next((address for address in unbound if address in those), None)
-        """An address that nobody holds and that the host can't bind."""
-        if self.unbound is None and possible.size < those.size:
-            self.unbound = next((those[n] for n in (0, those.size - 1) if those[n] not in possible), None)
+        self.here = here
+        """Those that are this host's."""
+        self.free = Slots(here)
+
+    def next_free(self, preferred: int) -> IPAddress | None:
+        """Return the free address next to the preferred one, which is the same on every host."""
+        start = self.candidates[preferred % self.candidates.size]
+        return self.free.first_free(self.here.following(start))
+
+    def elsewhere(self, held: Collection[IPAddress]) -> IPAddress | None:
+        """Find an address that nobody holds and that isn't this host's."""
+        if self.here.size == self.candidates.size:
+            return None
+        missing = subtract(self.candidates.spans, self.here.spans)
+        numbers = (number for first, last in missing for number in range(first, last + 1))
+        return next((address for one in numbers if (address := self.candidates.address(one)) not in held), None)
 
     def open(self, taken: Iterable[IPAddress]) -> None:
         """Start anew with `taken` taken."""
-        self.free = Slots(self._possible)
+        self.free = Slots(self.here)
         for address in taken:
             self.free.take(address)
 
@@ -143,17 +152,14 @@ class _Market:
 
     def __init__(self, pools: Iterable[Pool], held: Holdings, host: HostFacts) -> None:
         self._pools = by_priority(pools)
-        unbound = sorted(host.absent - held.holders.keys(), key=int)
-        self._useless = useless_ranges(host)
         self._shelves = [
-            _Shelf(pool, those, candidates(pool, family, self._useless), unbound)
+            _Shelf(pool, those, possible(pool, family, host))
             for pool in self._pools
             for family in Family
             if (those := candidates(pool, family)).size
         ]
         self._held = held
-        self._absent = host.absent
-        self._on_link = host.on_link
+        self._host = host
         self._given: dict[IPAddress, list[Service]] = defaultdict(list)
         self._shared: dict[str, dict[IPAddress, None]] = defaultdict(dict)
         """By sharing key the addresses that may be shared, in the order in which they are tried."""
@@ -164,7 +170,7 @@ class _Market:
 
     def open(self, reserved: AbstractSet[IPAddress]) -> None:
         """Begin a round in which nobody is given an address of `reserved` without asking for it."""
-        taken = {*self._held.holders, *self._absent, *self._given, *reserved}
+        taken = {*self._held.holders, *self._given, *reserved}
         for shelf in self._shelves:
             shelf.open(taken)
 
@@ -202,9 +208,8 @@ class _Market:
             return refusals.in_use(service, asked, holder)
         if rival := self._rival(service, asked.address):
             return refusals.in_use(service, asked, ByService(rival.key))
-        if network := self._network(asked.address):
-            return refusals.on_link(service, asked.address, network)
-        return refusals.not_on_host(service, asked) if self._is_useless(asked.address) else None
+        here = any(asked.address in shelf.here for shelf in self._shelves if allows(shelf.pool, service))
+        return None if here else refusals.not_on_host(service, asked, self._host)
 
     def _rival(self, service: Service, address: IPAddress) -> Service | None:
         """Find who has the address and can't share it with `service`: who got it before, or holds it more strongly."""
@@ -212,15 +217,6 @@ class _Market:
         stronger = holder.stronger(service) if isinstance(holder, ByGroup) else ()
         others = (*self._given.get(address, ()), *stronger)
         return next((one for one in others if one.key != service.key and not may_share(one, service)), None)
-
-    def _network(self, address: IPAddress) -> IPv6Network | None:
-        return next((network for network in self._on_link if address in network), None)
-
-    def _is_useless(self, address: IPAddress) -> bool:
-        return address in self._absent or any(
-            one.first.version == address.version and int(one.first) <= int(address) <= int(one.last)
-            for one in self._useless
-        )
 
     def find(self, wish: _Wish, family: Family) -> IPAddress | Problem:
         """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred."""
@@ -232,7 +228,7 @@ class _Market:
         had = next(
             (one for one in (*mine, *self._joinable(wish.service)) if self._fits(wish.service, one, shelves)), None
         )
-        found = had or next((one for shelf in shelves if (one := shelf.free.first_free(wish.preferred))), None)
+        found = had or next((one for shelf in shelves if (one := shelf.next_free(wish.preferred))), None)
         return found or self._shortage(wish.service, family, shelves)
 
     def _joinable(self, service: Service) -> Iterator[IPAddress]:
@@ -243,17 +239,14 @@ class _Market:
                 yield address
 
     def _fits(self, service: Service, address: IPAddress, shelves: Sequence[_Shelf]) -> bool:
-        return _on(shelves, address) and not self._is_useless(address) and self._rival(service, address) is None
+        return any(address in shelf.here for shelf in shelves) and self._rival(service, address) is None
 
     def _shortage(self, service: Service, family: Family, shelves: Sequence[_Shelf]) -> Problem:
         pools = [shelf.pool for shelf in shelves]
-        unbound = next((shelf.unbound for shelf in shelves if shelf.unbound), None)
-        if unbound and (network := self._network(unbound)):
-            return refusals.on_link(service, unbound, network)
-        if unbound:
-            return refusals.none_on_host(service, family, pools, unbound)
+        known = self._host.addresses
+        passed_over = {*self._held.holders, *(own for own, _ in (known.own if known else ()))}
+        for shelf in shelves:
+            missing = shelf.elsewhere(passed_over) or (None if shelf.here.size else shelf.elsewhere(self._held.holders))
+            if missing:
+                return refusals.none_on_host(service, family, pools, missing, self._host)
         return refusals.exhausted(service, family, pools)
-
-
-def _on(shelves: Iterable[_Shelf], address: IPAddress) -> bool:
-    return any(address in shelf.candidates for shelf in shelves)

@@ -155,8 +155,9 @@ def _of_host(snapshot: Snapshot) -> dict[IPAddress, Holder]:
         for address in node.addresses
     }
     holders |= {address: ByOther("is in spec.externalIPs of a Service") for address in snapshot.external_ips}
-    broadcast = ByOther("is the broadcast address of a network of this host")
-    holders |= dict.fromkeys(snapshot.host.broadcast, broadcast)
+    if known := snapshot.host.addresses:
+        broadcast = ByOther("is the broadcast address of a network of this host")
+        holders |= dict.fromkeys(known.broadcast, broadcast)
     for socket in snapshot.host.sockets:
         if not socket.address.is_unspecified:
             holders[socket.address] = ByOther(f"the process {socket.process or 'of another user'} listens on")

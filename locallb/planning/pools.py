@@ -6,25 +6,19 @@ enumerated. Who gets which address is decided in `allocation`, what a pool may l
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from itertools import accumulate
+from operator import itemgetter
 
+from locallb.planning.host.addresses import spans_of, usable
 from locallb.planning.model import Family, IPAddress, Service
 from locallb.planning.selection import selects
-from locallb.planning.settings import AddressRange, Pool
+from locallb.planning.settings import Pool
 from locallb.planning.snapshot import HostFacts
-
-Span = tuple[int, int]
-"""Numbers of addresses of one family, from the first to the last, both included."""
-
-
-def span(addresses: AddressRange) -> Span:
-    """Give a range's addresses as numbers."""
-    return int(addresses.first), int(addresses.last)
-
+from locallb.planning.spans import Span, subtract
 
 _NEVER = {
     "127.0.0.0": "the loopback network itself",
@@ -43,7 +37,7 @@ _NEVER = {
     "ff00::/8": "multicast",
 }
 _NEVER_NETWORKS = [(ip_network(text), why) for text, why in _NEVER.items()]
-_NEVER_SPANS = {
+NEVER_SPANS = {
     family: [
         (int(network.network_address), int(network.broadcast_address))
         for network, _ in _NEVER_NETWORKS
@@ -51,40 +45,12 @@ _NEVER_SPANS = {
     ]
     for family in Family
 }
+"""What no pool may ever hand out, as numbers."""
 
 
 def never(address: IPAddress) -> str | None:
     """Tell why no pool may ever hand out `address`; None if one may."""
     return next((why for network, why in _NEVER_NETWORKS if address in network), None)
-
-
-def merge(spans: Iterable[Span]) -> list[Span]:
-    """Join spans that overlap or touch; the result is sorted."""
-    merged: list[Span] = []
-    for first, last in sorted(spans):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = merged[-1][0], max(last, merged[-1][1])
-        else:
-            merged.append((first, last))
-    return merged
-
-
-def subtract(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
-    """Take `holes` out of `spans`; the result is sorted and disjoint."""
-    left = merge(spans)
-    for hole in merge(holes):
-        left = [piece for each in left for piece in _without(each, hole)]
-    return left
-
-
-def _without(whole: Span, hole: Span) -> Iterator[Span]:
-    if hole[1] < whole[0] or whole[1] < hole[0]:
-        yield whole
-        return
-    if whole[0] < hole[0]:
-        yield whole[0], hole[0] - 1
-    if hole[1] < whole[1]:
-        yield hole[1] + 1, whole[1]
 
 
 _BEYOND = 1 << 128
@@ -105,7 +71,10 @@ class Candidates:
     def __getitem__(self, number: int) -> IPAddress:
         """Give the address of this number; `number` is below `size`."""
         place = bisect_right(self.numbers, number) - 1
-        value = self.spans[place][0] + number - self.numbers[place]
+        return self.address(self.spans[place][0] + number - self.numbers[place])
+
+    def address(self, value: int) -> IPAddress:
+        """Write a number of the spans as an address."""
         return IPv4Address(value) if self.family is Family.IPV4 else IPv6Address(value)
 
     def number(self, address: IPAddress) -> int | None:
@@ -118,31 +87,36 @@ class Candidates:
             return None
         return self.numbers[place] + value - self.spans[place][0]
 
+    def following(self, address: IPAddress) -> int:
+        """Return the number of `address` or else of the next candidate after it, going round."""
+        value = int(address)
+        place = bisect_left(self.spans, value, key=itemgetter(1))
+        return 0 if place == len(self.spans) else self.numbers[place] + max(0, value - self.spans[place][0])
+
     def __contains__(self, address: IPAddress) -> bool:
         return self.number(address) is not None
 
 
-def candidates(pool: Pool, family: Family, barred: Iterable[AddressRange] = ()) -> Candidates:
-    """Give what `pool` may hand out in `family`: its ranges less its exclusions, what nobody may have and `barred`."""
-    holes = [*_spans(pool.exclude, family), *_NEVER_SPANS[family], *_spans(barred, family)]
-    spans = subtract(_spans(pool.ranges, family), holes)
+def candidates(pool: Pool, family: Family) -> Candidates:
+    """Return what `pool` may give on some host: its ranges less its exclusions and what nobody may have."""
+    return _numbered(pool, family, spans_of(pool.ranges, family))
+
+
+def possible(pool: Pool, family: Family, host: HostFacts) -> Candidates:
+    """Return those candidates that are provably this host's; all of them where nothing is known of the host."""
+    known = host.addresses
+    return _numbered(pool, family, usable(pool.ranges, family, known)) if known else candidates(pool, family)
+
+
+def _numbered(pool: Pool, family: Family, ranges: Iterable[Span]) -> Candidates:
+    spans = subtract(ranges, [*spans_of(pool.exclude, family), *NEVER_SPANS[family]])
     sizes = [last - first + 1 for first, last in spans]
     return Candidates(family, tuple(spans), tuple(accumulate(sizes[:-1], initial=0)), sum(sizes))
 
 
-def useless_ranges(host: HostFacts) -> tuple[AddressRange, ...]:
-    """Give the ranges that can't be used at all: not on this host, or in a network where nobody would find them."""
-    absent = [AddressRange(first, last) for first, last in host.absent_ranges]
-    return (*absent, *(AddressRange(network[0], network[-1]) for network in host.on_link))
-
-
-def _spans(ranges: Iterable[AddressRange], family: Family) -> list[Span]:
-    return [span(each) for each in ranges if Family.of(each.first) is family]
-
-
 def listed(pool: Pool, address: IPAddress) -> bool:
     """Tell whether `address` is in the pool's ranges, excluded or not."""
-    return any(first <= int(address) <= last for first, last in _spans(pool.ranges, Family.of(address)))
+    return any(first <= int(address) <= last for first, last in spans_of(pool.ranges, Family.of(address)))
 
 
 def allows(pool: Pool, service: Service) -> bool:

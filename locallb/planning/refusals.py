@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Network
 
+from locallb.planning.host.pool_routes import pool_routes
 from locallb.planning.model import Family, IPAddress, Service
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.settings import Pool
+from locallb.planning.snapshot import HostFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def excluded(service: Service, asked: Asked, pool: Pool) -> Problem:
 
 def out_of_pool(service: Service, asked: Asked, pools: Sequence[Pool]) -> Problem:
     """Say that no pool has the address."""
-    why = f"which is in no pool ({described(pools)}); {asked.elsewhere} or add it to local-lb:pools"
+    why = f"which isn't in {described(pools)}; {asked.elsewhere} or add it to local-lb:pools"
     return _refused(Reason.OUT_OF_POOL, service, asked, why)
 
 
@@ -68,12 +70,15 @@ def in_use(service: Service, asked: Asked, holder: object) -> Problem:
     return _refused(Reason.IN_USE, service, asked, f"which {holder}; {asked.elsewhere} or release it there")
 
 
-def not_on_host(service: Service, asked: Asked) -> Problem:
-    """Say that the host can't bind the address."""
-    why = (
-        f"which this host can't bind; as root, `locallb host setup --apply` makes its pool local, or {asked.elsewhere}"
-    )
-    return _refused(Reason.NOT_ON_HOST, service, asked, why)
+def not_on_host(service: Service, asked: Asked, host: HostFacts) -> Problem:
+    """Say why the address can't be had here: it isn't this host's, or it faces a network and isn't listed by itself."""
+    if device := host.addresses.interface(asked.address) if host.addresses else "":
+        why = f"this host's own address on {device}, which never comes out of a range; list it by itself in"
+        return _refused(Reason.EXCLUDED, service, asked, f"{why} local-lb:pools, or {asked.elsewhere}")
+    if network := _network(asked.address, host):
+        return on_link(service, asked.address, network)
+    why = "which isn't this host's: no local route has it; as root, `locallb host setup --apply` makes its pool local,"
+    return _refused(Reason.NOT_ON_HOST, service, asked, f"{why} or {asked.elsewhere}")
 
 
 def on_link(service: Service, address: IPAddress, network: IPv6Network) -> Problem:
@@ -101,18 +106,31 @@ def exhausted(service: Service, family: Family, pools: Sequence[Pool]) -> Proble
     return Problem(Reason.POOL_EXHAUSTED, f"{service.key} gets no {family} address: {why}")
 
 
-def none_on_host(service: Service, family: Family, pools: Sequence[Pool], example: IPAddress) -> Problem:
-    """Say that what is free and allowed can't be bound on this host, with an example."""
-    why = (
-        f"this host can't bind what is free in {described(pools)}, such as {example}; "
-        f"as root, `locallb host setup --apply` makes its pool local"
-    )
+def none_on_host(
+    service: Service, family: Family, pools: Sequence[Pool], example: IPAddress, host: HostFacts
+) -> Problem:
+    """Say that what is free and allowed isn't this host's, with an example, and what helps."""
+    if network := _network(example, host):
+        return on_link(service, example, network)
+    if device := host.addresses.interface(example) if host.addresses else "":
+        own = f"{example} is this host's own address on {device}, which is only given where it is listed by itself"
+        return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {family} address: {own} in local-lb:pools")
+    judged = (one for one in pool_routes(pools, host.addresses) if example in one.prefix)
+    obstacle = next((one.problem.message for one in judged if one.problem), "")
+    remedy = obstacle or "as root, `locallb host setup --apply` makes it local"
+    why = f"nothing that is free in {described(pools)} is this host's: no local route has {example}; {remedy}"
     return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {family} address: {why}")
+
+
+def _network(address: IPAddress, host: HostFacts) -> IPv6Network | None:
+    """Find the network of this host that an IPv6 address lies in."""
+    return next((one for one in (host.addresses.on_link if host.addresses else ()) if address in one), None)
 
 
 def described(pools: Sequence[Pool]) -> str:
     """Write pools with their ranges."""
-    return ", ".join(f"{pool.name} {'+'.join(str(each) for each in pool.ranges)}" for pool in pools) or "there are none"
+    several = [f"{pool.name} ({', '.join(str(each) for each in pool.ranges)})" for pool in pools]
+    return f"pool{'s' if len(several) > 1 else ''} {', '.join(several)}" if several else "any pool: there is none"
 
 
 def audience(pool: Pool) -> str:

@@ -232,3 +232,8 @@ class Settings:
     """Entries of other controllers go from the status of Services that are ours."""
     kind: KindSource | None = None
     """More sources, found when they are read."""
+
+    @property
+    def publishes(self) -> bool:
+        """Whether Docker publishes the ports, so that its proxy has to bind every address."""
+        return self.runtime is Runtime.DOCKER and bool(self.container.network)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv6Network
 from types import MappingProxyType
 from typing import NamedTuple
 
+from locallb.planning.host.addresses import HostAddresses
 from locallb.planning.model import (
     ClusterName,
     Discovery,
@@ -97,14 +97,8 @@ class HostFacts:
     watches: int = 1_000_000
     """inotify instances that all our proxies together may take (fs.inotify.max_user_instances less what others use)."""
     sockets: tuple[Socket, ...] = ()
-    absent: frozenset[IPAddress] = frozenset()
-    """Addresses of the pools that this host could not bind: neither local nor routed to it."""
-    broadcast: frozenset[IPAddress] = frozenset()
-    """Those of `absent` that are the broadcast address of a network of this host, whatever else makes them local."""
-    absent_ranges: tuple[tuple[IPAddress, IPAddress], ...] = ()
-    """The same for whole ranges that are too large to list: first and last address of each."""
-    on_link: tuple[IPv6Network, ...] = ()
-    """Networks that this host is connected to: no address of an IPv6 pool may lie in one."""
+    addresses: HostAddresses | None = None
+    """Which addresses are this host's; None where no host is known: then every address counts as its own."""
     routed: tuple[IPNetwork, ...] | None = None
     """What this host has a route to, the default route apart; None where that isn't known."""
     envoy: str = ""

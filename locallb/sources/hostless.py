@@ -1,6 +1,7 @@
 """Manifests alone, read where nothing runs: no state, no ledger, no facts of a host, no last good reading.
 
-For comparing two revisions where neither is deployed, as in CI. The host counts as one without limits.
+For comparing two revisions where neither is deployed, as in CI. The host counts as one without limits, which has every
+address; where that needn't be so it is told.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from locallb.planning.host.pool_routes import unchecked
 from locallb.planning.model import Home
 from locallb.planning.planned import Plan
 from locallb.planning.settings import ManifestsSource, Settings
@@ -37,7 +39,7 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
         external_ips=frozenset(one for each in read for one in each.parsed.external_ips),
     )
     complaints = tuple(sentence for each in read for sentence in each.stale)
-    return Reading(snapshot, complaints, _flat([each.parsed.notices for each in read]))
+    return Reading(snapshot, complaints, _flat([*(each.parsed.notices for each in read), unchecked(settings.pools)]))
 
 
 def manifests_of(settings: Settings) -> tuple[ManifestsSource, ...]:

@@ -19,6 +19,7 @@ from locallb.clients.host import host_facts
 from locallb.clients.ledger import ClaimMemory, Ledger
 from locallb.clients.proxies import PROXY_MARK, Proxies, marked_owner
 from locallb.clients.sockets import split_place
+from locallb.planning.host.pool_routes import pool_notices
 from locallb.planning.model import ClusterName, Family, Home, IPAddress, Protocol, ServiceKey
 from locallb.planning.parsing import Parsed
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Sharing, Source
@@ -64,7 +65,8 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
     known = known_services(home, held, claims)
     sources, found = find_sources(home, settings)
     read = [*found, *(read_source(home, source, known, keep=keep) for source in sources)]
-    return assemble(home, held, claims, read, read_host(home, settings, held))
+    host = read_host(home, settings, held)
+    return assemble(home, held, claims, [*read, told_of_pools(settings, host)], host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,11 @@ def find_sources(home: Home, settings: Settings) -> tuple[tuple[Source, ...], tu
         Readings(readings_directory(home)).drop(cluster)
     told = SourceRead(SourceReading(Parsed(notices=found.notices), found.complaints), unready=found.unready)
     return (*settings.sources, *found.sources), (told,)
+
+
+def told_of_pools(settings: Settings, host: HostFacts) -> SourceRead:
+    """Give what is to be told of the pools on this host, as if a source had said it."""
+    return SourceRead(SourceReading(Parsed(notices=pool_notices(settings.pools, host))))
 
 
 def assemble(
@@ -184,7 +191,7 @@ def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
         return replace(host_facts(settings.pools, pids), envoy=envoy)
     containers, network = Containers(), settings.container.network
     contained = read_contained(containers, home)
-    facts = host_facts(settings.pools, {*pids, *contained.pids}, strict=bool(network))
+    facts = host_facts(settings.pools, {*pids, *contained.pids}, strict=settings.publishes)
     bound = {*_bound(home), *contained.places}
     sockets = tuple(one for one in facts.sockets if (one.address, one.port, one.protocol) not in bound)
     facts = replace(facts, envoy=envoy, group=os.getegid(), unprivileged_port_start=0, sockets=sockets)

@@ -31,6 +31,7 @@ from locallb.sources.snapshot import (
     read_host,
     read_source,
     refuse_another_runtime,
+    told_of_pools,
 )
 from locallb.watch.following import Following
 from locallb.watch.happenings import Cause, Mark
@@ -67,7 +68,8 @@ class World:
     _claims: tuple[tuple[object, ...], tuple[Claim, ...]] = ((), ())
     _remembered: ClaimMemory = field(default_factory=ClaimMemory)
     """What the ledger's files said when they were read last."""
-    _host: tuple[float, HostFacts] | None = None
+    _host: tuple[float, HostFacts, SourceRead] | None = None
+    """When it was looked at, what it is like, and what that means for the pools."""
 
     def __post_init__(self) -> None:
         """Follow no cluster yet."""
@@ -91,7 +93,8 @@ class World:
             if everything or source.cluster not in self._read or _about(source, marks):
                 self._read[source.cluster] = self._source(source, known, marks, anew=everything)
         read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
-        return assemble(self.home, self._held, claims, read, self._facts(everything))
+        host, told = self._facts(everything)
+        return assemble(self.home, self._held, claims, [*read, told], host)
 
     def stale(self) -> Mapping[ClusterName, str]:
         """Tell which sources count as last read, and why."""
@@ -159,11 +162,12 @@ class World:
             self._claims = stamps, read_claims(self._remembered)
         return self._claims[1]
 
-    def _facts(self, anew: bool) -> HostFacts:  # noqa: FBT001 - one caller
+    def _facts(self, anew: bool) -> tuple[HostFacts, SourceRead]:  # noqa: FBT001 - one caller
         now = time.monotonic()
         if anew or self._host is None or now > self._host[0] + HOST_FRESH:
-            self._host = now, read_host(self.home, self.settings, self._held or HeldByState())
-        return self._host[1]
+            host = read_host(self.home, self.settings, self._held or HeldByState())
+            self._host = now, host, told_of_pools(self.settings, host)
+        return self._host[1:]
 
 
 def _about(source: Source, marks: Collection[Mark]) -> bool:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from locallb.clients import descriptors, host
+from locallb.clients import descriptors, host, routes
 from locallb.clients.descriptors import held
 from locallb.clients.host import HostError, host_facts
+from locallb.clients.routes import RouteError
 from locallb.planning.host.routes import Route
 from locallb.planning.model import Protocol
 from locallb.planning.settings import AddressRange, Pool
-from locallb.planning.snapshot import Socket
+from locallb.planning.snapshot import HostFacts, Socket
 
 ME = os.getpid()
 MY_NAME = f"{Path('/proc/self/comm').read_text().strip()} ({ME})"
@@ -149,41 +152,98 @@ def pool(*ranges: tuple[str, str]) -> Pool:
     return Pool("p", tuple(AddressRange(ip_address(first), ip_address(last)) for first, last in ranges))
 
 
+def here(facts: HostFacts, text: str) -> bool:
+    """Tell whether an address counts as this host's."""
+    assert facts.addresses
+    address = ip_address(text)
+    return any(
+        one.first.version == address.version and int(one.first) <= int(address) <= int(one.last)
+        for one in facts.addresses.local
+    )
+
+
 def test_addresses_of_the_loopback_network_are_always_there() -> None:
     """Linux has all of 127.0.0.0/8; the last one is its broadcast address, to which nobody can connect."""
-    facts = host_facts([pool(("127.0.0.0", "127.255.255.255"), ("127.77.0.0", "127.77.0.31"), ("::1", "::1"))], ())
-    assert (facts.absent, facts.absent_ranges) == (frozenset({ip_address("127.255.255.255")}), ())
+    facts = host_facts((), ())
+    assert all(here(facts, text) for text in ("127.0.0.1", "127.77.0.0", "127.255.255.254"))
+    assert not any(here(facts, text) for text in ("126.255.255.255", "127.255.255.255", "240.0.2.0", "2001:db8::1"))
+
+
+def test_what_counts_as_this_hosts_can_be_bound_without_freebind() -> None:
+    """Held against the kernel: the ends of every range, and nothing just outside of it."""
+    facts = host_facts((), ())
+    assert facts.addresses
+    ranges = [one for one in facts.addresses.local if one.first.version == 4]
+    for one in ranges:
+        for address in (one.first, one.last):
+            bound(socket.SOCK_DGRAM, str(address)).close()
+    for outside in (one.last + 1 for one in ranges):
+        if not here(facts, str(outside)) and outside not in facts.addresses.broadcast:
+            with pytest.raises(OSError, match="assign"):
+                bound(socket.SOCK_DGRAM, str(outside))
 
 
 def test_a_broadcast_address_is_no_address_even_behind_a_local_route(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool at the end of a Docker network has one: it can be bound, and no client can connect to it."""
     bridge = [
-        Route(ip_network("172.18.255.224/27"), "local", "lo"),
-        Route(ip_network("172.18.255.255/32"), "broadcast", "br0"),
-        Route(ip_network("10.0.0.255/32"), "broadcast", "eth0"),
+        Route(ip_network("172.18.255.224/27"), "local", "lo", table=255),
+        Route(ip_network("172.18.255.255/32"), "broadcast", "br0", table=255),
     ]
     monkeypatch.setattr(host, "routes", lambda: tuple(bridge))
-    facts = host_facts([pool(("172.18.255.224", "172.18.255.255"))], ())
-    assert facts.absent == facts.broadcast == {ip_address("172.18.255.255")}
+    facts = host_facts((), ())
+    assert facts.addresses
+    assert facts.addresses.broadcast == {ip_address("172.18.255.255")}
+    assert here(facts, "172.18.255.254")
+    assert not here(facts, "172.18.255.255")
 
 
-def test_addresses_that_are_not_here_are_named_each() -> None:
-    """Reserved networks are nowhere; 127.0.0.0 follows 126.255.255.255."""
-    facts = host_facts(
-        [pool(("240.0.2.0", "240.0.2.3"), ("126.255.255.254", "127.0.0.1"), ("2001:db8::", "2001:db8::"))], ()
-    )
-    expected = {"240.0.2.0", "240.0.2.1", "240.0.2.2", "240.0.2.3", "126.255.255.254", "126.255.255.255", "2001:db8::"}
-    assert {str(address) for address in facts.absent} == expected
+def test_behind_a_local_route_ipv6_needs_freebind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Envoy has it. Who doesn't, as Docker's proxy, can bind the addresses of interfaces only."""
+    monkeypatch.setattr(host, "routes", lambda: (Route(ip_network("::/0"), "local", "lo", table=255),))
+    monkeypatch.setattr(host, "_bindable", lambda: iter([ip_address("fd00::5")]))
+    envoy, strict = host_facts((), ()), host_facts((), (), strict=True)
+    assert here(envoy, "fd00::6")
+    assert here(strict, "fd00::5")
+    assert not here(strict, "fd00::6")
 
 
-def test_large_ranges_are_judged_by_samples() -> None:
-    """So that a /64 costs no more than three tries."""
-    facts = host_facts([pool(("2001:db8::", "2001:db8::ffff:ffff:ffff:ffff"), ("240.18.0.0", "240.18.255.255"))], ())
-    assert facts.absent == frozenset()
-    assert [(str(first), str(last)) for first, last in facts.absent_ranges] == [
-        ("2001:db8::", "2001:db8::ffff:ffff:ffff:ffff"),
-        ("240.18.0.0", "240.18.255.255"),
-    ]
+def fail_with(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the kernel refuse to list the routes."""
+
+    def refuse(*_: object) -> Iterator[tuple[int, bytes]]:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(routes, "_talk", refuse)
+
+
+def test_where_routes_may_not_be_read_only_what_needs_no_table_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a sandbox: the loopback network, and addresses that are listed by themselves and can be bound."""
+    fail_with(errno.EPERM, monkeypatch)
+    facts = host_facts([pool(("240.0.2.0", "240.0.2.0"), ("127.0.0.1", "127.0.0.1"), ("::1", "::1"))], ())
+    assert here(facts, "127.77.0.5")
+    assert not here(facts, "240.0.2.0")
+    assert facts.routed is None
+
+
+def test_a_failure_of_the_moment_says_nothing_about_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise Services would lose theirs because memory was short for an instant."""
+    fail_with(errno.ENOBUFS, monkeypatch)
+    with pytest.raises(RouteError, match="can't be read"):
+        host_facts((), ())
+
+
+def test_a_list_that_changed_while_it_was_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says so; a route that is missing in one answer would take an address from its Service."""
+    answers = iter([InterruptedError(errno.EINTR, "changed"), None, None])
+    real = routes._talk
+
+    def interrupted(*words: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401 - passed on
+        if problem := next(answers):
+            raise problem
+        return real(*words)
+
+    monkeypatch.setattr(routes, "_talk", interrupted)
+    assert here(host_facts((), ()), "127.0.0.1")
 
 
 START = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())

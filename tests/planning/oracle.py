@@ -12,7 +12,7 @@ from locallb.planning.allocation import Answer
 from locallb.planning.model import Family, FamilyPolicy, IPAddress, Service, ServiceKey
 from locallb.planning.reasons import Problem
 from locallb.planning.settings import AddressRange, Pool, Settings
-from locallb.planning.snapshot import Snapshot
+from locallb.planning.snapshot import HostFacts, Snapshot
 
 NEVER = {"127.0.0.1", "127.0.0.53", "127.0.0.54", "127.0.1.1", "::1"}
 
@@ -27,6 +27,18 @@ def within(ranges: Iterable[AddressRange], address: IPAddress) -> bool:
 def has(pool: Pool, address: IPAddress) -> bool:
     """Tell whether the pool hands out `address` to anybody."""
     return within(pool.ranges, address) and not within(pool.exclude, address) and str(address) not in NEVER
+
+
+def gives(pool: Pool, address: IPAddress, host: HostFacts) -> bool:
+    """Tell whether the pool hands out `address` on this host."""
+    known = host.addresses
+    if known is None or not has(pool, address):
+        return has(pool, address)
+    own = address in dict(known.own)
+    if own and address not in [one.first for one in pool.ranges if one.first == one.last]:
+        return False
+    linked = any(route.is_connected and address in route.destination for route in known.routes)
+    return within(known.local, address) and (own or not linked or address.version == 4)
 
 
 def welcomes(pool: Pool, service: Service) -> bool:
@@ -57,7 +69,7 @@ class Oracle:
 
     def may_use(self, service: Service, address: IPAddress) -> bool:
         """Tell whether a pool lets this Service have `address`."""
-        return any(has(pool, address) and welcomes(pool, service) for pool in self.settings.pools)
+        return any(gives(pool, address, self.snapshot.host) and welcomes(pool, service) for pool in self.settings.pools)
 
     def older(self, key: ServiceKey, other: ServiceKey) -> bool:
         """Tell whether the Service of `key` is older than the one of `other`."""
@@ -111,10 +123,7 @@ class Oracle:
             address
             for family in wanted(service)
             for address in self.all_addresses(family)
-            if self.may_use(service, address)
-            and address not in given
-            and address not in self.snapshot.host.absent
-            and not self.occupied(service.key, address)
+            if self.may_use(service, address) and address not in given and not self.occupied(service.key, address)
         ]
 
     def all_addresses(self, family: Family) -> Iterable[IPAddress]:

@@ -6,11 +6,13 @@ an address outside every pool and one that is never handed out are among those t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from ipaddress import ip_address
+from collections.abc import Collection, Mapping, Sequence
+from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
+from locallb.planning.host.addresses import HostAddresses, survey
+from locallb.planning.host.routes import Route
 from locallb.planning.model import (
     ClusterName,
     Family,
@@ -133,6 +135,26 @@ def claims(
     return st.lists(st.builds(Claim, addresses, owners), max_size=6, unique=True).map(tuple)
 
 
+def route(destination: str, kind: str = "local", device: str = "lo", table: int = 255) -> Route:
+    """Write a route, by default of the local table."""
+    return Route(ip_network(destination), kind, device, table=table)
+
+
+def having_all_but(
+    absent: Collection[IPAddress] = (), own: Collection[IPAddress] = (), connected: Collection[str] = ()
+) -> HostAddresses:
+    """Make a host that has every address but `absent`; of `own` eth0 has each, and it leads to `connected`."""
+    return survey(
+        (
+            route("0.0.0.0/0"),
+            route("::/0"),
+            *(route(str(address), "unreachable") for address in absent),
+            *(route(str(address), device="eth0") for address in own),
+            *(route(network, "unicast", "eth0", 254) for network in connected),
+        )
+    )
+
+
 hosts = st.builds(
     HostFacts,
     sockets=st.lists(
@@ -141,7 +163,12 @@ hosts = st.builds(
         ),
         max_size=2,
     ).map(tuple),
-    absent=st.frozensets(addresses, max_size=3),
+    addresses=st.builds(
+        having_all_but,
+        st.frozensets(addresses, max_size=3),
+        st.frozensets(addresses, max_size=2),
+        st.lists(st.sampled_from(["fd00::/127", "fd00::8/125", "10.0.0.0/28"]), max_size=1),
+    ),
 )
 nodes = st.builds(
     Node, st.sampled_from(CLUSTERS), st.just(NodeName("node")), st.lists(addresses, max_size=1, unique=True).map(tuple)

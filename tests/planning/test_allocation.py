@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from locallb.planning.allocation import Answer, allocate
+from locallb.planning.host.addresses import survey
 from locallb.planning.model import (
     ClusterName,
     Family,
@@ -28,7 +29,7 @@ from locallb.planning.model import (
 from locallb.planning.reasons import Problem, Reason
 from locallb.planning.settings import AddressRange, Pool, Settings
 from locallb.planning.snapshot import Claim, HostFacts, Snapshot, Socket
-from tests.planning.strategies import HOME, OTHER_HOME
+from tests.planning.strategies import HOME, OTHER_HOME, having_all_but, route
 
 BOTH = (Family.IPV4, Family.IPV6)
 CLUSTER = ClusterName("a")
@@ -99,9 +100,6 @@ def given(  # noqa: PLR0913 - a test names what it is about, all else has a defa
 def words(answer: Answer) -> str:
     """Write an answer: the addresses, or the reason code."""
     return str(answer.reason) if isinstance(answer, Problem) else " ".join(map(str, answer))
-
-
-BROADCAST = frozenset({ip_address("10.0.0.2")})
 
 
 def listening(address: str) -> HostFacts:
@@ -279,7 +277,7 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
         {},
         Problem(
             Reason.OUT_OF_POOL,
-            "a/n/web asks for 10.9.9.9, which is in no pool (p 10.0.0.0/30+fd00::/126); "
+            "a/n/web asks for 10.9.9.9, which isn't in pool p (10.0.0.0/30, fd00::/126); "
             "ask for another address or add it to local-lb:pools",
         ),
     ),
@@ -356,7 +354,7 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
     ),
     (
         service("web", "10.0.0.2"),
-        {"host": HostFacts(absent=BROADCAST, broadcast=BROADCAST)},
+        {"host": HostFacts(addresses=survey([route("10.0.0.0/8"), route("10.0.0.2", "broadcast", "eth0")]))},
         Problem(
             Reason.IN_USE,
             "a/n/web asks for 10.0.0.2, which is the broadcast address of a network of this host; "
@@ -365,10 +363,10 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
     ),
     (
         service("web", "10.0.0.2"),
-        {"host": HostFacts(absent=frozenset({ip_address("10.0.0.2")}))},
+        {"host": HostFacts(addresses=having_all_but({ip_address("10.0.0.2")}))},
         Problem(
             Reason.NOT_ON_HOST,
-            "a/n/web asks for 10.0.0.2, which this host can't bind; "
+            "a/n/web asks for 10.0.0.2, which isn't this host's: no local route has it; "
             "as root, `locallb host setup --apply` makes its pool local, or ask for another address",
         ),
     ),
@@ -527,7 +525,7 @@ def test_a_full_pool_is_told() -> None:
     assert len({words(answer) for answer in got.values()}) == 5
     assert got["s4"] == Problem(
         Reason.POOL_EXHAUSTED,
-        "a/n/s4 gets no IPv4 address: all of p 10.0.0.0/30+fd00::/126 is taken; "
+        "a/n/s4 gets no IPv4 address: all of pool p (10.0.0.0/30, fd00::/126) is taken; "
         "add addresses to local-lb:pools or delete a Service that has one",
     )
 
@@ -596,14 +594,15 @@ def test_an_address_on_which_a_process_listens_is_left_out() -> None:
 
 def test_an_address_that_the_host_cannot_bind_is_left_out() -> None:
     """Held or not: nobody could reach it. If no other is free, the reason says so."""
-    some, every = frozenset({ip_address("10.0.0.1")}), frozenset(FOUR.first + number for number in range(4))
-    assert words(given(service("web"), host=HostFacts(absent=some))["web"]) == "10.0.0.2"
+    some = frozenset({ip_address("10.0.0.1")})
+    lacking = HostFacts(addresses=having_all_but(some))
+    assert words(given(service("web"), host=lacking)["web"]) == "10.0.0.2"
     held = [claim("10.0.0.1", "web")]
-    assert words(given(service("web"), host=HostFacts(absent=some), ledger=held)["web"]) == "10.0.0.2"
-    assert given(service("web"), host=HostFacts(absent=every))["web"] == Problem(
+    assert words(given(service("web"), host=lacking, ledger=held)["web"]) == "10.0.0.2"
+    assert given(service("web"), host=HostFacts(addresses=survey(())))["web"] == Problem(
         Reason.NOT_ON_HOST,
-        "a/n/web gets no IPv4 address: this host can't bind what is free in p 10.0.0.0/30+fd00::/126, "
-        "such as 10.0.0.0; as root, `locallb host setup --apply` makes its pool local",
+        "a/n/web gets no IPv4 address: nothing that is free in pool p (10.0.0.0/30, fd00::/126) is this host's: "
+        "no local route has 10.0.0.0; as root, `locallb host setup --apply` makes it local",
     )
 
 

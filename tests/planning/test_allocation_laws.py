@@ -72,8 +72,7 @@ def assert_sound(case: Oracle, answers: Answers) -> None:
     for service in case.services:
         answer = answers[service.key]
         for address in addresses(answer):
-            assert case.may_use(service, address), "outside the pools of the Service"
-            assert address not in case.snapshot.host.absent, "not on this host"
+            assert case.may_use(service, address), "outside the pools of the Service, or of this host"
             assert not case.foreign(address), "another stack's"
             assert not case.wrongly_given(service.key, address), "held by another"
         assert_families(service, answer)
@@ -200,7 +199,7 @@ def test_an_address_that_left_the_host_is_left(case: Oracle, data: st.DataObject
     given = [address for answer in answers_to(case).values() for address in addresses(answer)]
     if given:
         gone = data.draw(st.sampled_from(given))
-        host = replace(case.snapshot.host, absent=case.snapshot.host.absent | {gone})
+        host = replace(case.snapshot.host, addresses=draw.having_all_but({gone}))
         later = carried_out(case, host=host)
         assert all(gone not in addresses(answer) for answer in answers_to(later).values())
         assert_sound(later, answers_to(later))
@@ -308,12 +307,12 @@ class Histories(RuleBasedStateMachine):
     @rule(host=draw.hosts)
     def change_host(self, host: HostFacts) -> None:
         """Let processes come and go; they evict nobody. Addresses that vanish from the host are another rule's."""
-        self.world.host = replace(host, absent=self.world.host.absent)
+        self.world.host = replace(host, addresses=self.world.host.addresses)
 
     @rule(absent=st.frozensets(draw.addresses, max_size=2))
     def change_what_the_host_can_bind(self, absent: frozenset[IPAddress]) -> None:
         """Let addresses vanish from the host: who had one may move."""
-        self.world.host = replace(self.world.host, absent=absent)
+        self.world.host = replace(self.world.host, addresses=draw.having_all_but(absent))
         for key, answer in list(self.settled.items()):
             if set(addresses(answer)) & absent:
                 self.touch(key)

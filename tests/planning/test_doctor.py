@@ -7,9 +7,11 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from locallb.planning.host.addresses import HostAddresses, survey
 from locallb.planning.host.doctor import examine
 from locallb.planning.host.headroom import Limits, free_addresses, headroom
-from locallb.planning.host.routes import PoolRoute, Route, pool_routes
+from locallb.planning.host.pool_routes import PoolRoute, pool_routes
+from locallb.planning.host.routes import Route
 from locallb.planning.host.seen import Level, LockSeen, ProxySeen, Seen
 from locallb.planning.model import ClusterName, Home, Owner, Protocol, ServiceKey
 from locallb.planning.reasons import Problem, Reason
@@ -122,8 +124,8 @@ def test_free_addresses_are_those_that_a_service_could_get() -> None:
     assert free_addresses([POOL], HostFacts(), claims) == 31
     assert free_addresses([POOL], listener(80, address="127.77.0.9"), claims) == 30
     far = Pool("far", (AddressRange(ip_address("10.0.0.0"), ip_address("10.0.3.255")),))
-    gone = HostFacts(absent_ranges=((ip_address("10.0.0.0"), ip_address("10.0.3.255")),))
-    assert free_addresses([POOL, far], gone, ()) == 32
+    loopback = HostAddresses(local=(AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255")),))
+    assert free_addresses([POOL, far], HostFacts(addresses=loopback), ()) == 32
 
 
 ROUTES = (
@@ -167,7 +169,7 @@ def test_a_pool_is_held_against_the_routes(
 ) -> None:
     """Local already, possible, possible with a warning, or refused with the reason."""
     first, last = map(ip_address, addresses.split("-"))
-    found = pool_routes([Pool("p", (AddressRange(first, last),))], ROUTES)
+    found = pool_routes([Pool("p", (AddressRange(first, last),))], survey(ROUTES))
     if local is None:
         assert found == ()
         return

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from locallb.planning.host.routes import PoolRoute
+from locallb.planning.host.pool_routes import PoolRoute
 from locallb.planning.host.setup import (
     INSTANCES,
     LEDGER,

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.planning.model import ClusterName, Family, Service, ServiceKey
-from locallb.planning.pools import Slots, Span, allows, by_priority, candidates, listed, merge, never, subtract
+from locallb.planning.pools import Slots, allows, by_priority, candidates, listed, never
 from locallb.planning.settings import AddressRange, Pool
+from locallb.planning.spans import Span, intersect, merge, subtract
 from tests.planning.strategies import IPV4, IPV6, pool_lists
 
 NUMBERS = st.integers(0, 40)
@@ -35,6 +36,14 @@ def test_subtracting_spans_is_subtracting_their_numbers(spans: list[Span], holes
     left = subtract(spans, holes)
     assert counted(left) == counted(spans) - counted(holes)
     assert all(one[1] < other[0] for one, other in pairwise(left))
+
+
+@given(SPANS, SPANS)
+def test_intersecting_spans_is_intersecting_their_numbers(spans: list[Span], others: list[Span]) -> None:
+    """What is common is exact, sorted and disjoint."""
+    common = intersect(spans, others)
+    assert counted(common) == counted(spans) & counted(others)
+    assert all(one[1] < other[0] for one, other in pairwise(common))
 
 
 @given(SPANS)

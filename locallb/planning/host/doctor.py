@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from locallb.planning.host.headroom import headroom
+from locallb.planning.host.pool_routes import left_out
 from locallb.planning.host.seen import Finding, Level, Seen
 from locallb.planning.host.setup import LEDGER
 from locallb.planning.snapshot import Socket
@@ -91,12 +92,19 @@ def _pools(seen: Seen) -> Iterator[Finding]:
             yield Finding(Level.OK, "pools", f"{pool.name} ({ranges}) is usable")
     for route in seen.routes:
         if route.problem:
-            yield Finding(Level.PROBLEM, "pools", route.problem.message, "change local-lb:pools")
-        elif not route.local:
-            text = f"{route.prefix} of pool {route.pool} isn't this host's: it has no local route"
-            yield Finding(Level.PROBLEM, "pools", text, "`sudo locallb host setup --apply` adds it")
-        if route.note:
-            yield Finding(Level.NOTE, "pools", route.note)
+            yield Finding(_weight(partly=route.partly), "pools", route.problem.message, "change local-lb:pools")
+    for partly, text in left_out(seen.routes):
+        yield Finding(_weight(partly=partly), "pools", text, "`sudo locallb host setup --apply` adds it")
+    for level, texts in (
+        (Level.WARNING, [route.warning for route in seen.routes]),
+        (Level.NOTE, [route.note for route in seen.routes]),
+    ):
+        yield from (Finding(level, "pools", text) for text in dict.fromkeys(texts) if text)
+
+
+def _weight(*, partly: bool) -> Level:
+    """Say how much it matters that a prefix can't be had: less where Services get addresses beside it."""
+    return Level.WARNING if partly else Level.PROBLEM
 
 
 def _ports(sockets: Sequence[Socket]) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from locallb.planning.envoy import watches
 from locallb.planning.model import Discovery, Family
-from locallb.planning.pools import candidates, useless_ranges
+from locallb.planning.pools import candidates, possible
 from locallb.planning.settings import Pool
 from locallb.planning.snapshot import Claim, HostFacts
 from locallb.planning.words import counted
@@ -62,20 +62,20 @@ def headroom(limits: Limits) -> Headroom:
         (
             limits.watches // _INSTANCES,
             "inotify instances",
-            f"{limits.watches} of {limits.watch_limit} are free",
+            f"{limits.watches} of {limits.watch_limit} left",
             "`sudo locallb host setup --apply` raises the limit, or end other programs that watch files",
         ),
-        (limits.addresses, "addresses", f"{limits.addresses} are free", "add addresses to local-lb:pools"),
+        (limits.addresses, "addresses", f"{limits.addresses} left", "add addresses to local-lb:pools"),
         (
             limits.memory // PROXY_MEMORY,
             "memory",
-            f"{limits.memory >> 20} MiB are available",
+            f"{limits.memory >> 20} MiB left",
             "end other programs, or give the container more memory",
         ),
         (
             limits.tasks // PROXY_TASKS,
             "processes",
-            f"{limits.tasks} threads may be started",
+            f"{limits.tasks} threads left",
             "raise `ulimit -u` or the container's pids limit",
         ),
     )
@@ -86,11 +86,11 @@ def headroom(limits: Limits) -> Headroom:
 
 def free_addresses(pools: Iterable[Pool], host: HostFacts, claims: Iterable[Claim]) -> int:
     """Count the addresses that Services could still get: IPv4 where there is any such pool, otherwise IPv6."""
-    listed, useless = tuple(pools), useless_ranges(host)
-    taken = {*host.absent, *(claim.address for claim in claims), *(socket.address for socket in host.sockets)}
+    listed = tuple(pools)
+    taken = {*(claim.address for claim in claims), *(socket.address for socket in host.sockets)}
     counts = []
     for family in Family:
-        shelves = [candidates(pool, family, useless) for pool in listed]
+        shelves = [possible(pool, family, host) for pool in listed]
         counts.append(sum(shelf.size - sum(one in shelf for one in taken) for shelf in shelves))
         if any(candidates(pool, family).size for pool in listed):
             break

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from locallb.planning.host.headroom import Limits
-from locallb.planning.host.routes import PoolRoute
+from locallb.planning.host.pool_routes import PoolRoute
 from locallb.planning.settings import Pool
 from locallb.planning.snapshot import HostFacts
 

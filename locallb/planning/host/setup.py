@@ -12,7 +12,8 @@ from enum import StrEnum
 from ipaddress import ip_network
 from types import MappingProxyType
 
-from locallb.planning.host.routes import PROTOCOL, PoolRoute
+from locallb.planning.host.pool_routes import PoolRoute
+from locallb.planning.host.routes import PROTOCOL
 from locallb.planning.model import IPNetwork
 from locallb.planning.reasons import Problem
 
@@ -114,7 +115,7 @@ def plan_setup(seen: HostSeen, *, persist: bool) -> Setup:
     """Decide what is to be done so that this host lifts its limits and has the pools."""
     routes = tuple(_route(one) for one in seen.routes if not one.problem)
     steps = [*_sysctls(seen), _ledger(seen), *routes]
-    notes = [one.note for one in seen.routes if one.note]
+    notes = [*dict.fromkeys(text for one in seen.routes for text in (one.warning, one.note) if text)]
     if persist:
         prefixes = _persistent_routes(seen)
         systemd = UNIT_DIRECTORY in seen.texts

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from locallb.planning.model import Family, IPAddress
-from locallb.planning.pools import Candidates, candidates, useless_ranges
+from locallb.planning.pools import Candidates, candidates, possible
 from locallb.planning.report.sides import Side
 from locallb.planning.settings import Settings
 from locallb.planning.snapshot import Snapshot
@@ -35,9 +35,8 @@ def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[Room, ...
 def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
     """Count the addresses of every pool where our Services have those that are `used`."""
     taken = {*used, *_not_free(snapshot, settings)}
-    useless = useless_ranges(snapshot.host)
     return tuple(
-        _room(pool.name, those, candidates(pool, family, useless), used, taken)
+        _room(pool.name, those, possible(pool, family, snapshot.host), used, taken)
         for pool in settings.pools
         for family in Family
         if (those := candidates(pool, family)).size
@@ -45,9 +44,9 @@ def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settin
 
 
 def _room(
-    name: str, those: Candidates, possible: Candidates, used: Collection[IPAddress], taken: Collection[IPAddress]
+    name: str, those: Candidates, here: Candidates, used: Collection[IPAddress], taken: Collection[IPAddress]
 ) -> Room:
-    free = possible.size - sum(address in possible for address in taken)
+    free = here.size - sum(address in here for address in taken)
     return Room(name, those.family, those.size, sum(address in those for address in used), free)
 
 
@@ -57,7 +56,6 @@ def _not_free(snapshot: Snapshot, settings: Settings) -> Iterator[IPAddress]:
     yield from _flat(settings.pins.values())
     yield from _flat(node.addresses for node in snapshot.nodes)
     yield from (socket.address for socket in snapshot.host.sockets)
-    yield from snapshot.host.absent
 
 
 def _flat(some: Iterable[Iterable[IPAddress]]) -> Iterator[IPAddress]:
