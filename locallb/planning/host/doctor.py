@@ -90,9 +90,8 @@ def _pools(seen: Seen) -> Iterator[Finding]:
         if pool.name not in broken:
             ranges = ", ".join(str(one) for one in pool.ranges)
             yield Finding(Level.OK, "pools", f"{pool.name} ({ranges}) is usable")
-    for route in seen.routes:
-        if route.problem:
-            yield Finding(_weight(partly=route.partly), "pools", route.problem.message, "change local-lb:pools")
+    for problem, partly in dict.fromkeys((route.problem, route.partly) for route in seen.routes if route.problem):
+        yield Finding(_weight(partly=partly), "pools", problem.message, "change local-lb:pools")
     for partly, text in left_out(seen.routes):
         yield Finding(_weight(partly=partly), "pools", text, "`sudo locallb host setup --apply` adds it")
     for level, texts in (

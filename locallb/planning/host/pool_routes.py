@@ -65,6 +65,11 @@ class _Part:
         return bool(subtract(usable([self.addresses], family, self.host), NEVER_SPANS[family]))
 
     @property
+    def is_too_wide(self) -> bool:
+        """Whether a route for it would take what others are reached by."""
+        return any(prefix.prefixlen < _WIDEST for prefix in self.prefixes)
+
+    @property
     def faced(self) -> str:
         """The interface that has its only address; empty if none does, or if there are several addresses."""
         lone = self.addresses.first == self.addresses.last
@@ -96,8 +101,9 @@ def pool_routes(pools: Iterable[Pool], host: HostAddresses | None) -> tuple[Pool
 def pool_notices(pools: Iterable[Pool], host: HostFacts) -> tuple[str, ...]:
     """Return what everybody must hear who plans with these pools here, each sentence once."""
     judged = pool_routes(pools, host.addresses)
-    told = [text for one in judged for text in (one.warning, one.note) if text]
-    return tuple(dict.fromkeys([*(sentence for _, sentence in left_out(judged) if _), *told]))
+    missing = [sentence for partly, sentence in left_out(judged) if partly]
+    missing += [one.problem.message for one in judged if one.problem and one.partly]
+    return tuple(dict.fromkeys([*missing, *(text for one in judged for text in (one.warning, one.note) if text)]))
 
 
 def unchecked(pools: Iterable[Pool]) -> tuple[str, ...]:
@@ -145,8 +151,8 @@ def _judge(part: _Part, prefix: IPNetwork) -> PoolRoute:
         return PoolRoute(pool, prefix, local=True, warning=_facing(part), partly=part.usable)
     others = [route for route in host.routes if prefix.overlaps(route.destination)]
     problems = [problem for route in others if (problem := _problem(pool, prefix, route, local=local))]
-    if prefix.prefixlen < _WIDEST:
-        problems.append(_too_wide(pool, prefix))
+    if part.is_too_wide:
+        problems = [_too_wide(part)]
     if local and not part.usable:
         problems.append(_nothing(part))
     notes = [_note(pool, prefix, route) for route in others if route.is_connected]
@@ -180,9 +186,9 @@ def _problem(pool: str, prefix: IPNetwork, route: Route, *, local: bool) -> Prob
     return Problem(Reason.POOL_OVERLAPS, f"pool {pool}: {prefix} {why}; choose another prefix in local-lb:pools")
 
 
-def _too_wide(pool: str, prefix: IPNetwork) -> Problem:
+def _too_wide(part: _Part) -> Problem:
     why = "is more than one host can have: what is reached there now would be cut off"
-    return Problem(Reason.POOL_OVERLAPS, f"pool {pool}: {prefix} {why}; choose a longer prefix in local-lb:pools")
+    return Problem(Reason.POOL_OVERLAPS, f"{part} {why}; choose a longer prefix in local-lb:pools")
 
 
 def _nothing(part: _Part) -> Problem:

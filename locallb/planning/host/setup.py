@@ -124,7 +124,7 @@ def plan_setup(seen: HostSeen, *, persist: bool) -> Setup:
             notes.append(f"there is no {UNIT_DIRECTORY}: run `locallb host setup --apply` at every boot for the routes")
         elif prefixes and not seen.ip_command:
             notes.append("`ip` isn't installed (Debian: apt install iproute2): the unit will need it at the next boot")
-    problems = tuple(one.problem for one in seen.routes if one.problem)
+    problems = tuple(dict.fromkeys(one.problem for one in seen.routes if one.problem))
     return Setup(tuple(steps), problems, tuple(notes))
 
 
