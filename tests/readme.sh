@@ -44,5 +44,7 @@ done
 [ -z "$(find "$state/proxies" -mindepth 1 2>/dev/null)" ] || fail "destroy left $(ls "$state/proxies")"
 if ps -u "$(id -u)" -o stat=,comm= | grep -v '^Z' | grep -qw envoy; then fail "destroy left an Envoy"; fi
 say "make test"
-make test || make test PYTEST_ARGS="--last-failed --last-failed-no-failures none"  # as .ci/run does it
+. tests/tiers.sh
+tier test
+summary
 say "OK"

@@ -98,7 +98,7 @@ def test_the_html_page_has_only_our_own_elements_and_one_script() -> None:
     assert not [name for name in seen.attributes if name.startswith("on") or name in {"src", "href", "style"}]
     assert "default-src 'none'" in text
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", text)
-    assert text.count("<tr data-change=") == len(hostile_report().services)
+    assert text.count('<tr role="row" data-change=') == len(hostile_report().services)
 
 
 def test_markdown_keeps_its_shape() -> None:

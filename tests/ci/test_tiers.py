@@ -1,0 +1,107 @@
+"""What CI does with tests that fail: it repeats them once, and names at its end those that passed then."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+CHECKOUT = Path(__file__).resolve().parents[2]
+TESTS = """
+import pathlib
+import pytest
+
+def at_first(name):
+    mark = pathlib.Path(f"{name}.ran")
+    seen = mark.exists()
+    mark.touch()
+    return not seen
+
+def test_steady():
+    pass
+
+@pytest.mark.flaky
+@pytest.mark.parametrize("word", ["a b", "c"])
+def test_flaky(word):
+    assert not (word == "a b" and at_first("flaky"))
+
+@pytest.mark.other
+def test_other():
+    assert not at_first("other")
+
+@pytest.mark.broken
+def test_broken():
+    assert at_first("broken") is None
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Give a project with a target for each kind of test, in a repository's usual places."""
+    (tmp_path / "test_it.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n flaky:\n other:\n broken:\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/tiers.sh").write_text((CHECKOUT / "tests/tiers.sh").read_text())
+    pytest_command = f"\t@{sys.executable} -m pytest -q $(PYTEST_ARGS) -m"
+    targets = {
+        "steady": "'not flaky and not other and not broken'",
+        "flaky": "flaky",
+        "other": "other",
+        "broken": "broken",
+    }
+    (tmp_path / "Makefile").write_text("".join(f"{name}:\n{pytest_command} {mark}\n" for name, mark in targets.items()))
+    return tmp_path
+
+
+def run(project: Path, script: str) -> tuple[int, list[str]]:
+    """Run a script as CI runs its own: gives its exit code and what it says at the end."""
+    head = "set -euo pipefail; . tests/tiers.sh; trap summary EXIT\n"
+    done = subprocess.run(
+        ["bash", "-c", head + script], cwd=project, capture_output=True, text=True, check=False, timeout=120
+    )
+    return done.returncode, done.stdout.rpartition("\n== how long it took\n")[2].splitlines()
+
+
+def named(lines: list[str], word: str) -> list[str]:
+    """Give what stands behind a word at the beginning of a line."""
+    return [line.removeprefix(f"{word}: ") for line in lines if line.startswith(f"{word}: ")]
+
+
+def test_without_failures_nothing_is_flaky_and_every_tier_has_its_time(project: Path) -> None:
+    """In their order, with the sum below."""
+    code, lines = run(project, 'tier steady; timed "more words" true')
+    assert code == 0
+    assert named(lines, "flaky") == ["none"]
+    shown = [re.fullmatch(r" *(\d+) s  (.*)", line) for line in lines[:-1]]
+    assert [match[2] for match in shown if match] == ["make steady", "more words", "all"]
+
+
+def test_what_passes_when_repeated_is_named(project: Path) -> None:
+    """Of every tier, also of one that another script ran; and the run goes on."""
+    code, lines = run(project, 'tier flaky; tier steady; timed inner bash -c ". tests/tiers.sh; tier other; summary"')
+    assert code == 0
+    assert named(lines, "flaky") == ["test_it.py::test_flaky[a b]", "test_it.py::test_other"]
+    assert named(lines, "failed") == []
+
+
+def test_what_fails_twice_ends_the_run_and_is_named(project: Path) -> None:
+    """With the flaky ones until then, and the times."""
+    code, lines = run(project, "tier other; tier broken; tier steady")
+    assert code != 0
+    assert named(lines, "failed") == ["test_it.py::test_broken"]
+    assert named(lines, "flaky") == ["test_it.py::test_other"]
+    assert not any("steady" in line for line in lines)
+
+
+def test_ci_and_the_readme_run_their_tiers_this_way() -> None:
+    """Every `make` that tests goes through it."""
+    for path, tiers in ((".ci/run", 4), ("tests/readme.sh", 1)):
+        text = (CHECKOUT / path).read_text()
+        assert len(re.findall(r"^tier ", text, re.MULTILINE)) == tiers
+        assert not re.search(r"^make (test|soak)", text, re.MULTILINE)
+        assert ". tests/tiers.sh" in text
+        subprocess.run(["bash", "-n", CHECKOUT / path], check=True)
