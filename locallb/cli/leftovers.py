@@ -52,7 +52,7 @@ def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
         from locallb.provider.left_services import left_services  # noqa: PLC0415 - as the next one
         from locallb.sources.kubernetes import reached  # noqa: PLC0415 - loads a client of Kubernetes
 
-        sources, _ = find_sources(session.home, settings)
+        sources, _ = find_sources(session.home, settings, keep=False)
         clusters = reached(sources, session.project.root)
     except (EngineError, SettingsError, SourceError):
         return ()

@@ -26,6 +26,8 @@ from locallb.clients import ClientError
 DEFAULT = "unix:///var/run/docker.sock"
 PATIENCE = 60
 """Seconds that one answer of the daemon may take; a stop waits no longer than it was told to."""
+_TAR = 10_240
+"""Bytes that an archive has beside those of its only file."""
 Document = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -101,16 +103,23 @@ class Containers:
         with self._telling():
             yield from stream
 
-    def file(self, identity: str, path: str) -> bytes | None:
-        """Read a file in a container, running or not; None if it isn't there."""
+    def file(self, identity: str, path: str, most: int) -> bytes | None:
+        """Read a regular file of at most `most` bytes in a container, running or not; None if it isn't there."""
         with self._telling():
             try:
                 stream, _ = self._client().get_archive(identity, path)
             except NotFound:
                 return None
-            with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
-                found = archive.extractfile(archive.getmembers()[0])
+            archive = _beginning(stream, most + _TAR)
+        try:
+            with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+                member = opened.next()
+                found = opened.extractfile(member) if member and member.isfile() and member.size <= most else None
                 return found.read() if found else None
+        except tarfile.TarError as error:
+            raise ContainersError(
+                f"Docker gives {path} of {identity:.12} in a way that can't be read: {error}"
+            ) from None
 
     @_told
     def create(self, name: str, config: Document) -> str:
@@ -228,6 +237,16 @@ class Containers:
         except (DockerException, requests.RequestException, OSError) as error:
             self._made = None
             raise DockerAbsentError(_absence(self.host, error)) from error
+
+
+def _beginning(stream: Iterable[bytes], most: int) -> bytes:
+    """Take what a stream has at first, and leave the rest."""
+    taken = bytearray()
+    for part in stream:
+        taken += part
+        if len(taken) > most:
+            break
+    return bytes(taken)
 
 
 class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types

@@ -18,6 +18,7 @@ from lightkube import ApiError, Client, ConfigError
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
+from locallb.clients.kube_auth import PluginAuth
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import Stamp, connection, stamp
 from locallb.clients.tally import Tally
@@ -53,7 +54,6 @@ class Cluster:
         self.access = access
         found = connection(access)
         self._server = found.server
-        self._by_plugin = bool(found.config.user and found.config.user.exec)
         try:
             self._client = Client(
                 found.config,
@@ -65,6 +65,8 @@ class Cluster:
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
             raise KubeError(Fault.KUBECONFIG, told) from None
+        if found.plugin:
+            self._client._client._client.auth = PluginAuth(found.plugin)  # noqa: SLF001 - no other way to its requests
         weakref.finalize(self, self._client.close)
 
     def objects(self) -> list[Object]:
@@ -147,16 +149,13 @@ class Cluster:
                 time.sleep(pause)
             except httpx2.HTTPError as error:
                 raise self._unreachable(error) from None
-            except (ConfigError, httpx2.InvalidURL, OSError) as error:  # credentials by a file or a plugin
+            except (ConfigError, httpx2.InvalidURL, OSError) as error:  # credentials by a file
                 raise KubeError(Fault.KUBECONFIG, f"the context {self.access.context} can't be used: {error}") from None
             except (ValueError, KeyError, TypeError) as error:
                 raise self._nonsense(error) from None
         raise AssertionError(what)
 
     def _nonsense(self, error: Exception) -> KubeError:
-        if self._by_plugin:
-            told = f"the context {self.access.context} can't be used: its plugin gives no credential ({error!r:.200})"
-            return KubeError(Fault.KUBECONFIG, told)
         told = f"{self._server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
         return KubeError(Fault.UNREACHABLE, told)
 

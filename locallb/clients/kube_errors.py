@@ -11,9 +11,9 @@ class Fault(StrEnum):
     """What sort of thing went wrong."""
 
     KUBECONFIG = "kubeconfig"
-    """It can't be read or used."""
+    """It can't be read or used now, or may be half-written: it says nothing."""
     NO_CONTEXT = "no context"
-    """It has no such context: whoever made the cluster took it away."""
+    """It is whole and has no such context: whoever made the cluster took it away."""
     UNREACHABLE = "unreachable"
     """The API didn't answer, or not now; what it has is unknown."""
     REFUSED = "refused"

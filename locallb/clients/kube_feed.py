@@ -18,6 +18,7 @@ from lightkube import ConfigError
 from lightkube.config import client_adapter
 
 from locallb.clients.kube import Object
+from locallb.clients.kube_auth import PluginAuth
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import connection
 from locallb.planning.snapshot import Access
@@ -66,6 +67,8 @@ class Feed:
         try:
             parameters = client_adapter.ConnectionParams(_TIMEOUT, trust_env=found.trust_env, proxy=found.proxy)
             self._client = client_adapter.Client(found.config, parameters)
+            if found.plugin:
+                self._client.auth = PluginAuth(found.plugin)
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
             raise KubeError(Fault.KUBECONFIG, told) from None

@@ -1,7 +1,8 @@
 """Kubeconfigs: which context of which file is meant, and how its cluster is reached.
 
 What the client underneath would pass over in silence or can't do (exec plugins of version v1, `tls-server-name`,
-impersonation) is refused in a sentence. Credentials stay where the file says. Not here: requests (`kube`).
+impersonation) is refused in a sentence. Credentials stay where the file says. What proves that a context is gone, and
+what only looks like it, is told in ADR 19. Not here: requests (`kube`), and running plugins (`exec_plugin`).
 """
 
 from __future__ import annotations
@@ -9,21 +10,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
-import yaml
 from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 
+from locallb.clients import foreign
+from locallb.clients.exec_plugin import Plugin
 from locallb.clients.kube_errors import Fault, KubeError
+from locallb.clients.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable
 from locallb.planning.snapshot import Access
+from locallb.planning.words import clipped, few
 
-Section: TypeAlias = Mapping[str, Any]
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1")
 """Versions of exec credentials that the client speaks."""
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -44,6 +47,8 @@ class Connection:
     """The proxy that the kubeconfig names."""
     files: tuple[str, ...] = ()
     """Files that it names: certificates, keys, tokens."""
+    plugin: Plugin | None = None
+    """The command that gives the token, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +65,27 @@ def resolve(kubeconfig: str, context: str, root: Path) -> Access:
 
     Raises KubeError (KUBECONFIG, NO_CONTEXT).
     """
-    path = kubeconfig_path(kubeconfig, root)
-    return _chosen(path, _content(path), context)
+    return _chosen(read_content(kubeconfig_path(kubeconfig, root)), context)
 
 
 def meaning(kubeconfig: str, context: str, root: Path) -> Meaning:
     """Tell the same, and what the file says of that context. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
-    path = kubeconfig_path(kubeconfig, root)
-    content = _content(path)
-    access = _chosen(path, content, context)
-    chosen = _named(content, "contexts")[access.context]
-    sections = [dict(_part(content, kind, chosen, access)) for kind in ("cluster", "user")]
+    content = read_content(kubeconfig_path(kubeconfig, root))
+    access = _chosen(content, context)
+    sections = [dict(_part(content, kind, access)) for kind in ("cluster", "user")]
     text = json.dumps(sections, sort_keys=True, default=str)
     return Meaning(access, hashlib.sha256(text.encode()).hexdigest())
 
 
-def _chosen(path: Path, content: Section, context: str) -> Access:
-    name = context or str(content.get("current-context") or "")
+def _chosen(content: Content, context: str) -> Access:
+    name = context or str(content.values.get("current-context") or "")
     if not name:
-        raise KubeError(Fault.NO_CONTEXT, f"{path} has no current context; name one in `context`")
-    if name not in _named(content, "contexts"):
-        raise KubeError(Fault.NO_CONTEXT, f"{path} has no context {name}")
-    return Access(str(path), name)
+        names = few([clipped(str(one)) for one in content.lists["contexts"]]) or "none"
+        told = f"{content.path} has no current context; name one in `context`: it has {names}"
+        raise KubeError(Fault.KUBECONFIG, told)
+    if name not in content.lists["contexts"]:
+        raise content.absent(name)
+    return Access(str(content.path), name)
 
 
 def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
@@ -99,26 +103,37 @@ def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:
     try:
         seen = [Path(path).stat() for path in (access.kubeconfig, *files)]
     except OSError as error:
-        raise _unreadable(str(error.filename), error, access.kubeconfig) from None
+        raise unreadable(str(error.filename), error, access.kubeconfig) from None
     return tuple((one.st_mtime_ns, one.st_ino) for one in seen)
 
 
 def connection(access: Access) -> Connection:
     """Read how the cluster of a context is reached. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
     path = Path(access.kubeconfig)
-    content = _content(path)
-    where = f"{path} has"
-    context = _named(content, "contexts").get(access.context)
-    if context is None:
-        raise KubeError(Fault.NO_CONTEXT, f"{where} no context {access.context}")
-    cluster, user = (_part(content, kind, context, access) for kind in ("cluster", "user"))
+    content = read_content(path)
+    if access.context not in content.lists["contexts"]:
+        raise content.absent(access.context)
+    cluster, user = (_part(content, kind, access) for kind in ("cluster", "user"))
     told = next(_unusable(cluster, user), None)
     if told:
         raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {path} can't be used: {told}")
     server = str(cluster.get("server") or "")
     proxy = cluster.get("proxy-url") or None
     files = tuple(str(path.parent / str(part[key])) for part in (cluster, user) for key in _FILES if part.get(key))
-    return Connection(_single(content, access, path), server, not proxy and not is_local(server), proxy, files)
+    _require_regular(files, access)
+    plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
+    config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
+    return Connection(config, server, not proxy and not is_local(server), proxy, files, plugin)
+
+
+def _require_regular(files: Collection[str], access: Access) -> None:
+    """Refuse files that would keep the client waiting, or never end. Raises KubeError."""
+    for file in files:
+        try:
+            foreign.require_regular(Path(file), Path(file).stat(), LARGEST)
+        except OSError as error:
+            told = f"the context {access.context} of {access.kubeconfig} can't be used: {file}: {error.strerror}"
+            raise KubeError(Fault.KUBECONFIG, told) from None
 
 
 def is_local(server: str) -> bool:
@@ -151,16 +166,23 @@ def _unusable(cluster: Section, user: Section) -> Iterator[str]:
         yield "its user impersonates another one (`as`); use that one's own credentials"
 
 
-def _part(content: Section, kind: str, context: Section, access: Access) -> Section:
-    name, known = str(context.get(kind)), _named(content, f"{kind}s")
+def _part(content: Content, kind: str, access: Access) -> Section:
+    name, known = str(content.lists["contexts"][access.context].get(kind)), content.lists[f"{kind}s"]
     if name not in known:
         told = f"{access.kubeconfig} has no {kind} {name}, which its context {access.context} names"
         raise KubeError(Fault.KUBECONFIG, told)
     return known[name]
 
 
-def _single(content: Section, access: Access, path: Path) -> SingleConfig:
-    given = {"clusters": [], "contexts": [], "users": [], **content}
+def _single(cluster: Section, user: Section, access: Access) -> SingleConfig:
+    path = Path(access.kubeconfig)
+    if user.get("tokenFile"):
+        user = {**user, "tokenFile": str(path.parent / str(user["tokenFile"]))}
+    given = {
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "it", "user": user}],
+        "contexts": [{"name": access.context, "context": {"cluster": "it", "user": "it"}}],
+    }
     try:
         single: SingleConfig | None = KubeConfig.from_dict(given, path).get(access.context)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -168,32 +190,3 @@ def _single(content: Section, access: Access, path: Path) -> SingleConfig:
     if single is None:
         raise AssertionError(access)
     return single
-
-
-def _named(content: Section, kind: str) -> Mapping[str, Section]:
-    """Give the entries of a list by name."""
-    return {entry["name"]: entry.get(kind.removesuffix("s")) or {} for entry in content.get(kind) or ()}
-
-
-def _content(path: Path) -> Section:
-    """Read the file, without lists that are null, as `kind delete cluster` leaves them."""
-    try:
-        content = yaml.safe_load(path.read_bytes()) or {}
-        found = {key: value for key, value in content.items() if value is not None}
-        for kind in ("clusters", "contexts", "users"):
-            for section in _named(found, kind).values():
-                section.get("name")
-    except OSError as error:
-        raise _unreadable(str(path), error) from None
-    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError):
-        raise KubeError(Fault.KUBECONFIG, f"{path} isn't a kubeconfig") from None
-    return found
-
-
-def _unreadable(path: str, error: OSError, kubeconfig: str = "") -> KubeError:
-    what = (
-        f"{path}, which the kubeconfig {kubeconfig} names,"
-        if kubeconfig not in {"", path}
-        else f"the kubeconfig {path}"
-    )
-    return KubeError(Fault.KUBECONFIG, f"{what} can't be read: {error.strerror}")

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from locallb.planning.model import ClusterName, MalformedService, Service
 from locallb.planning.planned import Plan
 from locallb.planning.selection import implements, selects
 from locallb.planning.settings import Settings
 from locallb.planning.snapshot import Snapshot
-from locallb.planning.words import clipped, counted
+from locallb.planning.words import clipped, counted, few
 
 EXAMPLES = 3
 """Names that stand in a sentence; of more it says how many."""
@@ -96,8 +95,7 @@ def _examples(some: Collection[_Any]) -> str:
 
 
 def _few(names: Collection[str]) -> str:
-    more = len(names) - EXAMPLES
-    return ", ".join([*islice(names, EXAMPLES), *([f"{more} more"] if more > 0 else [])])
+    return few(names, EXAMPLES)
 
 
 def _content(one: Contents) -> str:

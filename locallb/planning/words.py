@@ -5,7 +5,8 @@ Not here: the sentences themselves; each stands where its mistake is found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 
 LONGEST = 60
 """Characters of a text that are shown; of a longer one its beginning."""
@@ -38,6 +39,12 @@ def clipped(text: str) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Write a number with its noun: `1 field`, `2 fields`."""
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+
+
+def few(names: Collection[str], most: int = 5) -> str:
+    """List names, those beyond `most` as a number."""
+    more = len(names) - most
+    return ", ".join([*islice(names, most), *([f"{more} more"] if more > 0 else [])])
 
 
 def _described(value: object) -> str:

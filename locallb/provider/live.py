@@ -105,14 +105,18 @@ def tell(access: properties.Access, owner: properties.Owner, event: Event) -> No
 def withdraw(access: properties.Access, owner: properties.Owner, decide: Decide) -> None:
     """Take away what `decide` takes away; a Service or a whole cluster that is gone has nothing of ours any more.
 
-    A cluster counts as gone when its context is no longer in the kubeconfig. Raises KubeError, ProviderError.
+    A cluster counts as gone when its kubeconfig is whole and has no such context any more (ADR 19). Raises KubeError,
+    ProviderError.
     """
     try:
         write(access, owner, decide)
     except KubeError as error:
         if error.fault is Fault.NO_CONTEXT:
             return
-        remedy = f"start it and run again, or remove the context {access.context} if the cluster is gone for good"
+        remedy = (
+            f"start it and run again; if it is gone for good, `kubectl config delete-context {access.context}"
+            f" --kubeconfig {access.kubeconfig}`, or have that file say `contexts: []` and after it `kind: Config`"
+        )
         if error.fault in {Fault.UNREACHABLE, Fault.KUBECONFIG}:
             raise ProviderError(f"{identity(owner).service} can't be let go: {error}; {remedy}") from error
         raise

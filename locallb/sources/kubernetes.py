@@ -24,6 +24,12 @@ from locallb.sources import SourceError
 from locallb.sources.manifests import SourceReading
 from locallb.sources.readings import Objects, Readings, slim
 
+_REMEDIES = {
+    Fault.UNREACHABLE: "start it",
+    Fault.KUBECONFIG: "mend that file, or name another one by `kubeconfig`",
+    Fault.NO_CONTEXT: "name one of these by `context`",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterReading:
@@ -88,13 +94,14 @@ def _from_copy(
     last = readings.load(source.cluster)
     told = f"source {source.cluster}: the cluster can't be read: {why}"
     if not last and needed:
-        raise SourceError(f"{told}; start it, or correct local-lb:sources")
+        raise SourceError(f"{told}; {_REMEDIES.get(why.fault, 'mend that')}, or correct local-lb:sources")
     if not last:
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
         if why.fault is Fault.UNREACHABLE:
             return not_up_yet(source.cluster, access, str(why))
         return ClusterReading(SourceReading(Parsed(), (told,)), access)
-    stale = f"{told}; so its Services count as last read: start it, or take it out of local-lb:sources"
+    remedy = _REMEDIES.get(why.fault, "mend that")
+    stale = f"{told}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
     parsed = parse_objects(source.cluster, (one for listed in last.values() for one in listed))

@@ -63,7 +63,7 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
     refuse_another_runtime(settings, held)
     claims = read_claims()
     known = known_services(home, held, claims)
-    sources, found = find_sources(home, settings)
+    sources, found = find_sources(home, settings, keep=keep)
     read = [*found, *(read_source(home, source, known, keep=keep) for source in sources)]
     host = read_host(home, settings, held)
     return assemble(home, held, claims, [*read, told_of_pools(settings, host)], host)
@@ -81,20 +81,20 @@ class SourceRead:
     """It is being made: nothing is known of it yet, which is nobody's mistake."""
 
 
-def find_sources(home: Home, settings: Settings) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
+def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
     """Give the sources that are configured and those that are found, and what is to be told of the finding.
 
-    Raises SourceError.
+    `keep`: write down what was found, and forget what is gone. Raises SourceError.
     """
     if settings.kind is None:
         return settings.sources, ()
     from locallb.sources.kind import find_clusters  # noqa: PLC0415 - few need it
 
-    found = find_clusters(settings.kind, readings_directory(home) / "kind")
+    found = find_clusters(settings.kind, readings_directory(home) / "kind", keep=keep)
     taken = {source.cluster for source in settings.sources} & {source.cluster for source in found.sources}
     for name in sorted(taken):
         raise SourceError(f"a source and a cluster of kind are both called {name}; give the source another `name`")
-    for cluster in found.gone:
+    for cluster in found.gone if keep else ():
         Readings(readings_directory(home)).drop(cluster)
     told = SourceRead(SourceReading(Parsed(notices=found.notices), found.complaints), unready=found.unready)
     return (*settings.sources, *found.sources), (told,)

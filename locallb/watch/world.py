@@ -121,7 +121,7 @@ class World:
         if not (anew or self._sources is None or any(mark.cause is Cause.KIND for mark in marks)):
             return self._sources
         try:
-            self._sources, self._found = find_sources(self.home, self.settings)
+            self._sources, self._found = find_sources(self.home, self.settings, keep=True)
         except SourceError as error:  # what was found last counts, also if that was nothing
             if self._sources is None:
                 raise

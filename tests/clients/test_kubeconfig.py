@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,11 @@ import yaml
 from locallb.clients.kube import Cluster, Clusters
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import connection, kubeconfig_path, meaning, resolve
+from locallb.clients.kubeconfig_file import LARGEST
 from locallb.planning.snapshot import Access
 
 SERVER = "https://127.0.0.1:6443"
+TEN = ", ".join(f"{{name: c{n}}}" for n in range(10))
 
 
 def written(path: Path, *, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> Access:
@@ -74,8 +77,16 @@ def test_the_first_file_of_the_environment_counts(tmp_path: Path, monkeypatch: p
         ("[1]", "", Fault.KUBECONFIG, "isn't a kubeconfig"),
         ("contexts: [{context: {}}]", "x", Fault.KUBECONFIG, "isn't a kubeconfig"),
         ("contexts: 5", "x", Fault.KUBECONFIG, "isn't a kubeconfig"),
-        ("", "", Fault.NO_CONTEXT, "has no current context; name one in `context`"),
-        ("contexts: null", "gone", Fault.NO_CONTEXT, "has no context gone"),
+        ("", "x", Fault.KUBECONFIG, "is empty; it may be half-written"),
+        ("# nothing\n", "x", Fault.KUBECONFIG, "is empty; it may be half-written"),
+        ("kind: Config\n---\nkind: Config\n", "x", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        (f"a: &a [{'x, ' * 9}x]\nb: [{'*a, ' * 99_999}*a]", "x", Fault.KUBECONFIG, "its aliases stand for more than"),
+        ("kind: Config", "", Fault.KUBECONFIG, "has no current context; name one in `context`: it has none"),
+        (f"contexts: [{TEN}]", "", Fault.KUBECONFIG, "has no current context; .*: it has c0, c1, c2, c3, c4, 5 more"),
+        ("contexts: null", "gone", Fault.KUBECONFIG, "has no context gone now, but it may be half-written"),
+        ("kind: Config", "gone", Fault.KUBECONFIG, "has no context gone now, but it may be half-written"),
+        ("contexts: null\nkind: Config", "gone", Fault.NO_CONTEXT, "has no context gone; it has none"),
+        (f"{{contexts: [{TEN}]}}", "gone", Fault.NO_CONTEXT, "has no context gone; it has c0, c1, c2, c3, c4, 5 more"),
     ],
 )
 def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str | None, context: str, fault: Fault, told: str) -> None:
@@ -136,22 +147,27 @@ def test_a_proxy_of_the_kubeconfig_counts_and_one_of_the_environment_not_for_thi
     assert (proxied.proxy, proxied.trust_env) == ("http://127.0.0.1:3128", False)
 
 
-@pytest.mark.parametrize("script", ["exit 3", "echo nothing", "echo '{}'"])
-def test_a_plugin_that_gives_no_credential_is_told(tmp_path: Path, script: str) -> None:
-    """It fails, or says what isn't a credential: a sentence about the context, no traceback."""
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "sh", "args": ["-c", script]}
-    cluster = Cluster(written(tmp_path / "config", cluster={"server": "http://127.0.0.1:1"}, user={"exec": plugin}))
-    with pytest.raises(KubeError, match="context here can't be used") as caught:
-        cluster.objects()
+@pytest.mark.parametrize("what", ["pipe", "endless", "directory", "loop", "large"])
+@pytest.mark.parametrize("role", ["kubeconfig", "token"])
+def test_what_is_no_file_of_a_bounded_size_is_told(tmp_path: Path, what: str, role: str) -> None:
+    """Nothing waits for it and nothing reads it without end, be it the kubeconfig or a file that it names."""
+    odd = tmp_path / "odd"
+    match what:
+        case "pipe":
+            os.mkfifo(odd)
+        case "endless":
+            odd.symlink_to("/dev/zero")
+        case "directory":
+            odd.mkdir()
+        case "loop":
+            odd.symlink_to(odd)
+        case _:
+            with odd.open("wb") as file:
+                file.truncate(LARGEST + 1)
+    access = Access(str(odd), "here") if role == "kubeconfig" else written(tmp_path / "c", user={"tokenFile": "odd"})
+    with pytest.raises(KubeError, match=r"odd.*(no regular file|symbolic links|more than|Is a directory)") as caught:
+        connection(access)
     assert caught.value.fault is Fault.KUBECONFIG
-
-
-def test_a_plugin_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """By its name."""
-    plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "no-such-plugin"}
-    cluster = Cluster(written(tmp_path / "config", cluster={"server": "http://127.0.0.1:1"}, user={"exec": plugin}))
-    with pytest.raises(KubeError, match="no-such-plugin"):
-        cluster.objects()
 
 
 def test_connections_are_kept_until_the_kubeconfig_changes(tmp_path: Path) -> None:

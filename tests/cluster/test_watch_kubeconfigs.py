@@ -119,7 +119,11 @@ def test_a_file_that_can_not_be_used_takes_nothing_away(cluster: Objects, staged
     """Half of it, none, without a context: it is told, what serves goes on, and a mended file is enough."""
     config = kubeconfig(staged)
     text = config.read_text()
-    broken = {"{": "isn't a kubeconfig", "": "has no current context", "current-context: gone": "has no context gone"}
+    broken = {
+        "{": "isn't a kubeconfig",
+        "": "is empty; it may be half-written",
+        "current-context: gone": "has no context gone",
+    }
     with watching(staged) as watch:
         made(cluster, backend, "web")
         becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from locallb.clients.containers import Containers, ContainersError, DockerAbsentError
+from locallb.clients.kube_errors import Fault, KubeError
+from locallb.clients.kubeconfig import connection
+from locallb.clients.kubeconfig_file import UNWRITTEN
 from locallb.planning.model import ClusterName, Home
 from locallb.planning.settings import KindSource, KubernetesSource, Settings
+from locallb.planning.snapshot import Access
 from locallb.sources import SourceError
-from locallb.sources.kind import endpoint, find_clusters
+from locallb.sources.kind import LARGEST, admitted, endpoint, find_clusters
 from locallb.sources.kubernetes import read_kubernetes
 from locallb.sources.readings import Readings
 from locallb.sources.snapshot import find_sources, readings_directory
@@ -52,6 +59,11 @@ def test_the_api_is_reached_where_it_is_published(
     assert endpoint(server, container(published)) == reached
 
 
+def admin(cluster: dict[str, Any], user: dict[str, Any]) -> bytes:
+    """Write the administrator's kubeconfig."""
+    return yaml.safe_dump({"clusters": [{"cluster": cluster}], "users": [{"user": user}]}).encode()
+
+
 class Docker:
     """A daemon with containers, as far as kind's clusters matter."""
 
@@ -76,13 +88,19 @@ class Docker:
         assert role == "control-plane"
         return self.clusters[name]
 
-    def file(self, identity: str, path: str) -> bytes | None:
+    def file(self, identity: str, path: str, most: int) -> bytes | None:
         """Read the administrator's kubeconfig, which is there once kubeadm is done."""
-        assert path == "/etc/kubernetes/admin.conf"
+        assert (path, most) == ("/etc/kubernetes/admin.conf", LARGEST)
         if identity.endswith("young"):
             return None
-        document = {"clusters": [{"cluster": {"server": INSIDE}}], "users": [{"user": {"token": identity}}]}
-        return yaml.safe_dump(document).encode()
+        return admin({"server": INSIDE}, {"token": identity})
+
+
+@pytest.fixture(autouse=True)
+def nothing_unwritten() -> Iterator[None]:
+    """Leave nothing of a preview to other tests."""
+    yield
+    UNWRITTEN.clear()
 
 
 @pytest.fixture
@@ -103,7 +121,7 @@ def test_each_cluster_is_a_source_with_a_kubeconfig_for_this_user_only(docker: D
     """Its name is the cluster's; the credentials are those of its administrator."""
     docker.clusters = {"shop": container(), "test": container()}
     directory = tmp_path / "kind"
-    found = find_clusters(KindSource(), directory)
+    found = find_clusters(KindSource(), directory, keep=True)
     assert found.sources == (source("shop", directory), source("test", directory))
     assert (found.complaints, found.notices) == ((), ())
     path = directory / "shop.kubeconfig"
@@ -114,7 +132,7 @@ def test_each_cluster_is_a_source_with_a_kubeconfig_for_this_user_only(docker: D
 def test_only_those_that_are_named(docker: Docker, tmp_path: Path) -> None:
     """One that isn't there is told, and is no error: it may come."""
     docker.clusters = {"shop": container(), "test": container()}
-    found = find_clusters(KindSource(frozenset({"test", "later"})), tmp_path)
+    found = find_clusters(KindSource(frozenset({"test", "later"})), tmp_path, keep=True)
     assert found.sources == (source("test", tmp_path),)
     assert found.notices == ("kind has no cluster later; make it, or take it out of local-lb:sources",)
 
@@ -123,11 +141,11 @@ def test_a_docker_that_does_not_answer_is_not_one_without_clusters(docker: Docke
     """Those that were found last count, and the run must not end well; where none is known, nothing begins."""
     docker.absent = True
     with pytest.raises(SourceError, match="start Docker, or correct local-lb:sources"):
-        find_clusters(KindSource(), tmp_path)
+        find_clusters(KindSource(), tmp_path, keep=True)
     docker.absent, docker.clusters = False, {"shop": container()}
-    before = find_clusters(KindSource(), tmp_path)
+    before = find_clusters(KindSource(), tmp_path, keep=True)
     docker.absent = True
-    found = find_clusters(KindSource(), tmp_path)
+    found = find_clusters(KindSource(), tmp_path, keep=True)
     assert found.sources == before.sources
     assert found.complaints[0].endswith("so those count that were found last: shop")
 
@@ -135,20 +153,20 @@ def test_a_docker_that_does_not_answer_is_not_one_without_clusters(docker: Docke
 def test_a_cluster_is_forgotten_when_docker_says_that_it_is_gone(docker: Docker, tmp_path: Path) -> None:
     """Its context goes with it, so that nobody waits for it; a Docker that is away later doesn't bring it back."""
     docker.clusters = {"shop": container(), "test": container()}
-    find_clusters(KindSource(), tmp_path)
+    find_clusters(KindSource(), tmp_path, keep=True)
     del docker.clusters["shop"]
-    assert find_clusters(KindSource(), tmp_path).sources == (source("test", tmp_path),)
+    assert find_clusters(KindSource(), tmp_path, keep=True).sources == (source("test", tmp_path),)
     assert yaml.safe_load((tmp_path / "shop.kubeconfig").read_text())["contexts"] == []
     docker.absent = True
-    assert find_clusters(KindSource(), tmp_path).sources == (source("test", tmp_path),)
+    assert find_clusters(KindSource(), tmp_path, keep=True).sources == (source("test", tmp_path),)
 
 
 def test_one_that_is_stopped_stays_and_one_that_is_not_up_yet_is_told(docker: Docker, tmp_path: Path) -> None:
     """A stopped container keeps what is known of it; one that kubeadm still works on has nothing to know."""
     docker.clusters = {"shop": container()}
-    find_clusters(KindSource(), tmp_path)
+    find_clusters(KindSource(), tmp_path, keep=True)
     docker.clusters = {"shop": container(running=False), "young": container()}
-    found = find_clusters(KindSource(), tmp_path)
+    found = find_clusters(KindSource(), tmp_path, keep=True)
     assert found.sources == (source("shop", tmp_path),)
     assert found.notices == ("the cluster young of kind isn't up yet",)
     assert found.unready
@@ -157,10 +175,10 @@ def test_one_that_is_stopped_stays_and_one_that_is_not_up_yet_is_told(docker: Do
 def test_only_a_cluster_in_the_making_is_worth_another_look(docker: Docker, tmp_path: Path) -> None:
     """One that runs without a kubeconfig; neither one that is stopped, nor one that is up."""
     docker.clusters = {"shop": container(), "young": container(running=False)}
-    assert not find_clusters(KindSource(), tmp_path).unready
+    assert not find_clusters(KindSource(), tmp_path, keep=True).unready
     docker.clusters["young"] = container()
-    assert find_clusters(KindSource(), tmp_path).unready
-    assert not find_clusters(KindSource(frozenset({"shop"})), tmp_path).unready
+    assert find_clusters(KindSource(), tmp_path, keep=True).unready
+    assert not find_clusters(KindSource(frozenset({"shop"})), tmp_path, keep=True).unready
 
 
 def test_a_docker_that_refuses_is_asked_again_and_one_that_is_away_tells_of_its_return(
@@ -168,16 +186,16 @@ def test_a_docker_that_refuses_is_asked_again_and_one_that_is_away_tells_of_its_
 ) -> None:
     """A container that goes at this very moment makes Docker refuse; nobody tells when that is over."""
     docker.clusters = {"shop": container()}
-    find_clusters(KindSource(), tmp_path)
+    find_clusters(KindSource(), tmp_path, keep=True)
     docker.absent = True
-    assert not find_clusters(KindSource(), tmp_path).unready
+    assert not find_clusters(KindSource(), tmp_path, keep=True).unready
 
     def refuse(*_words: object) -> bytes:
         raise ContainersError("Docker refuses: it is being removed")
 
     docker.absent = False
     monkeypatch.setattr(Containers, "file", refuse)
-    found = find_clusters(KindSource(), tmp_path)
+    found = find_clusters(KindSource(), tmp_path, keep=True)
     assert found.sources == (source("shop", tmp_path),)
     assert found.unready
 
@@ -186,7 +204,7 @@ def test_one_that_does_not_answer_is_no_error_only_while_nothing_is_known_of_it(
     """The kubeconfig is written before the API answers; whoever served it before must hear that it doesn't."""
     here = [{"HostIp": "127.0.0.1", "HostPort": "1"}]
     docker.clusters = {"shop": container(here)}
-    (found,) = find_clusters(KindSource(), tmp_path / "kind").sources
+    (found,) = find_clusters(KindSource(), tmp_path / "kind", keep=True).sources
     young = read_kubernetes(found, tmp_path, tmp_path, held=False)
     assert young.unready
     assert young.reading.stale == ()
@@ -202,13 +220,179 @@ def test_one_that_does_not_answer_is_no_error_only_while_nothing_is_known_of_it(
 def test_what_was_read_of_a_cluster_that_is_gone_says_nothing_of_the_next_one(docker: Docker, tmp_path: Path) -> None:
     """Clusters are called `kind` where nobody gives them a name."""
     home = Home("p", "dev", str(tmp_path))
-    settings = Settings((), (), kind=KindSource())
+    configured = Settings((), (), kind=KindSource())
     docker.clusters = {"kind": container()}
-    find_sources(home, settings)
+    find_sources(home, configured, keep=True)
     readings = Readings(readings_directory(home))
     readings.keep(ClusterName("kind"), {"kind-kind": ({"kind": "Service"},)})
-    find_sources(home, settings)
+    find_sources(home, configured, keep=True)
     assert readings.load(ClusterName("kind"))
     docker.clusters = {}
-    find_sources(home, settings)
+    find_sources(home, configured, keep=True)
     assert readings.load(ClusterName("kind")) is None
+
+
+def kept(directory: Path) -> dict[str, bytes]:
+    """Give what is in the files."""
+    return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}
+
+
+def test_one_that_runs_and_is_no_longer_meant_keeps_its_kubeconfig(docker: Docker, tmp_path: Path) -> None:
+    """So that what it was given can be taken back; when it has gone as well, nobody waits for it."""
+    docker.clusters = {"a": container(), "b": container()}
+    find_clusters(KindSource(), tmp_path, keep=True)
+    before = kept(tmp_path)
+    found = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    assert (found.sources, found.gone) == ((source("a", tmp_path),), ())
+    assert kept(tmp_path) == before
+    docker.clusters["b"] = container([{"HostIp": "127.0.0.1", "HostPort": "40123"}])
+    find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    assert connection(Access(str(tmp_path / "b.kubeconfig"), "kind-b")).server == "https://127.0.0.1:40123"
+    docker.absent = True
+    found = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    assert found.sources == (source("a", tmp_path),)
+    docker.absent = False
+    del docker.clusters["b"]
+    assert find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True).gone == (ClusterName("b"),)
+    with pytest.raises(KubeError) as caught:
+        connection(Access(str(tmp_path / "b.kubeconfig"), "kind-b"))
+    assert caught.value.fault is Fault.NO_CONTEXT
+
+
+def test_one_that_was_never_meant_is_not_asked_for_its_credentials(docker: Docker, tmp_path: Path) -> None:
+    """Others' clusters are none of our business."""
+    docker.clusters = {"a": container(), "b": container()}
+    find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    assert list(kept(tmp_path)) == ["a.kubeconfig"]
+
+
+NAMED = st.frozensets(st.sampled_from("abc"))
+
+
+@given(st.lists(st.tuples(NAMED, NAMED, NAMED, st.booleans(), st.booleans()), max_size=8))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_kubeconfig_ends_only_with_its_container_and_previews_write_nothing(
+    docker: Docker,
+    steps: list[tuple[frozenset[str], frozenset[str], frozenset[str], bool, bool]],
+) -> None:
+    """Whatever is meant, stopped, away, in whatever order; what a preview finds is reached all the same."""
+    with tempfile.TemporaryDirectory() as place:
+        directory, served = Path(place), set[str]()
+        for exist, stopped, meant, absent, keep in steps:
+            docker.absent = False
+            docker.clusters = {name: container(running=name not in stopped) for name in exist}
+            docker.absent = absent
+            before = kept(directory)
+            try:
+                found = find_clusters(KindSource(meant), directory, keep=keep)
+            except SourceError:
+                assert absent
+                continue
+            if not keep:
+                assert kept(directory) == before
+            for one in found.sources:
+                connection(Access(one.kubeconfig, one.context))
+            if keep and not absent:
+                served = (served & exist) | {str(one.cluster) for one in found.sources}
+            for name in served:
+                connection(Access(str(directory / f"{name}.kubeconfig"), f"kind-{name}"))
+    UNWRITTEN.clear()
+
+
+def test_a_preview_reaches_a_cluster_without_writing_how(docker: Docker, tmp_path: Path) -> None:
+    """What it found is forgotten once it is written."""
+    docker.clusters = {"shop": container()}
+    (found,) = find_clusters(KindSource(), tmp_path / "kind", keep=False).sources
+    assert not (tmp_path / "kind").exists()
+    assert connection(Access(found.kubeconfig, found.context)).server == "https://172.18.0.3:6443"
+    find_clusters(KindSource(), tmp_path / "kind", keep=True)
+    assert UNWRITTEN == {}
+    docker.clusters = {}
+    before = kept(tmp_path)
+    assert find_clusters(KindSource(), tmp_path / "kind", keep=False).gone == (ClusterName("shop"),)
+    assert kept(tmp_path) == before
+
+
+DATA = {"client-certificate-data": "Q0VSVA==", "client-key-data": "S0VZ"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "taken", "refused"),
+    [
+        ({}, DATA, DATA, ()),
+        ({"certificate-authority-data": "Q0E="}, {"token": "t"}, {"token": "t"}, ()),
+        ({}, {**DATA, "exec": {"command": "sh", "args": ["-c", "touch ran"]}}, DATA, ("exec",)),
+        ({}, {**DATA, "auth-provider": {"name": "gcp", "config": {"cmd-path": "sh"}}}, DATA, ("auth-provider",)),
+        ({}, {**DATA, "tokenFile": "/etc/passwd"}, DATA, ("tokenFile",)),
+        ({}, {**DATA, "client-key": "/root/key"}, DATA, ("client-key",)),
+        ({}, {**DATA, "as": "x", "as-groups": ["system:masters"]}, DATA, ("as", "as-groups")),
+        ({}, {"token": "t", "username": "u", "password": "p"}, {"token": "t"}, ("username", "password")),
+        ({}, {"token": "t", "extensions": [{"name": "x"}]}, {"token": "t"}, ("extensions",)),
+        ({"proxy-url": "http://evil"}, {"token": "t"}, {"token": "t"}, ("proxy-url",)),
+        ({"insecure-skip-tls-verify": True}, {"token": "t"}, {"token": "t"}, ("insecure-skip-tls-verify",)),
+        ({"certificate-authority": "/etc/passwd"}, {"token": "t"}, {"token": "t"}, ("certificate-authority",)),
+        ({"tls-server-name": "x", "extensions": []}, {"token": "t"}, {"token": "t"}, ("tls-server-name", "extensions")),
+        ({}, {"token": ["t"]}, None, ("token",)),
+        ({}, {"exec": {"command": "sh"}}, None, ("exec",)),
+        ({}, {}, None, ("no certificate and no token",)),
+    ],
+)
+def test_a_container_gives_certificates_and_tokens_and_nothing_else(
+    cluster: dict[str, Any], user: dict[str, Any], taken: dict[str, str] | None, refused: tuple[str, ...]
+) -> None:
+    """Nothing that runs a command here, reads a file, leads elsewhere or trusts everybody."""
+    way = admitted("kind-x", admin({"server": INSIDE, **cluster}, user), container())
+    assert set(way.refused) == set(refused)
+    if taken is None:
+        assert way.text == ""
+        return
+    document = yaml.safe_load(way.text)
+    assert document["users"] == [{"name": "kind-x", "user": taken}]
+    (entry,) = document["clusters"]
+    assert entry["cluster"].keys() <= {"server", "certificate-authority-data"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[",
+        b"a: *a",
+        b"clusters: 5",
+        b"clusters: [{cluster: [1]}]\nusers: [{user: {}}]",
+        b"clusters: [{cluster: {server: 'https://[x'}}]\nusers: [{user: {token: t}}]",
+        b"\x00\xff",
+        admin({"server": INSIDE}, {"token": "t"})[:30],
+        b"x: &x [" + b"y, " * 50_000 + b"y]\nz: [" + b"*x, " * 50_000 + b"*x]",
+        None,
+    ],
+)
+def test_what_is_no_kubeconfig_says_nothing(text: bytes | None) -> None:
+    """It isn't made yet, or never will be."""
+    assert admitted("kind-x", text, container()).text == ""
+
+
+def test_what_was_refused_is_told_in_a_sentence(
+    docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster without a credential of its own isn't one that is coming up; one that was kept with more isn't used."""
+    docker.clusters = {"shop": container()}
+    evil = admin({"server": INSIDE}, {"exec": {"command": "sh"}})
+    monkeypatch.setattr(Containers, "file", lambda *_words: evil)
+    (tmp_path / "shop.kubeconfig").write_text(
+        yaml.safe_dump({**yaml.safe_load(evil), "contexts": [{"name": "kind-shop"}], "kind": "Config"})
+    )
+    found = find_clusters(KindSource(), tmp_path, keep=True)
+    told = (
+        "the kubeconfig in the container of the cluster shop of kind has exec; local-lb takes certificates and a token"
+    )
+    assert found.notices == (f"{told} from there and nothing else, so the cluster isn't read",)
+    assert (found.sources, found.unready) == ((), False)
+    monkeypatch.setattr(
+        Containers, "file", lambda *_words: admin({"server": INSIDE, "proxy-url": "http://evil"}, {"token": "t"})
+    )
+    found = find_clusters(KindSource(), tmp_path, keep=True)
+    assert found.notices[0].endswith(
+        "has proxy-url; local-lb takes certificates and a token from there and nothing else, that is passed over"
+    )
+    assert found.sources == (source("shop", tmp_path),)
