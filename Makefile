@@ -7,7 +7,9 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack $(STACK)
 
-.PHONY: help setup up watch down preview status test test-slow test-quick test-cluster lint format goldens bench clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster lint format goldens bench clean
+
+up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +45,9 @@ preview: setup ## Show what `make up` would change
 
 status: setup ## Show Services, addresses and health
 	@$(LOCALLB) status
+
+doctor: setup ## Say what this host allows, what is in the way, and what to do about it
+	@$(LOCALLB) doctor
 
 test: .venv/dev ## Check the code and test it, real Envoys included (less than 5 minutes)
 	@$(MAKE) --no-print-directory lint

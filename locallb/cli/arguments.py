@@ -23,7 +23,7 @@ class Arguments:
     targets: tuple[str, ...] = ()
     """Load balancers to restrict an update to; empty means all."""
     action: str = ""
-    """The word after `host` or `state`."""
+    """The word after `host`, `state`, `stack` or `completion`."""
     apply: bool = False
     persist: bool = False
     group: str = ""
@@ -41,6 +41,13 @@ class Arguments:
     fail_on: tuple[str, ...] = ()
     """States of Services with which `up` ends badly."""
 
+    services: tuple[str, ...] = ()
+    """Services that `status` tells all about, none for a table of all; for `completion` the words at the cursor."""
+    repeat: bool = False
+    """`status` goes on until it is interrupted."""
+    sources: tuple[tuple[str, object], ...] = ()
+    """What `init` writes down as the stack's sources."""
+
     @property
     def offline(self) -> bool:
         """Whether a preview needs neither the stack's state nor a host."""
@@ -51,6 +58,8 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
     """Parse a command line; exits with 2 when it can't be understood."""
     parser = make_parser()
     given = parser.parse_args(words)
+    if getattr(given, "place", None) is not None:
+        given.directory = given.place
     if problem := _contradiction(given):
         parser.error(problem)
     return Arguments(
@@ -70,6 +79,9 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         from_pulumi=getattr(given, "from_pulumi", None),
         plain=getattr(given, "plain", False),
         metrics=getattr(given, "metrics", None) or "",
+        services=tuple(getattr(given, "services", ())),
+        repeat=getattr(given, "repeat", False),
+        sources=tuple(getattr(given, "sources", ())),
         fail_on=tuple(dict.fromkeys(getattr(given, "fail_on", ()))),
     )
 

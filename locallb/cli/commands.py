@@ -96,19 +96,6 @@ def destroy(session: Session, args: Arguments, out: Out) -> int:
     return _ending(result)
 
 
-def status(session: Session, args: Arguments, out: Out) -> int:
-    """Show every Service, checked now."""
-    reading, plan = session.plan()
-    table = look(plan)
-    if args.json:
-        out.raw(json.dumps(services_json(table), indent=2))
-    else:
-        print_services(out, table)
-    for complaint in reading.complaints:
-        out.error(complaint)
-    return Exit.FAILED if reading.complaints else Exit.OK
-
-
 def look(plan: Plan) -> tuple[Row, ...]:
     """Ask every proxy of the plan, and tell the state of every Service."""
     return rows(plan, observe(proxy.proxy for proxy in plan.proxies))

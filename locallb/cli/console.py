@@ -87,6 +87,11 @@ class Out:
         self._stream.write_bytes(text.encode())
 
     @property
+    def gone(self) -> bool:
+        """Whether nobody reads standard output any more, or nobody can."""
+        return self._stream.fault is not None
+
+    @property
     def fault(self) -> str:
         """Why standard output could not be written; empty if it could, or if a reader has had enough (`| head`)."""
         fault = self._stream.fault

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from locallb import __version__
@@ -10,6 +11,8 @@ from locallb.cli.exit_code import MEANINGS
 
 EPILOG = "exit codes:\n" + "".join(f"{code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
 SHELLS = ("bash", "zsh", "fish")
+ANSWER = "answer"
+"""What the scripts of completion ask instead of a shell's name."""
 TROUBLES = ("rejected", "pending", "degraded")
 """States of a Service that `up --fail-on` may name."""
 
@@ -25,12 +28,16 @@ COMMANDS = {
     "doctor": "say what this host allows, what is in the way, and what to do about it",
     "host": "show or change what this host allows: ports, proxies, pools, a shared ledger",
     "state": "look after the stack's state file",
+    "stack": "list the project's stacks",
+    "init": "write the configuration of a new stack, named by --stack",
+    "completion": "print a script that completes commands, stacks and Services in your shell",
 }
 ACTIONS = {
     "setup": "print what would lift this host's limits, and do it with --apply",
     "teardown": "print what would bring back what setup found, and do it with --apply",
     "status": "show what of it is done",
 }
+LIST = "list every stack that has a configuration or a state"
 CHECK = "check the rules that the Pulumi CLI checks as well"
 
 
@@ -49,36 +56,61 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text, parents=[common])
-        if name in {"up", "destroy", "gc", "refresh"}:
-            command.add_argument("-y", "--yes", action="store_true", help="don't ask")
-        if name in {"up", "preview", "refresh"}:
-            command.add_argument("--expect-no-changes", action="store_true", help="exit with 7 if anything changes")
-        if name in {"up", "preview"}:
-            command.add_argument(
-                "-t", "--target", dest="targets", metavar="SERVICE", action="append", default=[], help="only this one"
-            )
-        if name == "up":
-            command.add_argument(
-                "--fail-on",
-                metavar="STATE",
-                choices=TROUBLES,
-                action="append",
-                default=[],
-                help=f"exit with 8 if a Service is then {', '.join(TROUBLES[:-1])} or {TROUBLES[-1]}",
-            )
-        if name == "preview":
-            _add_report(command)
-        if name == "watch":
-            _add_watch(command)
-        if name == "host":
-            _add_actions(command, common)
-        if name == "state":
-            actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
-            actions.add_parser("check", help=CHECK, description=CHECK, parents=[common])
+        for names, add in OPTIONS:
+            if name in names:
+                add(command, common)
     return parser
 
 
-def _add_report(command: argparse.ArgumentParser) -> None:
+def _add_yes(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("-y", "--yes", action="store_true", help="don't ask")
+
+
+def _add_expectation(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--expect-no-changes", action="store_true", help="exit with 7 if anything changes")
+
+
+def _add_targets(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "-t", "--target", dest="targets", metavar="SERVICE", action="append", default=[], help="only this one"
+    )
+
+
+def _add_demands(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--fail-on",
+        metavar="STATE",
+        choices=TROUBLES,
+        action="append",
+        default=[],
+        help=f"exit with 8 if a Service is then {', '.join(TROUBLES[:-1])} or {TROUBLES[-1]}",
+    )
+
+
+def _add_services(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="tell all about these")
+    command.add_argument("-w", "--watch", dest="repeat", action="store_true", help="until interrupted")
+
+
+def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("action", metavar="SHELL", choices=(*SHELLS, ANSWER), help=" or ".join(SHELLS))
+    command.add_argument("services", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _add_list(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    _add_action(command, common, "list", LIST)
+
+
+def _add_check(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    _add_action(command, common, "check", CHECK)
+
+
+def _add_action(command: argparse.ArgumentParser, common: argparse.ArgumentParser, name: str, text: str) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser(name, help=text, description=text, parents=[common])
+
+
+def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--format", choices=("tree", "markdown", "json", "html"), default="tree", help="how to tell it (default: tree)"
     )
@@ -93,7 +125,36 @@ def _add_report(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_watch(command: argparse.ArgumentParser) -> None:
+def _add_sources(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("place", metavar="DIR", type=Path, nargs="?", help="the project (default: here)")
+    command.add_argument(
+        "--manifests",
+        metavar="PATH",
+        dest="sources",
+        action="append",
+        default=[],
+        type=lambda path: ("manifests", path),
+        help="a directory of manifests, or a file",
+    )
+    command.add_argument(
+        "--kubernetes",
+        metavar="CONTEXT",
+        dest="sources",
+        action="append",
+        type=lambda context: ("kubernetes", {"name": context, "context": context}),
+        help="a running cluster, by its context in your kubeconfig",
+    )
+    command.add_argument(
+        "--kind",
+        metavar="CLUSTER",
+        dest="sources",
+        action="append",
+        type=lambda name: ("kind", "all" if name == "all" else [name]),
+        help="a cluster of kind; all: each that there is",
+    )
+
+
+def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("--plain", action="store_true", help="print lines, also on a terminal (--json: JSON lines)")
     command.add_argument(
         "--metrics",
@@ -141,3 +202,20 @@ def _add_common(parser: argparse.ArgumentParser, *, suppress: bool) -> None:
     )
     parser.add_argument("-s", "--stack", metavar="NAME", default=default("dev"), help="the stack (default: dev)")
     parser.add_argument("--json", action="store_true", default=default(False), help="print one JSON document")
+
+
+OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (
+    (frozenset({"up", "destroy", "gc", "refresh"}), _add_yes),
+    (frozenset({"up", "preview", "refresh"}), _add_expectation),
+    (frozenset({"up", "preview"}), _add_targets),
+    (frozenset({"up"}), _add_demands),
+    (frozenset({"preview"}), _add_report),
+    (frozenset({"status"}), _add_services),
+    (frozenset({"watch"}), _add_watch),
+    (frozenset({"host"}), _add_actions),
+    (frozenset({"state"}), _add_check),
+    (frozenset({"stack"}), _add_list),
+    (frozenset({"init"}), _add_sources),
+    (frozenset({"completion"}), _add_shells),
+)
+"""What each command takes beside the common options."""

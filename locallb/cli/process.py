@@ -10,7 +10,7 @@ import select
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import TextIO, cast
+from typing import NoReturn, TextIO, cast
 
 INTERRUPTED = 130
 DEBUG = "LOCALLB_DEBUG"
@@ -38,10 +38,15 @@ def leave(_number: int, _frame: FrameType | None) -> None:
 
     Not by an exception: one that is raised anywhere may be swallowed, or printed, by whatever runs just then.
     """
-    if os.isatty(_OUTPUT):
-        _write(_OUTPUT, _CURSOR_BACK)
     _write(_ERRORS, _SENTENCE)
-    os._exit(INTERRUPTED)
+    _end(INTERRUPTED)
+
+
+def end_well_when_interrupted() -> None:
+    """Let a signal from now on be the expected end: of something that only looks, until it is told to stop."""
+    for number in _ENDING:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, lambda _number, _frame: _end(0))
 
 
 def finish(code: int) -> int:
@@ -91,6 +96,12 @@ def _write(descriptor: int, text: bytes) -> None:
             os.write(descriptor, text)
     except (OSError, ValueError):
         return
+
+
+def _end(code: int) -> NoReturn:
+    if os.isatty(_OUTPUT):
+        _write(_OUTPUT, _CURSOR_BACK)
+    os._exit(code)
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -20,14 +20,20 @@ COMMANDS = {
     "preview": "commands:preview",
     "refresh": "commands:refresh",
     "destroy": "commands:destroy",
-    "status": "commands:status",
+    "status": "status:status",
     "gc": "leftovers:gc",
     "host": "host:host",
     "state": "state:check",
     "watch": "watch:watch",
 }
 """Commands of an opened stack: module and function."""
-WITHOUT_STACK = {"image": "image:image", "doctor": "doctor:doctor"}
+WITHOUT_STACK = {
+    "image": "image:image",
+    "doctor": "doctor:doctor",
+    "stack": "stacks:list_stacks",
+    "init": "stacks:init",
+    "completion": "completion:completion",
+}
 """Commands that need none; the doctor also looks where there is no project, or a broken one."""
 OFFLINE = "report.command:offline"
 LEADERS = frozenset({"up", "refresh", "destroy"})

@@ -28,13 +28,13 @@ def scope_of(session: Session, targets: Sequence[str]) -> Scope:
     _reading, plan = session.plan()
     in_state = {each.name for each in session.engine(lambda _event: None).resources() if each.type in ROOTS}
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
-    chosen = [_match(target, names) for target in targets]
+    chosen = [matching(target, names) for target in targets]
     proxies = {one.proxy for one in plan.placements if str(one.key) in chosen}
     home = session.home
     return only(root_urn(home.project, home.stack, kind, name) for name in {*chosen, *proxies} for kind in ROOTS)
 
 
-def _match(target: str, names: Iterable[str]) -> str:
+def matching(target: str, names: Iterable[str]) -> str:
     """Find the one name that is `target`, or that ends with it after a slash."""
     found = [name for name in names if name == target or name.endswith(f"/{target}")]
     if len(found) == 1:

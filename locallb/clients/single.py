@@ -12,20 +12,28 @@ from locallb.clients import ClientError, places
 
 
 class TakenError(ClientError):
-    """Another process has it: one sentence."""
+    """Another process has it, or nobody can: one sentence."""
 
 
 @contextmanager
 def only_one(path: Path, what: str) -> Iterator[None]:
     """Hold the lock at `path` for `what`; the file goes with it. Raises TakenError."""
     places.private_directory(path.parent)
-    descriptor = _locked(path, what)
     try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        descriptor = _locked(path, what)
+    except OSError as error:
+        raise TakenError(
+            f"{path}, which keeps a second {what} away, can't be written: {error.strerror}; "
+            "make its directory writable for this user"
+        ) from None
+    try:
+        with suppress(OSError):  # who holds it is only told to others: the lock itself needs no room on a disk
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
         os.close(descriptor)
 
 

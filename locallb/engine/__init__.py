@@ -32,7 +32,7 @@ from locallb.engine.events import (
     StepStarted,
     Subject,
 )
-from locallb.engine.project import Project, load_config, load_project, state_file
+from locallb.engine.project import Project, check_stack_name, load_config, load_project, state_file
 from locallb.engine.resource import ResourceState
 from locallb.engine.scope import EVERYTHING, Scope, only
 from locallb.engine.unfinished import refuse_unfinished
@@ -68,6 +68,7 @@ __all__ = [
     "Subject",
     "Unsupported",
     "UpdateUnfinished",
+    "check_stack_name",
     "check_state",
     "load_config",
     "load_project",

@@ -113,13 +113,18 @@ def state_file(root: Path, stack: str) -> Path | None:
         return None
 
 
+def check_stack_name(stack: str) -> None:
+    """Check that a stack may be called so. Raises ProjectError."""
+    if not _STACK_NAME.fullmatch(stack):
+        raise ProjectError(f"{stack!r} can't be the name of a stack; use letters, digits, '-', '_' and '.'")
+
+
 def load_config(project: Project, stack: str) -> dict[str, str]:
     """Read a stack's configuration: `namespace:key` to a text, objects as JSON, as programs get it.
 
     Raises ProjectError when there is no file or it can't be used, Unsupported for secrets and environments.
     """
-    if not _STACK_NAME.fullmatch(stack):
-        raise ProjectError(f"{stack!r} can't be the name of a stack; use letters, digits, '-', '_' and '.'")
+    check_stack_name(stack)
     path = project.stack_file(stack)
     if not path.exists():
         known = ", ".join(project.stacks()) or "none"

@@ -15,7 +15,7 @@ import pytest
 
 from locallb.cli.exit_code import Exit
 from locallb.cli.place import nearest_project
-from tests.e2e.support import Done, Stage, service, stage
+from tests.e2e.support import Done, Stage, node, service, stage
 
 LOCALLB = str(Path(sys.executable).parent / "locallb")
 SECONDS = 120
@@ -222,3 +222,28 @@ def test_states_of_services_may_decide_the_exit_code(play: Stage) -> None:
     done = play.run("up", "--yes", "--fail-on", "pending", "--fail-on", "rejected")
     assert done.code == Exit.UNSERVED
     assert "c/n/web is rejected" in done.err
+
+
+@pytest.mark.envoy
+def test_an_update_goes_on_when_its_reader_has_had_enough(play: Stage) -> None:
+    """`up --yes | head -1`: everything is deployed, quietly."""
+    play.write("t.yaml", service("fine", {"port": 8080, "nodePort": 30000}), node())
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = start(play.root, ["up", "--yes"], stdout=writing)
+    finally:
+        os.close(writing)
+    assert done.code == Exit.OK
+    assert "display" not in done.err
+    assert "failed" not in done.err
+    assert play.run("up", "--yes", "--expect-no-changes").code == Exit.OK
+    assert play.status()["n/fine"]["state"] == "serving"
+
+
+def test_a_watch_whose_lock_can_not_be_written_is_one_sentence(play: Stage) -> None:
+    """As `up` says of a state that it can't write."""
+    (play.root / ".state/locallb/dev.watch").mkdir(parents=True)
+    done = start(play.root, ["watch"])
+    assert (done.code, len(done.err.splitlines())) == (Exit.FAILED, 1)
+    assert "dev.watch" in done.err

@@ -33,6 +33,14 @@ def test_the_second_is_told_who_is_there(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_lock_that_can_not_be_made_is_one_sentence(tmp_path: Path) -> None:
+    """On a read-only disk, or where something else stands in its place."""
+    (tmp_path / "lock").mkdir()
+    told = "lock, which keeps a second loop away, can't be written"
+    with pytest.raises(TakenError, match=told), only_one(tmp_path / "lock", "loop"):
+        pytest.fail("nobody may hold it")
+
+
 def test_a_holder_that_is_killed_holds_nothing(tmp_path: Path) -> None:
     """The lock is the kernel's."""
     path = tmp_path / "lock"

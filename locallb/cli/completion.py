@@ -1,0 +1,98 @@
+"""Completion: scripts for bash, zsh and fish that ask us, and what we answer. It loads no SDK: a key was pressed."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.glimpse import balancers, stacks
+from locallb.cli.grammar import ANSWER, make_parser
+from locallb.cli.place import nearest_project
+
+SCRIPTS = {
+    "bash": f"""\
+_locallb() {{
+    mapfile -t COMPREPLY < <("$1" completion {ANSWER} -- "${{COMP_WORDS[@]:1:COMP_CWORD}}" 2>/dev/null)
+}}
+complete -o default -F _locallb locallb""",
+    "zsh": f"""\
+#compdef locallb
+_locallb() {{
+    local -a answers
+    answers=("${{(@f)$("$words[1]" completion {ANSWER} -- "${{(@)words[2,CURRENT]}}" 2>/dev/null)}}")
+    if [[ -n "$answers" ]]; then compadd -a answers; else _files; fi
+}}
+compdef _locallb locallb""",
+    "fish": f"""\
+complete -c locallb -a '(locallb completion {ANSWER} -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'""",
+}
+_HARMLESS = re.compile(r"[\w./@%+=,-]+")
+"""What every shell takes as it is; a name with anything else isn't offered."""
+
+
+def completion(args: Arguments, out: Out) -> int:
+    """Print a shell's script, or what may stand where the cursor is."""
+    if args.action == ANSWER:
+        out.document("".join(f"{answer}\n" for answer in answers(args.services, args.directory)))
+    else:
+        out.document(f"{SCRIPTS[args.action]}\n")
+    return Exit.OK
+
+
+def answers(words: Sequence[str], directory: Path) -> list[str]:
+    """Return what may stand for the last of `words`, the beginning of which it is."""
+    *before, begun = words or ("",)
+    line = _Line(make_parser(), before, directory)
+    return [one for one in line.answers(begun) if one.startswith(begun) and _HARMLESS.fullmatch(one)]
+
+
+class _Line:
+    """The words before the cursor, as argparse would take them."""
+
+    def __init__(self, parser: argparse.ArgumentParser, words: Iterable[str], directory: Path) -> None:
+        self._parser = parser
+        self._waiting: argparse.Action | None = None
+        """The option whose value comes next."""
+        self._given = {"directory": str(directory), "stack": "dev"}
+        for word in words:
+            self._take(word)
+
+    def answers(self, begun: str) -> Iterator[str]:
+        """Give all that may stand next."""
+        if self._waiting:
+            yield from self._values(self._waiting)
+        elif begun.startswith("-"):
+            yield from self._parser._option_string_actions  # noqa: SLF001 - as every completion of argparse does
+        else:
+            for action in self._positionals():
+                yield from self._values(action)
+
+    def _take(self, word: str) -> None:
+        if self._waiting:
+            self._given[self._waiting.dest] = word
+            self._waiting = None
+        elif word.startswith("-"):
+            action = self._parser._option_string_actions.get(word)  # noqa: SLF001 - as above
+            self._waiting = action if action and action.nargs != 0 else None
+        else:
+            for action in self._positionals():
+                if isinstance(action.choices, dict) and word in action.choices:
+                    self._parser = action.choices[word]
+
+    def _positionals(self) -> list[argparse.Action]:
+        return self._parser._get_positional_actions()  # noqa: SLF001 - as above
+
+    def _values(self, action: argparse.Action) -> Iterable[str]:
+        if action.choices:
+            return [choice for choice in action.choices if choice != ANSWER]
+        project = nearest_project(Path(self._given["directory"]))
+        if action.dest == "stack":
+            return stacks(project)
+        if action.metavar == "SERVICE":
+            return balancers(project, self._given["stack"])
+        return ()

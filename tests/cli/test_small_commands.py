@@ -1,0 +1,180 @@
+"""The commands around a stack: `stack list`, `init`, `completion`, `status SERVICE`, `--version`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb import __version__
+from locallb.cli.completion import SCRIPTS, answers
+from locallb.cli.exit_code import MEANINGS, Exit
+from locallb.cli.grammar import COMMANDS, EPILOG, SHELLS
+from tests.e2e.support import Stage, node, port, service, stage
+
+BIN = Path(sys.executable).parent
+SCTP = {"port": 80, "protocol": "SCTP"}
+
+
+@pytest.fixture
+def play() -> Iterator[Stage]:
+    """Give a project of two Services that was never deployed: one has an address."""
+    with stage() as made:
+        made.write("s.yaml", node(), service("web", port(8080, 30000)), service("odd", SCTP))
+        yield made
+
+
+def deployed(play: Stage) -> None:
+    """Write the state that a deployed load balancer leaves, without a proxy."""
+    urn = "urn:pulumi:dev::local-lb::locallb:index:Stack$locallb:index:LoadBalancer::c/n/web"
+    path = play.root / ".state/.pulumi/stacks/local-lb/dev.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"checkpoint": {"latest": {"resources": [{"urn": urn}, {"urn": "urn:x"}]}}}))
+
+
+def test_every_exit_code_has_a_meaning_that_help_tells() -> None:
+    """One enumeration, told in one place."""
+    assert set(MEANINGS) == set(Exit)
+    assert all(f"{code.value}  {meaning}" in EPILOG for code, meaning in MEANINGS.items())
+
+
+def test_the_version_is_told(play: Stage) -> None:
+    """Also where there is no project."""
+    assert play.run("--version").out == f"local-lb {__version__}\n"
+
+
+def test_init_writes_a_stack_that_can_be_used_and_never_over_another(play: Stage) -> None:
+    """Each kind of source; the comments are valid YAML as well."""
+    words = ["--manifests", "manifests", "--kubernetes", "shop", "--kind", "all"]
+    assert play.run("--stack", "mine", "init", *words).code == Exit.OK
+    path = play.root / "stacks/Pulumi.mine.yaml"
+    written = path.read_text()
+    sources = yaml.safe_load(written)["config"]["local-lb:sources"]
+    assert sources == [{"manifests": "manifests"}, {"kubernetes": {"name": "shop", "context": "shop"}}, {"kind": "all"}]
+    bare = yaml.safe_load("\n".join(line.replace("  # ", "  ", 1) for line in written.splitlines()))
+    assert set(bare["config"]) > {"local-lb:sources", "local-lb:pools", "local-lb:pins", "local-lb:proxies"}
+    assert play.run("--stack", "mine", "init").code == Exit.FAILED
+    assert path.read_text() == written
+    assert play.run("--stack", "second", "init", str(play.root)).code == Exit.OK
+    assert play.run("--stack", "second", "status").code == Exit.OK
+
+
+@pytest.mark.parametrize(
+    "words", [["--stack", "../x", "init"], ["init", "/nonexistent"], ["--stack", "n", "init", "--kubernetes", "No!"]]
+)
+def test_init_refuses_what_can_not_be_used(play: Stage, words: list[str]) -> None:
+    """Before anything is written."""
+    before = play.files()
+    done = play.run(*words)
+    assert done.code == Exit.FAILED
+    assert done.err.startswith("error: ")
+    assert play.files() == before
+
+
+def test_stacks_are_listed_with_their_state_and_without(play: Stage) -> None:
+    """One whose configuration is gone still has something to destroy; a damaged state stops no list."""
+    play.run("--stack", "mine", "init")
+    state = play.root / ".state/.pulumi/stacks/local-lb"
+    state.mkdir(parents=True)
+    (state / "broken.json").write_text("{")
+    listed = play.run("stack", "list", "--json").json
+    assert [(one["stack"], one["load_balancers"]) for one in listed] == [("broken", None), ("dev", 0), ("mine", 0)]
+    assert listed[0]["configuration"] is None
+    assert "its state can't be read" in play.run("stack", "list").out
+    (state / "broken.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("dest", ["destroy"]),
+        ("--stack ", ["dev", "mine"]),
+        ("-s m", ["mine"]),
+        ("up --targ", ["--target"]),
+        ("up --fail-on ", ["rejected", "pending", "degraded"]),
+        ("up -t c", ["c/n/web"]),
+        ("status ", ["c/n/web"]),
+        ("--stack mine status ", []),
+        ("preview --format h", ["html"]),
+        ("host t", ["teardown"]),
+        ("host setup --per", ["--persist"]),
+        ("state ", ["check"]),
+        ("completion ", list(SHELLS)),
+        ("preview --from-pulumi ", []),
+        ("-C /nonexistent --stack ", []),
+        ("nonsense --nonsense ", list(COMMANDS)),
+    ],
+)
+def test_what_may_stand_at_the_cursor(play: Stage, line: str, expected: list[str]) -> None:
+    """Commands, options, their values, stacks, and load balancers of the stack that is named."""
+    play.run("--stack", "mine", "init")
+    deployed(play)
+    found = answers(line.split(" "), play.root)
+    assert [one for one in found if one in expected] == expected
+    assert bool(found) == bool(expected)
+    if expected != list(COMMANDS):
+        assert found == expected
+    (play.root / ".state/.pulumi/stacks/local-lb/dev.json").unlink()
+
+
+@given(st.lists(st.text(max_size=6) | st.sampled_from(["-s", "-C", "up", "--", "-", "host", "--json"]), max_size=5))
+def test_no_line_is_too_odd_to_complete(words: list[str]) -> None:
+    """Whatever stands there: words that a shell takes as they are, or none."""
+    for answer in answers([word.replace("\0", "") for word in words], Path("/")):
+        assert answer.startswith(words[-1] if words else "")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_scripts_are_good_in_their_shells(play: Stage, shell: str) -> None:
+    """Where the shell is installed; bash completes a line with it."""
+    assert play.run("completion", shell).out == SCRIPTS[shell] + "\n"
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell} here")
+    check = {"fish": ["fish", "--no-execute"]}.get(shell, [shell, "-n"])
+    subprocess.run(check, input=SCRIPTS[shell], text=True, check=True)
+
+
+def test_bash_completes_a_stack(play: Stage) -> None:
+    """The whole way: the script asks the program, the answer is offered."""
+    line = f"COMP_WORDS=({BIN}/locallb status --stack d); COMP_CWORD=3; _locallb {BIN}/locallb; echo ${{COMPREPLY[@]}}"
+    command = ["bash", "--norc", "-c", f"{SCRIPTS['bash']}\n{line}"]
+    done = subprocess.run(command, cwd=play.root, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("dev\n", "")
+
+
+def test_status_tells_all_about_one_service(play: Stage) -> None:
+    """Its ports with where they go, its proxy, its reasons; as JSON what `status` has, and more."""
+    (whole, _) = sorted(play.run("status", "--json").json, key=lambda row: str(row["name"]), reverse=True)
+    (row,) = play.run("status", "web", "--json").json
+    assert {key: row[key] for key in whole} == whole
+    assert row["backends"] == [{"port": "8080/TCP", "addresses": ["127.0.0.1:30000"]}]
+    assert (row["proxy"]["name"], row["proxy"]["pid"]) == ("c/n/web", None)
+    text = play.run("status", "n/web").out
+    assert all(word in text for word in (row["addresses"][0], "8080/TCP", "127.0.0.1:30000", row["proxy"]["id"]))
+    rejected = play.run("status", "odd").out
+    assert "rejected" in rejected
+    assert "SCTP" in rejected
+    assert play.run("status", "nobody").code == Exit.FAILED
+
+
+def test_status_goes_on_until_it_is_interrupted(play: Stage) -> None:
+    """On a pipe a document for each change; the interrupt is the expected end."""
+    command = [str(BIN / "locallb"), "-C", str(play.root), "status", "--watch", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stderr
+        first = json.loads(process.stdout.readline())
+        play.write("s.yaml", service("odd", SCTP))
+        second = json.loads(process.stdout.readline())
+        process.terminate()
+        assert process.wait(60) == Exit.OK
+        assert process.stderr.read() == ""
+    assert ([row["name"] for row in first], [row["name"] for row in second]) == (["odd", "web"], ["odd"])
