@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from locallb.planning.model import Family, IPAddress
-from locallb.planning.planned import Placement, PlannedPort
-from locallb.planning.publishing import DOMAIN, SERVING
+from locallb.planning.planned import Placement, PlannedPort, Rejection
+from locallb.planning.publishing import DOMAIN, SERVING, Published
 from locallb.planning.reasons import Problem, Reason
 
 SERVES = "Serves"
@@ -23,6 +23,13 @@ CONDITION_NOT_AN_ERROR = frozenset({Reason.NO_BACKENDS})
 def load_balancer_status(placement: Placement) -> Mapping[str, Sequence[Mapping[str, object]]]:
     """Make the body: one ingress entry an address, in the order of spec.ipFamilies, every port in each."""
     return {"ingress": [_entry(placement, address) for address in placement.addresses]}
+
+
+def publication(planned: Placement | Rejection) -> Published:
+    """Return all that a Service's status shall say of ours."""
+    if isinstance(planned, Rejection):
+        return Published((), not_serving([planned.problem]))
+    return Published(load_balancer_status(planned)["ingress"], conditions(planned))
 
 
 def ingress_fields(placement: Placement) -> Sequence[Mapping[str, object]]:

@@ -60,6 +60,11 @@ class Backoff:
         """Return the seconds until it may be tried; 0 if it may now."""
         return max(0.0, self.not_before - now)
 
+    @property
+    def is_well(self) -> bool:
+        """Whether it succeeded last."""
+        return self.well_since < math.inf
+
     def is_calm(self, now: float) -> bool:
         """Return whether it has succeeded for so long that earlier failures count no more."""
         return now - self.well_since >= self.pace.calm

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 from locallb.planning.fields import FieldError
@@ -15,6 +16,7 @@ from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, EndpointSlice, IPAddress, MalformedService, Node, Service, ServiceKey
 from locallb.planning.parse_backing import parse_node, parse_slice
 from locallb.planning.parse_service import LOAD_BALANCER, external_ips, malformed, parse_service
+from locallb.planning.publishing import Standing, standing
 from locallb.planning.words import clipped, shown
 
 Document: TypeAlias = Mapping[object, object]
@@ -38,6 +40,8 @@ class Parsed:
     notices: tuple[str, ...] = ()
     external_ips: frozenset[IPAddress] = frozenset()
     """spec.externalIPs of Services of any type."""
+    standings: tuple[tuple[ServiceKey, Standing], ...] = ()
+    """What Services of type LoadBalancer say of what is ours to write; those that say nothing are absent."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -164,6 +168,7 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known 
         slices=tuple(gathering.slices[identity] for identity in sorted(gathering.slices)),
         notices=tuple(sorted(gathering.notices)),
         external_ips=frozenset(gathering.external_ips),
+        standings=tuple(sorted(gathering.standings.items(), key=itemgetter(0))),
     )
 
 
@@ -179,6 +184,7 @@ class _Gathering:
     nodes: dict[Identity, Node] = field(default_factory=dict)
     slices: dict[Identity, EndpointSlice] = field(default_factory=dict)
     external_ips: set[IPAddress] = field(default_factory=set)
+    standings: dict[ServiceKey, Standing] = field(default_factory=dict)
 
     def take(self, document: Document) -> None:
         """Take one object of a kind that is read."""
@@ -201,7 +207,10 @@ class _Gathering:
             if kind and not (isinstance(kind, str) and kind in _TYPES):
                 self._leave_out(document, f"spec.type is {shown(kind)}; write LoadBalancer to give it an address")
             return
-        match self.known.of(document, lambda: parse_service(self.cluster, document)):
+        service, said = self.known.of(document, lambda: (parse_service(self.cluster, document), standing(document)))
+        if said != Standing():
+            self.standings.setdefault(service.key, said)
+        match service:
             case MalformedService() as one:
                 self.malformed.append(one)
             case one if one.key in self.services:

@@ -2,7 +2,9 @@
 
 The finalizer, the ingress entries with our addresses and the conditions with our prefix are ours; everything else in
 metadata and status belongs to others and is written back as it was read. Every patch carries the resourceVersion that
-was read, so that it fails (409) where somebody wrote meanwhile. Not here: when what is true, and who sends it.
+was read, so that it fails (409) where somebody wrote meanwhile. Whether a patch would change anything is one decision
+(`differences`), for the provider, which has the Service, and for the watch, which has what matters of it (`Standing`).
+Not here: when what is true, and who sends it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,50 @@ class Published:
 
 
 NOTHING = Published((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a Service says of what is ours to write."""
+
+    claimed: bool = False
+    """Our finalizer is on it."""
+    ingress: tuple[Entry, ...] = ()
+    """Everybody's entries, in the fields that we write."""
+    conditions: tuple[Mapping[str, str], ...] = ()
+    """Ours, without dates."""
+
+
+def standing(live: Mapping[Any, Any]) -> Standing:
+    """Read what a Service says. Anybody may have written it: what makes no sense is left out. Never raises."""
+    metadata, status = _object(live.get("metadata")), _object(live.get("status"))
+    entries = _objects(_object(status.get("loadBalancer")).get("ingress"))
+    conditions = [one for one in _objects(status.get("conditions")) if _is_ours(one)]
+    finalizers = metadata.get("finalizers")
+    return Standing(
+        isinstance(finalizers, list | tuple) and FINALIZER in finalizers,
+        tuple(_entry(one) for one in entries),
+        tuple(_texts(one, "type", "status", "reason", "message") for one in conditions),
+    )
+
+
+def differences(seen: Standing, ours: Collection[str], wanted: Published, *, alone: bool = False) -> tuple[str, ...]:
+    """Name what a patch would change: addresses, ipMode, ports, conditions. None of it: there is nothing to write.
+
+    What others have beside ours is theirs, wherever it stands. The arguments are those of `publishing`.
+    """
+    mine = {*ours, *(entry["ip"] for entry in wanted.ingress)}
+    said = [entry for entry in seen.ingress if alone or entry["ip"] in mine]
+    same = [entry["ip"] for entry in said] == [entry["ip"] for entry in wanted.ingress]
+    pairs = list(zip(said, map(_entry, wanted.ingress), strict=True)) if same else []
+    differing = {
+        "addresses": not same,
+        # An API server that is too old for it doesn't keep the field.
+        "ipMode": any(one["ipMode"] not in {"", other["ipMode"]} for one, other in pairs),
+        "ports": any(one["ports"] != other["ports"] for one, other in pairs),
+        "conditions": _by_type(seen.conditions) != _by_type(wanted.conditions),
+    }
+    return tuple(name for name, differs in differing.items() if differs)
 
 
 def is_it(live: Live, uid: Uid) -> bool:
@@ -76,6 +122,8 @@ def publishing(
         alone: entries of others go; conditions of others stay in any case.
 
     """
+    if not differences(standing(live), ours, wanted, alone=alone):
+        return None
     mine = {*ours, *(entry["ip"] for entry in wanted.ingress)}
     theirs = [] if alone else [entry for entry in _ingress(live) if entry.get("ip") not in mine]
     ingress = [*wanted.ingress, *theirs]
@@ -83,8 +131,6 @@ def publishing(
         *(one for one in _conditions(live) if not _is_ours(one)),
         *(_dated(one, live, now) for one in wanted.conditions),
     ]
-    if ingress == _ingress(live) and _by_type(conditions) == _by_type(_conditions(live)):
-        return None
     status = {"loadBalancer": {"ingress": ingress or None}, "conditions": conditions or None}
     return {**_patch(live), "status": status}
 
@@ -128,3 +174,24 @@ def _ingress(live: Live) -> list[Entry]:
 
 def _conditions(live: Live) -> list[Mapping[str, Any]]:
     return list((live.get("status") or {}).get("conditions") or ())
+
+
+def _entry(raw: Mapping[str, Any]) -> Entry:
+    """Give an ingress entry in the fields that we write, each with a value."""
+    ports = [
+        {"port": one.get("port"), "protocol": str(one.get("protocol") or ""), "error": str(one.get("error") or "")}
+        for one in _objects(raw.get("ports"))
+    ]
+    return {**_texts(raw, "ip", "ipMode"), "ports": ports}
+
+
+def _texts(raw: Mapping[str, Any], *names: str) -> dict[str, str]:
+    return {name: str(raw.get(name) or "") for name in names}
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []

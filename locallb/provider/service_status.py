@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from locallb.clients.kube_errors import KubeError
-from locallb.planning.publishing import NOTHING, Live, Published, published, publishing
+from locallb.planning.publishing import NOTHING, Live, Published, differences, published, publishing, standing
 from locallb.provider import live
 from locallb.provider.errors import ProviderError
 from locallb.provider.kind import Difference, Kind, changed, grown, identity
@@ -53,6 +53,8 @@ class ServiceStatus(Kind[ServiceStatusInputs, ServiceStatusState]):
             return state
         if found is None:
             return None
+        if not differences(standing(found), _addresses(state), _said(state), alone=state.alone):
+            return state
         seen = published(found, None if state.alone else _addresses(state))
         ingress = tuple(_ingress(entry) for entry in seen.ingress)
         return replace(state, ingress=ingress, conditions=tuple(Condition(**one) for one in seen.conditions))
@@ -69,7 +71,7 @@ class ServiceStatus(Kind[ServiceStatusInputs, ServiceStatusState]):
             live.withdraw(state.access, state.owner, _withdrawing(_addresses(state)))
 
     def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
-        wanted = Published([_entry(one) for one in new.ingress], [asdict(one) for one in new.conditions])
+        wanted = _said(new)
         if (
             live.write(new.access, new.owner, lambda found: publishing(found, ours, wanted, _now(), alone=new.alone))
             is None
@@ -80,6 +82,11 @@ class ServiceStatus(Kind[ServiceStatusInputs, ServiceStatusState]):
 
 def _withdrawing(ours: Collection[str]) -> Callable[[Live], Mapping[str, object] | None]:
     return lambda found: publishing(found, ours, NOTHING, _now())
+
+
+def _said(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:
+    """Write what is published as the API has it."""
+    return Published([_entry(one) for one in inputs.ingress], [asdict(one) for one in inputs.conditions])
 
 
 def _addresses(state: ServiceStatusState) -> list[str]:

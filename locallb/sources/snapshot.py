@@ -22,6 +22,7 @@ from locallb.clients.sockets import split_place
 from locallb.planning.host.pool_routes import pool_notices
 from locallb.planning.model import ClusterName, Family, Home, IPAddress, Protocol, ServiceKey
 from locallb.planning.parsing import Parsed
+from locallb.planning.publishing import Standing
 from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Sharing, Source
 from locallb.planning.sharing import is_shared
 from locallb.planning.snapshot import Access, Claim, HostFacts, Snapshot
@@ -43,6 +44,8 @@ class Reading:
     """Sources that couldn't be read and were planned as last read: the run must not end well."""
     notices: tuple[str, ...] = ()
     """What was passed over, or mended by reading it generously."""
+    standings: Mapping[ServiceKey, Standing] = field(default_factory=dict)
+    """What Services say of what is ours to write."""
 
 
 def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: bool) -> Reading:
@@ -126,7 +129,8 @@ def assemble(
         health_ports={name: families for one in read for name, families in one.health_ports.items()},
         external_ips=frozenset(address for one in parsed for address in one.external_ips),
     )
-    return Reading(snapshot, _each(one.reading.stale for one in read), _each(one.notices for one in parsed))
+    standings = {key: said for one in parsed for key, said in one.standings}
+    return Reading(snapshot, _each(one.reading.stale for one in read), _each(one.notices for one in parsed), standings)
 
 
 def read_claims(memory: ClaimMemory | None = None) -> tuple[Claim, ...]:

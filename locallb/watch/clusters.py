@@ -87,6 +87,7 @@ class FollowedCluster:
             slices=tuple(one for part in parts for one in part.slices),
             notices=tuple(one for part in parts for one in part.notices),
             external_ips=frozenset(one for part in parts for one in part.external_ips),
+            standings=tuple(one for part in parts for one in part.standings),
         )
 
     def objects(self) -> tuple[Document, ...]:

@@ -15,10 +15,11 @@ from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
 from locallb.clients import files, places
 from locallb.engine import Engine, FullScopeNeeded, Op, Result, Severity, name_of, only, root_urn
+from locallb.planning.ingress import publication
 from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
-from locallb.planning.planned import Plan, PlannedProxy
-from locallb.planning.snapshot import Snapshot
+from locallb.planning.planned import Placement, Plan, PlannedProxy, Rejection
+from locallb.planning.publishing import Standing, differences
 from locallb.sources.held import ADDRESS, CONFIG, SERVICE
 from locallb.watch.work import Batch, Work
 
@@ -26,6 +27,7 @@ BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)
 LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE})
 """Types of resources whose change by others nobody tells: files."""
+_SILENT = Standing()
 _LEAVING_AS_IT_IS = frozenset({Op.SAME, Op.REFRESH, Op.READ})
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
@@ -54,6 +56,8 @@ class Converger:
     _touched: dict[ServiceKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
     _digests: dict[ServiceKey, tuple[object, str, str]] = field(default_factory=dict)
+    _compared: dict[ServiceKey, tuple[object, Standing, tuple[str, ...]]] = field(default_factory=dict)
+    """What was planned and said when they were compared last, and what differed."""
     _proxies: Known = field(default_factory=Known)
     """Digests of proxies that are planned as before."""
     _told: Mapping[str, object] = field(default_factory=dict)
@@ -104,23 +108,33 @@ class Converger:
         self._wanted = plan, wanted
         return wanted
 
-    def disturbed(
-        self, snapshot: Snapshot, plan: Plan, wanted: Mapping[ServiceKey, str], now: float
-    ) -> tuple[set[ServiceKey], float | None]:
-        """Find load balancers whose Service's status says something else than was published.
+    def differing(
+        self, said: Mapping[ServiceKey, Standing], plan: Plan, stale: Collection[ClusterName], now: float
+    ) -> tuple[Mapping[ServiceKey, tuple[str, ...]], float | None]:
+        """Name what others changed of ours in Services of live clusters, where that is known: not of stale ones.
 
-        Just after an update that may be old news: then tells when to look again.
+        Just after an update it may be old news: then returns when to look again.
         """
-        told = [one for one in plan.placements if one.access and self.applied.get(one.key) == wanted[one.key]]
-        said = {one.key: {entry.address for entry in one.ingress} for one in snapshot.services} if told else {}
-        other = {
-            one.key: self._touched.get(one.key, 0.0) + SETTLING
-            for one in told
-            if said.get(one.key) != set(one.addresses)
-        }
-        return {key for key, at in other.items() if at <= now}, min(
-            (at for at in other.values() if at > now), default=None
-        )
+        wanted = self.wanted(plan)
+        told: list[Placement | Rejection] = [one for one in plan.placements if one.access]
+        told += [one for one in plan.rejections if one.access]
+        kept: dict[ServiceKey, tuple[object, Standing, tuple[str, ...]]] = {}
+        differing: dict[ServiceKey, tuple[str, ...]] = {}
+        later: float | None = None
+        for one in told:
+            key, standing = one.key, said.get(one.key, _SILENT)
+            if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
+                continue
+            before = self._compared.get(key)
+            same = before and before[0] is one and before[1] is standing
+            names = before[2] if before and same else _differences(one, standing)
+            kept[key] = one, standing, names
+            if names and (settled := self._touched.get(key, 0.0) + SETTLING) > now:
+                later = min(settled, later or settled)
+            elif names:
+                differing[key] = names
+        self._compared = kept
+        return differing, later
 
     def drifted(self) -> set[ServiceKey]:
         """Find load balancers and proxies whose files somebody else changed or removed. Raises EngineError."""
@@ -201,6 +215,14 @@ class Converger:
 
 def _digest(proxy: PlannedProxy) -> str:
     return proxy.digest
+
+
+def _differences(planned: Placement | Rejection, said: Standing) -> tuple[str, ...]:
+    """Name what an update would change in the Service, by the same decision that the update makes."""
+    if isinstance(planned, Rejection):
+        return differences(said, (), publication(planned))
+    unclaimed = () if said.claimed else ("finalizer",)
+    return (*unclaimed, *differences(said, (), publication(planned), alone=planned.take_over))
 
 
 def _touched(keys: Iterable[ServiceKey], result: Result) -> set[ServiceKey]:

@@ -25,6 +25,7 @@ from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import Reading
 from locallb.watch import garbage
 from locallb.watch.converge import Converger, Outcome
+from locallb.watch.disputes import Disputes
 from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
 from locallb.watch.outlook import Outlook
 from locallb.watch.schedule import Schedule
@@ -69,6 +70,7 @@ class Loop:
         self._converger = Converger(home, engine)
         self._triggers = Triggers(home, configuration, self.mark)
         self._broken: set[ServiceKey] = set()
+        self._disputes = Disputes()
         self._state: object = None
         self.pulse = Pulse(time.monotonic())
         """For whoever wants to know whether the thread of `run` goes on."""
@@ -180,9 +182,7 @@ class Loop:
     def _converge(self, reading: Reading, plan: Plan, marks: frozenset[Mark], began: float, first: float) -> None:
         wanted = self._converger.wanted(plan)
         self._note_broken(plan, marks)
-        disturbed, later = self._converger.disturbed(reading.snapshot, plan, wanted, time.monotonic())
-        self._broken = (self._broken | disturbed) & wanted.keys()
-        self._schedule = self._schedule.looking(later) if later else self._schedule
+        self._broken = (self._broken | self._disputed(reading, plan)) & wanted.keys()
         now = time.monotonic()
         work = self._converger.work(wanted, self._broken)
         self._schedule = self._schedule.planned(set(work.keys)).hindered(now, _hindrances(plan), random.random())  # noqa: S311 - no secret
@@ -199,7 +199,7 @@ class Loop:
                 self._outlook.settings,
                 self._outlook.world.stale(),
                 reading.complaints,
-                reading.notices,
+                (*reading.notices, *self._disputes.notices()),
                 len(work.unchecked),
             )
         )
@@ -209,6 +209,15 @@ class Loop:
                 self._take(Mark(Cause.RETRY))
                 return
         self._listen(Converged(len(self._schedule.retries)))
+
+    def _disputed(self, reading: Reading, plan: Plan) -> frozenset[ServiceKey]:
+        """Find out of which Services others changed what is ours, and which are to be repaired now."""
+        now, stale = time.monotonic(), self._outlook.world.stale()
+        differing, later = self._converger.differing(reading.standings, plan, stale, now)
+        self._disputes = self._disputes.seen(now, differing, random.random())  # noqa: S311 - no secret
+        moments = [at for at in (later, self._disputes.look_at(now)) if at is not None]
+        self._schedule = self._schedule.looking(min(moments)) if moments else self._schedule
+        return self._disputes.due(now)
 
     def _rested(self, left: Work, now: float) -> Work:
         """Leave spares for a moment in which nothing else changes."""
@@ -241,6 +250,7 @@ class Loop:
             self._outlook.world.surprised()
         mended = [key for key in batch.keys if key in self._broken and key not in outcome.failed]
         self._broken.difference_update(mended)
+        self._disputes = self._disputes.repaired(ended, mended)
         done = [key for key in batch.keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
         self._schedule = self._schedule.ended(ended, done, failed, random.random(), mended)  # noqa: S311 - no secret

@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from locallb.planning.publishing import (
     FINALIZER,
     NOTHING,
     SERVING,
     Published,
+    Standing,
     claiming,
+    differences,
     published,
     publishing,
     releasing,
+    standing,
 )
 
 NOW, THEN = "2026-11-21T05:00:00Z", "2026-11-01T00:00:00Z"
@@ -87,3 +92,71 @@ def test_what_is_ours_can_be_read_back() -> None:
     """Entries by our addresses, conditions by our prefix, without dates."""
     before = live(ingress=[ENTRY, THEIRS], conditions=[OTHER, {**FINE, "lastTransitionTime": THEN}])
     assert published(before, ["127.77.0.5"]) == Published([ENTRY], [FINE])
+
+
+ports = st.lists(
+    st.fixed_dictionaries(
+        {"port": st.sampled_from([80, 443]), "protocol": st.just("TCP")},
+        optional={"error": st.just("local-lb.dev/PortInUse")},
+    ),
+    max_size=2,
+)
+entries = st.lists(
+    st.fixed_dictionaries(
+        {"ip": st.sampled_from(["127.77.0.5", "127.77.0.6", "192.0.2.1"])},
+        optional={"ipMode": st.sampled_from(["VIP", "Proxy"]), "ports": ports},
+    ),
+    max_size=3,
+)
+conditions = st.lists(
+    st.sampled_from([FINE, {**FINE, "status": "False"}, OTHER]).map(lambda one: {**one, "lastTransitionTime": THEN}),
+    max_size=2,
+    unique_by=lambda one: one["type"],
+)
+lives = st.builds(lambda ingress, said: live(ingress=ingress, conditions=said), entries, conditions)
+wishes = st.builds(
+    lambda modes, port, said: Published(
+        [{"ip": ip, "ipMode": mode, "ports": port} for ip, mode in modes.items()], [FINE] if said else []
+    ),
+    st.dictionaries(st.sampled_from(["127.77.0.5", "127.77.0.6"]), st.sampled_from(["VIP", "Proxy"])),
+    ports,
+    st.booleans(),
+)
+
+
+@given(lives, st.sets(st.sampled_from(["127.77.0.5", "127.77.0.6"])), wishes, st.booleans())
+def test_whoever_patched_has_nothing_more_to_patch(
+    before: dict[str, Any],
+    ours: set[str],
+    wanted: Published,
+    alone: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """One patch makes it so, whatever stood there; where nothing differs there is none."""
+    patch: Any = publishing(before, ours, wanted, NOW, alone=alone)
+    assert (patch is None) == (not differences(standing(before), ours, wanted, alone=alone))
+    after = {**before, "status": patch["status"]} if patch else before
+    assert differences(standing(after), ours, wanted, alone=alone) == ()
+    assert publishing(after, ours, wanted, NOW, alone=alone) is None
+
+
+rubbish = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(rubbish, rubbish, rubbish, rubbish)
+def test_whatever_an_api_answers_can_be_compared(metadata: Any, ingress: Any, said: Any, status: Any) -> None:  # noqa: ANN401 - anything
+    """What makes no sense says nothing."""
+    whole = {"metadata": metadata, "status": {"loadBalancer": {"ingress": ingress}, "conditions": said}}
+    partly = {"metadata": {"finalizers": metadata}, "status": {"loadBalancer": ingress}}
+    for one in (whole, partly, {"status": status}, {}):
+        assert isinstance(differences(standing(one), (), Published([ENTRY], [FINE])), tuple)
+    assert standing({"metadata": 5, "status": []}) == Standing()
+
+
+def test_what_others_have_may_stand_anywhere() -> None:
+    """Whoever always puts its own entry first is no reason to write."""
+    said = live(ingress=[THEIRS, ENTRY], conditions=[{**FINE, "lastTransitionTime": THEN}])
+    assert publishing(said, (), Published([ENTRY], [FINE]), NOW) is None

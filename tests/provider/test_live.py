@@ -10,9 +10,10 @@ import pytest
 
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.recent import RECENT
-from locallb.planning.publishing import FINALIZER, claiming
+from locallb.planning.publishing import FINALIZER, SERVING, Published, claiming, publishing
 from locallb.planning.snapshot import Access
 from locallb.provider import live, properties
+from locallb.provider.service_status import ServiceStatus
 
 ACCESS = properties.Access(kubeconfig="/k", context="c")
 OWNER = properties.Owner(project="p", stack="s", root="/r", cluster="c", namespace="n", name="web", uid="u1")
@@ -96,3 +97,42 @@ def test_the_answer_to_a_patch_is_the_next_guess(told: Access, monkeypatch: pyte
     live.write(ACCESS, OWNER, claiming)
     live.write(ACCESS, OWNER, mark)
     assert cluster.asked == ["get", "patch", "patch"]
+
+
+PORT = {"port": 80, "protocol": "TCP"}
+ENTRY = {"ip": "127.77.0.5", "ipMode": "Proxy", "ports": [PORT]}
+THEIRS = {"ip": "192.0.2.1", "ipMode": "VIP"}
+FINE = {"type": SERVING, "status": "True", "reason": "Serves", "message": ""}
+SAID: Mapping[str, tuple[list[dict[str, Any]], list[dict[str, Any]], bool]] = {
+    "what was published": ([ENTRY], [FINE], True),
+    "an entry of others as well": ([THEIRS, ENTRY], [FINE], True),
+    "nothing": ([], [], False),
+    "another port": ([{**ENTRY, "ports": [{**PORT, "port": 81}]}], [FINE], False),
+    "an error at the port": ([{**ENTRY, "ports": [{**PORT, "error": "x/Y"}]}], [FINE], False),
+    "another ipMode": ([{**ENTRY, "ipMode": "VIP"}], [FINE], False),
+    "no ipMode, as an old API server keeps none": ([{"ip": ENTRY["ip"], "ports": [PORT]}], [FINE], True),
+    "the address twice": ([ENTRY, ENTRY], [FINE], False),
+    "another condition": ([ENTRY], [{**FINE, "status": "False"}], False),
+    "a condition with a date": ([ENTRY], [{**FINE, "lastTransitionTime": "2026-01-01T00:00:00Z"}], True),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_refresh_finds_a_difference_where_an_update_would_write(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nowhere else: what the loop, the refresh and the patch see is one decision."""
+    ingress, conditions, same = SAID[name]
+    there = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
+    monkeypatch.setattr(live, "_at", lambda _access: FakeCluster(there))
+    state = properties.ServiceStatusState(
+        access=ACCESS,
+        owner=OWNER,
+        ingress=(properties.Ingress("127.77.0.5", "Proxy", (properties.IngressPort(80, "TCP", ""),)),),
+        conditions=(properties.Condition(**FINE),),
+        alone=False,
+    )
+    kind = ServiceStatus(None)
+    found = kind.read(state)
+    assert found is not None
+    assert (kind.diff(found, state).changed == frozenset()) == same
+    wanted = Published([ENTRY], [FINE])
+    assert (publishing(there, ["127.77.0.5"], wanted, "2026-01-02T00:00:00Z") is None) == same

@@ -1,0 +1,152 @@
+"""What the loop sees of a Service that others changed: as the update that would repair it sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from locallb.engine import Engine
+from locallb.planning.ingress import publication
+from locallb.planning.model import ClusterName, Home, ServiceKey
+from locallb.planning.parse_settings import parse_settings
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from locallb.planning.publishing import FINALIZER, Published, Standing, standing
+from locallb.planning.snapshot import Access, HostFacts, Snapshot
+from locallb.watch.converge import Converger
+from tests.planning.objects import DEMO, node, parsed, service
+
+HOME = Home("p", "s", "/p")
+CONFIGURED: Mapping[str, object] = {
+    "sources": [{"kubernetes": {"name": "demo"}}],
+    "pools": [{"name": "p", "addresses": ["127.77.0.0/28"]}],
+}
+SETTINGS = parse_settings(CONFIGURED)
+THEIRS = {"ip": "172.18.0.9", "ipMode": "VIP"}
+Object = dict[str, Any]
+
+
+def plan_of(*objects: Object) -> Plan:
+    """Plan Services of a live cluster."""
+    read = parsed(*objects, node())
+    access = {DEMO: Access("/kubeconfig", "demo")}
+    return make_plan(
+        Snapshot(HOME, services=read.services, nodes=read.nodes, host=HostFacts(), access=access), SETTINGS
+    )
+
+
+def live(published: Published) -> Object:
+    """Make a Service that says what was published, beside an entry and a condition of others."""
+    conditions = [{**one, "lastTransitionTime": "2026-01-01T00:00:00Z"} for one in published.conditions]
+    return {
+        "metadata": {"finalizers": [FINALIZER, "example.com/other"]},
+        "status": {
+            "loadBalancer": {"ingress": [*map(dict, published.ingress), THEIRS]},
+            "conditions": [*conditions, {"type": "example.com/Fine", "status": "True"}],
+        },
+    }
+
+
+def converger(plan: Plan) -> Converger:
+    """Make one that has applied the plan."""
+    made = Converger(HOME, cast("Engine", None))
+    made.applied = dict(made.wanted(plan))
+    return made
+
+
+def differing(plan: Plan, said: Mapping[ServiceKey, Standing], *stale: ClusterName) -> Mapping[ServiceKey, object]:
+    """Compare with what was applied long ago."""
+    found, later = converger(plan).differing(said, plan, stale, now=1000.0)
+    assert later is None
+    return found
+
+
+def entries(said: Object) -> list[Object]:
+    """Give the entries of a status."""
+    listed: list[Object] = said["status"]["loadBalancer"]["ingress"]
+    return listed
+
+
+def _drop_conditions(said: Object) -> None:
+    said["status"]["conditions"] = []
+
+
+def _port(said: Object) -> None:
+    entries(said)[0]["ports"] = [{"port": 1, "protocol": "TCP"}]
+
+
+TAMPERINGS: Mapping[str, tuple[Callable[[Object], object], tuple[str, ...]]] = {
+    "nothing": (lambda _said: None, ()),
+    "its finalizer": (lambda said: said["metadata"]["finalizers"].remove(FINALIZER), ("finalizer",)),
+    "its address": (lambda said: entries(said).pop(0), ("addresses",)),
+    "its address for another": (lambda said: entries(said)[0].update(ip="127.77.0.99"), ("addresses",)),
+    "its address, twice": (lambda said: entries(said).append(dict(entries(said)[0])), ("addresses",)),
+    "its ports": (_port, ("ports",)),
+    "its ipMode": (lambda said: entries(said)[0].update(ipMode="VIP"), ("ipMode",)),
+    "its condition": (lambda said: said["status"]["conditions"][0].update(status="False"), ("conditions",)),
+    "all conditions": (_drop_conditions, ("conditions",)),
+    "another entry": (lambda said: entries(said).pop(), ()),
+    "the order of entries": (lambda said: entries(said).reverse(), ()),
+    "a date": (lambda said: said["status"]["conditions"][0].update(lastTransitionTime="x"), ()),
+    "another finalizer": (lambda said: said["metadata"]["finalizers"].remove("example.com/other"), ()),
+    "everything": (dict.clear, ("finalizer", "addresses", "conditions")),
+}
+"""What somebody changes, and what of it is ours."""
+
+
+@pytest.mark.parametrize("what", TAMPERINGS)
+def test_what_others_change_of_ours_is_seen_and_nothing_else(what: str) -> None:
+    """An entry of somebody else may stay for ever; it costs nothing."""
+    change, names = TAMPERINGS[what]
+    plan = plan_of(service())
+    said = live(publication(plan.placements[0]))
+    change(said)
+    assert differing(plan, {plan.placements[0].key: standing(said)}) == (
+        {plan.placements[0].key: names} if names else {}
+    )
+
+
+def test_entries_of_others_count_where_they_are_to_be_taken_over() -> None:
+    """With takeOver they go."""
+    settings = parse_settings({**CONFIGURED, "takeOver": True})
+    read = parsed(service(), node())
+    access = {DEMO: Access("/kubeconfig", "demo")}
+    plan = make_plan(Snapshot(HOME, services=read.services, nodes=read.nodes, access=access), settings)
+    key, said = plan.placements[0].key, live(publication(plan.placements[0]))
+    assert differing(plan, {key: standing(said)}) == {key: ("addresses",)}
+
+
+def test_a_rejected_service_has_its_condition_too() -> None:
+    """It isn't claimed and has no address: only what it is told is ours."""
+    plan = plan_of(service(ports=[{"port": 7, "protocol": "SCTP", "nodePort": 30007}]))
+    (rejection,) = plan.rejections
+    said = live(publication(rejection))
+    said["metadata"]["finalizers"] = []
+    assert differing(plan, {rejection.key: standing(said)}) == {}
+    assert differing(plan, {}) == {rejection.key: ("conditions",)}
+
+
+def test_of_a_source_that_cant_be_read_nothing_is_known() -> None:
+    """What it said last is no reason to write."""
+    plan = plan_of(service())
+    assert differing(plan, {}).keys() == {plan.placements[0].key}
+    assert differing(plan, {}, DEMO) == {}
+
+
+def test_what_is_not_applied_is_not_compared() -> None:
+    """An update that is to come writes it anyway."""
+    plan = plan_of(service())
+    made = converger(plan)
+    made.applied[plan.placements[0].key] = ""
+    assert made.differing({}, plan, (), now=1000.0) == ({}, None)
+
+
+def test_just_after_an_update_the_service_may_be_as_it_was() -> None:
+    """The watch may tell of it a moment later: it is looked at again."""
+    plan = plan_of(service())
+    made = converger(plan)
+    made._touched[plan.placements[0].key] = 999.5
+    assert made.differing({}, plan, (), now=1000.0) == ({}, 1000.5)
+    assert made.differing({}, plan, (), now=1000.5)[0].keys() == {plan.placements[0].key}

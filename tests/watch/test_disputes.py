@@ -1,0 +1,99 @@
+"""What others change of what is ours in Services: repaired at once, never in a duel."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.planning.model import ClusterName, ServiceKey
+from locallb.watch.disputes import CONTESTED, REPAIRS, Disputes
+
+A, B = (ServiceKey(ClusterName("c"), "n", name) for name in "ab")
+PORTS = {A: ("ports",)}
+HOUR = 3600.0
+chances = st.floats(0, 1)
+
+
+def duel(answers_after: float, chance: float, until: float) -> tuple[list[float], list[tuple[str, ...]]]:
+    """Let somebody undo every repair after so many seconds; return the times of our repairs, and what was told."""
+    disputes, now, repairs, told = Disputes(), 0.0, [], []
+    while now < until:
+        disputes = disputes.seen(now, PORTS, chance)
+        if not disputes.due(now):
+            at = disputes.look_at(now)
+            assert at is not None
+            now = at
+        assert disputes.due(now) == {A}
+        repairs.append(now)
+        disputes = disputes.repaired(now, [A]).seen(now, {}, chance)
+        told.append(tuple(disputes.notices()))
+        now += answers_after
+    return repairs, told
+
+
+@given(st.floats(0, 300), chances)
+def test_a_duel_ends_in_a_few_repairs_an_hour(answers_after: float, chance: float) -> None:
+    """However quickly the other controller answers: the first repair is at once, the others ever further apart."""
+    repairs, _ = duel(answers_after, chance, HOUR)
+    gaps = [after - before for before, after in pairwise(repairs)]
+    assert repairs[0] == 0.0
+    assert all(before <= after + 1e-6 for before, after in pairwise(gaps))
+    assert len(repairs) <= 10 + HOUR / REPAIRS.longest
+    assert all(gap <= REPAIRS.longest * (1 + REPAIRS.spread) + answers_after + 1e-6 for gap in gaps)
+
+
+@given(chances)
+def test_a_duel_is_told_once(chance: float) -> None:
+    """One sentence that stays the same, from the time at which it is plain that somebody answers."""
+    _, told = duel(0.5, chance, HOUR)
+    assert [bool(notices) for notices in told] == [number >= CONTESTED for number in range(len(told))]
+    assert len(set(told[CONTESTED:])) == 1
+    assert told[-1][0].startswith("c/n/a: somebody changes the ports of this Service back after every repair")
+
+
+def test_what_was_repaired_and_stays_is_forgotten() -> None:
+    """Whoever changes it again an hour later is answered at once."""
+    disputes = Disputes().seen(0.0, PORTS, 0).repaired(0.0, [A])
+    assert disputes.seen(1.0, PORTS, 0).due(1.0) == frozenset()
+    later = disputes.seen(REPAIRS.calm, {}, 0)
+    assert not later.repairs
+    assert later.seen(HOUR, PORTS, 0).due(HOUR) == {A}
+
+
+def test_what_others_put_right_themselves_is_not_repaired() -> None:
+    """It waits, and is gone."""
+    waiting = Disputes().seen(0.0, PORTS, 0).repaired(0.0, [A]).seen(1.0, PORTS, 0)
+    assert waiting.look_at(1.0) == 1.0 + REPAIRS.first
+    right = waiting.seen(1.5, {}, 0)
+    assert right.look_at(1.5) is None
+    assert right.due(HOUR) == frozenset()
+
+
+def test_one_that_is_contested_holds_up_no_other() -> None:
+    """Each Service for itself."""
+    disputes = Disputes().seen(0.0, PORTS, 0).repaired(0.0, [A]).seen(1.0, {A: ("ports",), B: ("finalizer",)}, 0)
+    assert disputes.due(1.0) == {B}
+    assert disputes.look_at(1.0) == 1.0 + REPAIRS.first
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 400), st.dictionaries(st.sampled_from([A, B]), st.just(("ports",))), st.booleans()),
+        max_size=30,
+    ),
+    chances,
+)
+def test_what_differs_is_due_or_has_a_time(
+    history: list[tuple[float, dict[ServiceKey, tuple[str, ...]], bool]], chance: float
+) -> None:
+    """Nothing is forgotten, and nothing waits longer than the longest wait."""
+    disputes, now = Disputes(), 0.0
+    for gap, differing, repairs in history:
+        now += gap
+        disputes = disputes.seen(now, differing, chance)
+        for key in differing.keys() - disputes.due(now):
+            assert now < disputes.repairs[key].not_before <= now + REPAIRS.longest * (1 + REPAIRS.spread)
+        assert differing.keys() == disputes.due(now) or disputes.look_at(now) is not None
+        disputes = disputes.repaired(now, disputes.due(now)) if repairs else disputes
