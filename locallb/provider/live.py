@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from locallb.clients.fence import FENCE
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.recent import RECENT
+from locallb.clients.silent import SILENT
 from locallb.planning.events import Event, event_body
 from locallb.planning.publishing import Live, is_it
 from locallb.planning.snapshot import Access
@@ -39,6 +40,9 @@ def _clusters() -> Clusters:
 
 
 def _at(access: properties.Access) -> Cluster:
+    """Return the connection. Raises KubeError, at once where the cluster is known not to answer."""
+    if why := SILENT.why(_context(access)):
+        raise KubeError(Fault.UNREACHABLE, why)
     return _clusters().at(_context(access))
 
 

@@ -129,9 +129,10 @@ class Following:
         if one.followed.ready():
             self._keep(one, due=False)
             parsed = one.followed.parsed()
-            # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event.
+            # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event, and
+            # not while the cluster doesn't answer.
             asked = one.read.health_ports
-            if anew or parsed.nodes != one.read.reading.parsed.nodes:
+            if not stale and (anew or parsed.nodes != one.read.reading.parsed.nodes):
                 asked = {cluster: health_ports(parsed)}
             one.read = SourceRead(SourceReading(parsed, stale), {cluster: one.followed.access}, asked)
         elif one.read.unready:

@@ -15,6 +15,7 @@ from threading import Event
 
 from locallb.clients import ClientError
 from locallb.clients.processes import Process
+from locallb.clients.silent import SILENT
 from locallb.engine import Engine, EngineError
 from locallb.planning.model import Home, ServiceKey
 from locallb.planning.planned import Plan
@@ -166,6 +167,8 @@ class Loop:
             self._state = self._engine.state_stamp()
         stale = world.stale().keys()
         reading = world.read(marks)
+        access = reading.snapshot.access
+        SILENT.put({access[name]: why for name, why in world.stale().items() if name in access})
         self._schedule = self._schedule.back(time.monotonic(), stale - world.stale().keys())
         if world.unready():
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
@@ -271,6 +274,7 @@ class Loop:
     def _close(self) -> None:
         self._triggers.stop()
         self._outlook.stop()
+        SILENT.put({})
 
 
 def _hindrances(plan: Plan) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.recent import RECENT
+from locallb.clients.silent import SILENT
+from locallb.planning.events import ENSURED, NORMAL, Event
 from locallb.planning.publishing import FINALIZER, SERVING, Published, claiming, publishing
 from locallb.planning.snapshot import Access
 from locallb.provider import live, properties
+from locallb.provider.service_claim import ServiceClaim
 from locallb.provider.service_status import ServiceStatus
 
 ACCESS = properties.Access(kubeconfig="/k", context="c")
@@ -99,10 +103,45 @@ def test_the_answer_to_a_patch_is_the_next_guess(told: Access, monkeypatch: pyte
     assert cluster.asked == ["get", "patch", "patch"]
 
 
+@pytest.fixture
+def silent() -> Iterator[None]:
+    """Know of the cluster that it doesn't answer."""
+    SILENT.put({Access(ACCESS.kubeconfig, ACCESS.context): "it doesn't answer"})
+    yield
+    SILENT.put({})
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_cluster_that_is_known_not_to_answer_is_not_asked(told: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read counts as it was, what is written fails at once, events are lost; until it is back."""
+    cluster = FakeCluster(service(3))
+    monkeypatch.setattr(live, "_clusters", lambda: SimpleNamespace(at=lambda _access: cluster))
+    claim = properties.ServiceClaimState(access=ACCESS, owner=OWNER, finalizer=FINALIZER)
+    assert ServiceClaim(None).read(claim) == claim
+    assert ServiceStatus(None).read(STATE) == STATE
+    for guess in (None, service(3)):
+        if guess:
+            RECENT.note(told, "n", "web", guess)
+        with pytest.raises(KubeError, match="it doesn't answer"):
+            live.write(ACCESS, OWNER, claiming)
+    live.tell(ACCESS, OWNER, Event(NORMAL, ENSURED, "serves"))
+    assert cluster.asked == []
+    SILENT.put({})
+    assert ServiceClaim(None).read(claim) is None
+    assert cluster.asked == ["get"]
+
+
 PORT = {"port": 80, "protocol": "TCP"}
 ENTRY = {"ip": "127.77.0.5", "ipMode": "Proxy", "ports": [PORT]}
 THEIRS = {"ip": "192.0.2.1", "ipMode": "VIP"}
 FINE = {"type": SERVING, "status": "True", "reason": "Serves", "message": ""}
+STATE = properties.ServiceStatusState(
+    access=ACCESS,
+    owner=OWNER,
+    ingress=(properties.Ingress("127.77.0.5", "Proxy", (properties.IngressPort(80, "TCP", ""),)),),
+    conditions=(properties.Condition(**FINE),),
+    alone=False,
+)
 SAID: Mapping[str, tuple[list[dict[str, Any]], list[dict[str, Any]], bool]] = {
     "what was published": ([ENTRY], [FINE], True),
     "an entry of others as well": ([THEIRS, ENTRY], [FINE], True),
@@ -123,16 +162,9 @@ def test_a_refresh_finds_a_difference_where_an_update_would_write(name: str, mon
     ingress, conditions, same = SAID[name]
     there = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
     monkeypatch.setattr(live, "_at", lambda _access: FakeCluster(there))
-    state = properties.ServiceStatusState(
-        access=ACCESS,
-        owner=OWNER,
-        ingress=(properties.Ingress("127.77.0.5", "Proxy", (properties.IngressPort(80, "TCP", ""),)),),
-        conditions=(properties.Condition(**FINE),),
-        alone=False,
-    )
     kind = ServiceStatus(None)
-    found = kind.read(state)
+    found = kind.read(STATE)
     assert found is not None
-    assert (kind.diff(found, state).changed == frozenset()) == same
+    assert (kind.diff(found, STATE).changed == frozenset()) == same
     wanted = Published([ENTRY], [FINE])
     assert (publishing(there, ["127.77.0.5"], wanted, "2026-01-02T00:00:00Z") is None) == same

@@ -49,7 +49,7 @@ class Docker:
         """Read one."""
         return {"Id": identity, "Name": f"/{identity}", "State": {"Running": True}}
 
-    def file(self, identity: str, _path: str) -> bytes | None:
+    def file(self, identity: str, _path: str, _largest: int) -> bytes | None:
         """Read its kubeconfig."""
         return self.clusters[identity]
 
@@ -77,6 +77,7 @@ def world(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     del docker
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: worker}}")
     settings = Settings((ManifestsSource(ClusterName("c"), "manifests"),), (), kind=KindSource())
     made = World(Home("p", "dev", str(tmp_path)), settings, cast("Engine", Nothing()), lambda _mark: None)
     yield made

@@ -1,0 +1,94 @@
+"""The loop's thread, with everything that it uses played: what it remembers from look to look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from locallb.clients.silent import SILENT
+from locallb.planning.model import ClusterName, Home
+from locallb.planning.planned import Plan
+from locallb.planning.settings import Settings
+from locallb.planning.snapshot import Access, Snapshot
+from locallb.sources.snapshot import Reading
+from locallb.watch.happenings import Cause, Happening, Mark
+from locallb.watch.loop import Loop
+
+HOME = Home("p", "s", "/p")
+SETTINGS = Settings((), ())
+DEMO, AWAY = ClusterName("demo"), ClusterName("away")
+ACCESS = {name: Access("/kubeconfig", name) for name in (DEMO, AWAY)}
+
+
+class World:
+    """What is read, and of which sources it is old."""
+
+    def __init__(self) -> None:
+        self.old: dict[ClusterName, str] = {}
+        self.reading = Reading(Snapshot(HOME, access=ACCESS))
+
+    def read(self, _marks: object) -> Reading:
+        """Read."""
+        return self.reading
+
+    def stale(self) -> dict[ClusterName, str]:
+        """Tell which are old."""
+        return self.old
+
+    def unready(self) -> bool:
+        """No cluster is in the making."""
+        return False
+
+    def updated(self) -> None:
+        """Forget nothing."""
+
+    def surprised(self) -> None:
+        """Forget nothing."""
+
+
+@pytest.fixture
+def world() -> World:
+    """Make it."""
+    return World()
+
+
+@pytest.fixture
+def told() -> list[Happening]:
+    """Collect what the loop tells."""
+    return []
+
+
+@pytest.fixture
+def loop(world: World, told: list[Happening], tmp_path: Path) -> Loop:
+    """Make a loop whose engine has nothing."""
+    engine: Any = SimpleNamespace(state_stamp=lambda: 1, resources=lambda: (), cancel=lambda: None)
+    made = Loop(HOME, engine, lambda: SETTINGS, tmp_path / "x.yaml", told.append)
+    outlook: Any = SimpleNamespace(
+        world=world, is_open=True, settings=SETTINGS, plan=lambda _snapshot: Plan(), stop=lambda: None
+    )
+    made._outlook = outlook
+    return made
+
+
+def look(loop: Loop) -> None:
+    """Look once."""
+    loop._take(Mark(Cause.RETRY))
+    loop._look()
+
+
+def test_a_cluster_is_silent_for_everybody_as_long_as_it_is_stale(loop: Loop, world: World) -> None:
+    """Nothing is asked of it, and of the others as always; a loop that ends leaves nobody silent."""
+    world.old = {AWAY: "source away: it doesn't answer"}
+    look(loop)
+    assert SILENT.why(ACCESS[AWAY]) == "source away: it doesn't answer"
+    assert not SILENT.why(ACCESS[DEMO])
+    world.old = {}
+    look(loop)
+    assert not SILENT.why(ACCESS[AWAY])
+    world.old = {AWAY: "source away: it doesn't answer"}
+    look(loop)
+    loop._close()
+    assert not SILENT.why(ACCESS[AWAY])
