@@ -57,8 +57,14 @@ class Leftover:
 
 def leftovers(home: Home, known_proxies: Collection[str], known_addresses: Collection[str]) -> tuple[Leftover, ...]:
     """List what is left, addresses first. `known_…` are those in the state of stack `home`."""
-    running = (*_containers(home, known_proxies), *_processes(home, known_proxies))
-    return (*_addresses(home, known_addresses), *_proxies(home, known_proxies), *running)
+    found = on_this_host(home, known_proxies, known_addresses)
+    containers = (*_containers(home, known_proxies),)
+    return (*(one for one in found if one.process is None), *containers, *(one for one in found if one.process))
+
+
+def on_this_host(home: Home, known_proxies: Collection[str], known_addresses: Collection[str]) -> tuple[Leftover, ...]:
+    """List the same without asking Docker."""
+    return (*_addresses(home, known_addresses), *_proxies(home, known_proxies), *_processes(home, known_proxies))
 
 
 def remove(found: Sequence[Leftover]) -> tuple[Leftover, ...]:
@@ -76,9 +82,18 @@ def _remove(leftover: Leftover) -> None:
         Ledger(leftover.place).release(leftover.address, leftover.owner)
     elif leftover.process is not None:
         stop_process(leftover.place, leftover.process)
+        _forget_directory(leftover)
     else:
         stop_all(leftover.place)
         Proxies(leftover.place.parent).remove(leftover.what)
+
+
+def _forget_directory(leftover: Leftover) -> None:
+    """Remove the directory of a process that ran under another state home."""
+    proxies = Proxies(leftover.place.parent)
+    directory = proxies.find(leftover.place.name)
+    if directory is not None and directory.owner is not None and directory.owner == leftover.owner:
+        proxies.remove(directory.id)
 
 
 def _addresses(home: Home, known: Collection[str]) -> Iterator[Leftover]:
@@ -96,9 +111,13 @@ def _proxies(home: Home, known: Collection[str]) -> Iterator[Leftover]:
 
 
 def _processes(home: Home, known: Collection[str]) -> Iterator[Leftover]:
+    """Find processes without a directory, and this stack's that run under another state home than its own."""
+    root = places.proxies_root()
     for process, mark in processes.marked(PROXY_MARK).items():
         directory, owner = Path(mark[PROXY_MARK]), marked_owner(mark)
-        if directory.name not in known and not directory.exists() and _shown(owner, home):
+        lost = directory.name not in known and not _exists(directory)
+        elsewhere = _ours(owner, home) and places.is_another_directory(str(directory.parent), str(root))
+        if (lost or elsewhere) and _shown(owner, home):
             yield Leftover(Sort.PROCESS, str(process.pid), owner, _ours(owner, home), directory, process=process)
 
 
@@ -122,4 +141,16 @@ def _ours(owner: Owner | None, home: Home) -> bool:
 
 
 def _shown(owner: Owner | None, home: Home) -> bool:
-    return owner is None or _ours(owner, home) or not places.is_another_directory(owner.home.root, "")
+    """Check whether a thing is lost: this stack's, nobody's, or of a project that is gone. Others' is at work."""
+    return owner is None or _ours(owner, home) or not _exists(Path(owner.home.root))
+
+
+def _exists(directory: Path) -> bool:
+    """Check whether something is there; what may not be looked at exists."""
+    try:
+        directory.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
