@@ -13,11 +13,14 @@ from locallb.planning.settings import SettingsError
 from locallb.sources import SourceError
 from locallb.sources.configuration import program_settings
 from locallb.sources.snapshot import read_snapshot
+from locallb.sources.stack_home import require_here, write
 
 root = Path(pulumi.get_root_directory()).resolve()
 home = Home(pulumi.get_project(), pulumi.get_stack(), str(root))
 try:
     refuse_unfinished(root, home.stack)
+    check_home = require_here if pulumi.runtime.is_dry_run() else write
+    check_home(home, state_file(root, home.stack))
     settings = program_settings()
     reading = read_snapshot(home, settings, state_file(root, home.stack), keep=not pulumi.runtime.is_dry_run())
 except (ClientError, EngineError, SettingsError, SourceError) as error:

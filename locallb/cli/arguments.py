@@ -35,6 +35,8 @@ class Arguments:
     """What `pulumi preview --json` printed, for `preview` to tell."""
     plain: bool = False
     """`watch` prints lines even on a terminal."""
+    stop_watch: bool = False
+    """`destroy` ends a `watch` of the stack first."""
     metrics: str = ""
     """Where `watch` serves metrics and health: a loopback address and a port; empty as the configuration says."""
 
@@ -78,6 +80,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         against=getattr(given, "against", None),
         from_pulumi=getattr(given, "from_pulumi", None),
         plain=getattr(given, "plain", False),
+        stop_watch=getattr(given, "stop_watch", False),
         metrics=getattr(given, "metrics", None) or "",
         services=tuple(getattr(given, "services", ())),
         repeat=getattr(given, "repeat", False),

@@ -18,15 +18,18 @@ from locallb.cli.report.text import beside_the_table, print_alerts
 from locallb.cli.services import as_told, print_services, services_json
 from locallb.cli.session import Program, Session
 from locallb.cli.targets import MOST_NAMES, scope_of
+from locallb.cli.together import forgotten, tell_of_watch, without_watch
 from locallb.cli.tree import print_counts, print_steps
 from locallb.engine import Result, Severity
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row, rows
+from locallb.planning.words import counted
 from locallb.sources.snapshot import Reading
 
 
 def up(session: Session, args: Arguments, out: Out) -> int:
     """Make the world as the plan says."""
+    tell_of_watch(session, out)
     session.settings  # noqa: B018 - a mistake in the configuration is told before anything else
     scope = scope_of(session, args.targets)
     told: frozenset[str] = frozenset()
@@ -39,7 +42,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
         told = _ask_about(out, args, planned)
         if not planned.ok:
             return _ending(planned)
-        if not _confirmed("Perform this update?", out):
+        if not confirmed("Perform this update?", out):
             return Exit.FAILED
     program = session.program()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
@@ -69,7 +72,8 @@ def preview(session: Session, args: Arguments, out: Out) -> int:
 
 def refresh(session: Session, args: Arguments, out: Out) -> int:
     """Correct the state by what is really there."""
-    if not args.yes and not _confirmed("Correct the state by what is really there?", out):
+    tell_of_watch(session, out)
+    if not args.yes and not confirmed("Correct the state by what is really there?", out):
         return Exit.FAILED
     with Progress(out, f"Refreshing ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).refresh()
@@ -78,11 +82,16 @@ def refresh(session: Session, args: Arguments, out: Out) -> int:
 
 def destroy(session: Session, args: Arguments, out: Out) -> int:
     """Remove all that this stack made."""
+    with without_watch(session, stop=args.stop_watch):
+        return _destroy(session, args, out)
+
+
+def _destroy(session: Session, args: Arguments, out: Out) -> int:
     if not args.yes:
         planned = session.engine(lambda _event: None).destroy(preview=True)
         if not (planned.ok and planned.unchanged):
             _ask_about(out, args, planned)
-            if not _confirmed("Destroy all of this?", out):
+            if not confirmed("Destroy all of this?", out):
                 return Exit.FAILED
     with Progress(out, f"Destroying ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).destroy()
@@ -93,7 +102,13 @@ def destroy(session: Session, args: Arguments, out: Out) -> int:
     else:
         print_counts(out, result, planned=False)
         _complain(out, result)
-    return _ending(result)
+    left = forgotten(session) if result.ok else 0
+    if left:
+        out.error(
+            f"{counted(left, 'thing')} of this stack stayed, of which its state knows nothing: `locallb gc` lists them,"
+            " `locallb gc --yes` removes them"
+        )
+    return Exit.FAILED if left else _ending(result)
 
 
 def look(plan: Plan) -> tuple[Row, ...]:
@@ -176,7 +191,7 @@ def _ask_about(out: Out, args: Arguments, planned: Result) -> frozenset[str]:
     return frozenset(one.message for one in planned.diagnostics)
 
 
-def _confirmed(question: str, out: Out) -> bool:
+def confirmed(question: str, out: Out) -> bool:
     """Ask on a terminal; anything but yes is no."""
     if not sys.stdin.isatty():
         raise Refused("there is no terminal to ask on; say --yes to go on without being asked")

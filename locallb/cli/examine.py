@@ -82,9 +82,15 @@ def look(directory: Path, stack: str) -> Seen:
         docker=limits.docker(),
         disk_free=troubles.guard("disk", lambda: limits.disk_left(places.state_home()), limits.PLENTY),
     )
-    if session:
+    if session and troubles.guard("stack", lambda: _belongs_here(session), otherwise=False):
         seen = _with_stack(seen, session, {str(claim.address) for claim in claims}, troubles)
     return replace(seen, extra=tuple(troubles.findings))
+
+
+def _belongs_here(session: Session) -> bool:
+    """Check that the stack is to be looked at from here. Raises SourceError, ClientError."""
+    session.require_home()
+    return True
 
 
 def _with_stack(seen: Seen, session: Session, claimed: set[str], troubles: Troubles) -> Seen:

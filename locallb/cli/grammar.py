@@ -38,6 +38,7 @@ ACTIONS = {
     "status": "show what of it is done",
 }
 LIST = "list every stack that has a configuration or a state"
+ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
 CHECK = "check the rules that the Pulumi CLI checks as well"
 
 
@@ -98,16 +99,19 @@ def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
 
 
 def _add_list(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    _add_action(command, common, "list", LIST)
-
-
-def _add_check(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-    _add_action(command, common, "check", CHECK)
-
-
-def _add_action(command: argparse.ArgumentParser, common: argparse.ArgumentParser, name: str, text: str) -> None:
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser(name, help=text, description=text, parents=[common])
+    actions.add_parser("list", help=LIST, description=LIST, parents=[common])
+
+
+def _add_state_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("check", help=CHECK, description=CHECK, parents=[common])
+    adopt = actions.add_parser("adopt", help=ADOPT, description=ADOPT, parents=[common])
+    _add_yes(adopt, common)
+
+
+def _add_ending(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--stop-watch", action="store_true", help="end a `watch` of the stack first")
 
 
 def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
@@ -213,7 +217,8 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"status"}), _add_services),
     (frozenset({"watch"}), _add_watch),
     (frozenset({"host"}), _add_actions),
-    (frozenset({"state"}), _add_check),
+    (frozenset({"state"}), _add_state_actions),
+    (frozenset({"destroy"}), _add_ending),
     (frozenset({"stack"}), _add_list),
     (frozenset({"init"}), _add_sources),
     (frozenset({"completion"}), _add_shells),

@@ -23,7 +23,7 @@ COMMANDS = {
     "status": "status:status",
     "gc": "leftovers:gc",
     "host": "host:host",
-    "state": "state:check",
+    "state": "state:state",
     "watch": "watch:watch",
 }
 """Commands of an opened stack: module and function."""
@@ -36,6 +36,8 @@ WITHOUT_STACK = {
 }
 """Commands that need none; the doctor also looks where there is no project, or a broken one."""
 OFFLINE = "report.command:offline"
+ANYWHERE = frozenset({"host", "state"})
+"""Commands that leave the stack's proxies alone, wherever they live."""
 LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""
 _ASK_DOCKER = frozenset({"up", "preview", "refresh", "destroy"})
@@ -64,6 +66,8 @@ def _run(args: Arguments, out: Out) -> int:
     from locallb.cli.session import Session  # noqa: PLC0415 - loads the SDK
 
     session = Session.open(args.directory, args.stack)
+    if args.command not in ANYWHERE:
+        session.require_home()
     if args.command in _ASK_DOCKER:
         session.require_docker(planned=args.command in {"up", "preview"})
     if args.command not in LEADERS or session.election() is None:

@@ -21,6 +21,8 @@ from locallb.sources.configuration import stack_settings
 from locallb.sources.held import CONTAINER
 from locallb.sources.readings import Readings
 from locallb.sources.snapshot import Reading, read_snapshot, readings_directory
+from locallb.sources.stack_home import require_here
+from locallb.sources.stack_home import write as write_home
 
 _TOGETHER = 48
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
@@ -75,6 +77,19 @@ class Session:
 
         """
         return stack_settings(load_config(self.project, self.stack))
+
+    @property
+    def watch_lock(self) -> Path:
+        """The file that a `watch` of this stack holds locked."""
+        return readings_directory(self.home).with_name(f"{self.stack}.watch")
+
+    def require_home(self) -> None:
+        """Check that the stack belongs to this directory, state home and user. Raises SourceError, ClientError."""
+        require_here(self.home, self.project.state_file(self.stack))
+
+    def settle(self) -> None:
+        """Check the same, and write down that it belongs here. Raises SourceError, ClientError."""
+        write_home(self.home, self.project.state_file(self.stack))
 
     def election(self) -> LeaderElection | None:
         """Tell by which Lease processes agree on this stack; None as well where the configuration can't be read."""

@@ -31,7 +31,6 @@ from locallb.engine import load_config
 from locallb.planning.loopback_place import loopback_place
 from locallb.planning.settings import Settings
 from locallb.sources.configuration import stack_settings
-from locallb.sources.snapshot import readings_directory
 from locallb.watch.happenings import Cause, Happening, Leading, Mark
 from locallb.watch.loop import Loop
 
@@ -42,10 +41,10 @@ LAST_WORDS = 1.0
 def watch(session: Session, args: Arguments, out: Out) -> int:
     """Watch until a signal says stop; SIGHUP reads everything anew."""
     place = args.metrics or session.settings.metrics
+    session.settle()
     if session.settings.leader_election:
         return _watch_when_leading(session, args, out, place)
-    lock = readings_directory(session.home).with_name(f"{session.stack}.watch")
-    with only_one(lock, f"watch of stack {session.stack}"):
+    with only_one(session.watch_lock, f"watch of stack {session.stack}"):
         return _Watch(session, args, out).run(place)
 
 

@@ -86,6 +86,12 @@ def start(command: Sequence[str], directory: Path, mark: Mapping[str, str], log:
     return stat.process
 
 
+def identify(pid: int) -> Process | None:
+    """Tell which process has this pid now; None if there is none that runs."""
+    stat = _stat(pid)
+    return stat.process if stat is not None and stat.runs else None
+
+
 def is_alive(process: Process) -> bool:
     """Tell whether it still runs: neither gone, nor a zombie, nor another one with its pid."""
     stat = _stat(process.pid)

@@ -8,11 +8,40 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from locallb.clients import ClientError, places
+from locallb.clients import ClientError, places, processes
+from locallb.clients.processes import Process
 
 
 class TakenError(ClientError):
     """Another process has it, or nobody can: one sentence."""
+
+
+def holder(path: Path) -> Process | None:
+    """Find who holds the lock at `path`; None if nobody does, or it can't be told. Changes nothing."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        process = processes.identify(_pid(descriptor))
+        return process if _is_held(descriptor) and process and process.pid == _pid(descriptor) else None
+    except OSError:  # a FIFO
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _pid(descriptor: int) -> int:
+    text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+    return int(text) if text.isdecimal() else 0
+
+
+def _is_held(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
 
 
 @contextmanager
@@ -40,13 +69,13 @@ def only_one(path: Path, what: str) -> Iterator[None]:
 def _locked(path: Path, what: str) -> int:
     """Lock the file that stands there; one that its last holder took away meanwhile doesn't count."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            pid = _pid(descriptor) or "unknown"
             os.close(descriptor)
-            raise TakenError(f"{what} runs already (pid {holder}): end that process, or leave it to it") from None
+            raise TakenError(f"{what} runs already (pid {pid}): end that process, or leave it to it") from None
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients.single import TakenError, only_one
+from locallb.clients import processes
+from locallb.clients.single import TakenError, holder, only_one
 
 HOLD = """
 import sys, time
@@ -52,3 +53,16 @@ def test_a_holder_that_is_killed_holds_nothing(tmp_path: Path) -> None:
         other.send_signal(signal.SIGKILL)
     with only_one(path, "it"):
         assert path.read_text() == f"{os.getpid()}\n"
+
+
+def test_who_holds_it_can_be_found_without_taking_it(tmp_path: Path) -> None:
+    """The very process, not the number in a file that nobody holds; a link and a FIFO say nothing."""
+    path = tmp_path / "lock"
+    assert holder(path) is None
+    path.write_text(f"{os.getpid()}\n")
+    assert holder(path) is None
+    with only_one(path, "it"):
+        assert holder(path) == processes.identify(os.getpid())
+    (tmp_path / "link").symlink_to(path)
+    os.mkfifo(tmp_path / "fifo")
+    assert [holder(tmp_path / name) for name in ("link", "fifo")] == [None, None]

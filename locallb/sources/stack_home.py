@@ -1,0 +1,157 @@
+"""Where a stack belongs: the state home in which its proxies live, the user who runs them, the project's directory.
+
+Written beside the last readings at the first deployment; what an earlier version deployed says it by its state. A
+stack is used from there only: elsewhere its proxies would be missed, and started once more. Not here: moving it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from locallb.clients import files, places
+from locallb.planning.model import Home
+from locallb.sources import SourceError
+from locallb.sources.held import ADDRESS, CONFIG
+
+FORMAT = 1
+NAME = "state-home"
+"""Of the file; sources' readings end with `.json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """Where a stack belongs. Empty, or -1 for the user, is what isn't known."""
+
+    state_home: str
+    uid: int
+    root: str
+
+    @property
+    def user(self) -> str:
+        """The user's name, or number."""
+        try:
+            return pwd.getpwuid(self.uid).pw_name
+        except KeyError:
+            return f"user {self.uid}"
+
+
+def here(home: Home) -> Belonging:
+    """Tell where a stack deployed by this process would belong. Raises PlaceError."""
+    return Belonging(str(places.state_home()), os.geteuid(), home.root)
+
+
+def belonging(home: Home, state: Path | None) -> Belonging | None:
+    """Read where the stack belongs; None if it was never deployed, or nobody can tell. Raises SourceError."""
+    path = _path(home)
+    try:
+        text = files.read(path)
+        if text is not None:
+            return _parsed(json.loads(text))
+    except (files.FilesError, ValueError, KeyError, TypeError) as error:
+        raise SourceError(
+            f"{path} doesn't say where stack {home.stack} belongs ({error}): remove it if the stack's proxies live in"
+            f" {places.state_home()}"
+        ) from None
+    return _told_by_state(state) if state else None
+
+
+def require_here(home: Home, state: Path | None) -> None:
+    """Raise SourceError if the stack belongs to another project's directory, state home or user."""
+    known = belonging(home, state)
+    if known is None:
+        return
+    refuse_copy(home, known)
+    now = here(home)
+    if not is_elsewhere(known, now):
+        return
+    raise SourceError(
+        f"stack {home.stack} belongs to {known.user}, and its proxies live under {known.state_home}; for {now.user}"
+        f" they would live under {now.state_home}. Run this as {known.user} with"
+        f" XDG_STATE_HOME={Path(known.state_home).parent}, or move the stack:"
+        " `locallb state adopt`"
+    )
+
+
+def refuse_copy(home: Home, known: Belonging) -> None:
+    """Raise SourceError if this project is a copy of one that still exists: the stack is that one's."""
+    if known.root and places.is_another_directory(known.root, home.root):
+        raise SourceError(
+            f"the project at {home.root} is a copy of {known.root}, which still exists and has stack {home.stack}: run"
+            f" this there. For a stack of its own here give it another name, or forget the copied state:"
+            f" `rm -r {home.root}/.state/.pulumi {home.root}/.state/locallb`"
+        )
+
+
+def write(home: Home, state: Path | None) -> None:
+    """Check that the stack belongs here, and write it down where it isn't yet. Raises SourceError."""
+    require_here(home, state)
+    settle(home)
+
+
+def settle(home: Home) -> None:
+    """Write down that the stack belongs here. Raises SourceError."""
+    path, text = _path(home), json.dumps({"format": FORMAT, **asdict(here(home))}, indent=1) + "\n"
+    try:
+        if files.read(path) != text:
+            places.private_directory(path.parent)
+            files.write(path, text)
+    except (files.FilesError, places.PlaceError) as error:
+        raise SourceError(f"it can't be written down where stack {home.stack} belongs: {error}") from None
+
+
+def _path(home: Home) -> Path:
+    return Path(home.root) / ".state" / "locallb" / home.stack / NAME
+
+
+def _parsed(document: Mapping[str, object]) -> Belonging:
+    """Read what was written. Raises ValueError, KeyError or TypeError."""
+    if document["format"] != FORMAT:
+        raise ValueError(f"its format is {document['format']!r}, and this version knows {FORMAT}")
+    state_home, uid, root = document["state_home"], document["uid"], document["root"]
+    if not isinstance(state_home, str) or not isinstance(uid, int) or not isinstance(root, str):
+        raise TypeError("it isn't as local-lb writes it")
+    return Belonging(state_home, uid, root)
+
+
+def _told_by_state(state: Path) -> Belonging | None:
+    """Tell what the resources of a state say that an earlier version wrote; what can't be read says nothing here."""
+    try:
+        resources = json.loads(files.read(state) or "{}")["checkpoint"]["latest"]["resources"]
+        found = list(_told_by_resources(resources))
+    except (files.FilesError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    ours = str(places.state_home())
+    found.sort(key=lambda one: (not one.state_home, one.state_home != ours))
+    return found[0] if found else None
+
+
+def _told_by_resources(resources: list[Mapping[str, object]]) -> Iterator[Belonging]:
+    for resource in resources:
+        inputs, outputs = resource.get("inputs"), resource.get("outputs")
+        if resource["type"] in {ADDRESS, CONFIG} and isinstance(inputs, dict) and isinstance(outputs, dict):
+            root = str(inputs["owner"]["root"])
+            directory = outputs.get("directory")
+            if not isinstance(directory, str) or not directory:
+                yield Belonging("", -1, root)
+            else:
+                yield Belonging(str(Path(directory).parent.parent), _uid(directory), root)
+
+
+def _uid(directory: str) -> int:
+    """Tell whose a proxy's directory is; -1 where it can't be seen."""
+    try:
+        return Path(directory).stat().st_uid
+    except OSError:
+        return -1
+
+
+def is_elsewhere(known: Belonging, now: Belonging) -> bool:
+    """Check whether a stack belongs to another state home or user; of what isn't known nothing can be said."""
+    state_home = known.state_home
+    same = not state_home or state_home == now.state_home or not places.is_another_directory(state_home, now.state_home)
+    return not same or known.uid not in {-1, now.uid}
