@@ -1,0 +1,245 @@
+"""The pages taken literally: each command is run or has a reason why not; options exist, links lead somewhere."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from locallb.cli.grammar import COMMANDS, make_parser
+from locallb.planning.parse_settings import parse_settings
+from tests.docs.reading import CHECKOUT, PAGES, anchors, commands, fences, links, words_of_code
+
+IDS = [str(page.relative_to(CHECKOUT)) for page in PAGES]
+README = CHECKOUT / "README.md"
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A command that isn't run here: why, and which file runs it; the file has these words."""
+
+    why: str
+    file: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Never:
+    """A command that no test runs: what it needs that no machine of tests has."""
+
+    needs: str
+
+
+CLI = "it needs the Pulumi CLI"
+SYSTEMD = Never("a systemd of the user's own")
+NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
+    "make up": Elsewhere("it installs", "tests/readme.sh", "\nmake up\n"),
+    "make test": Elsewhere("it is what runs this", "tests/readme.sh", "\ntier test\n"),
+    "make setup": Elsewhere("it installs, as part of `make up`", "Makefile", "\nup: setup "),
+    "make watch": Elsewhere("it goes on until it is stopped", "tests/e2e/test_watch_operation.py", '"watch"'),
+    "make watch STACK=mine": Elsewhere("the same, for a cluster", "tests/cluster/test_watch.py", "watch"),
+    "kubectl get svc,nodes,endpointslices -A -o yaml > my-services/cluster.yaml": Elsewhere(
+        "it needs a cluster", "tests/report/test_against.py", '"kubectl"'
+    ),
+    "kubectl get nodes,endpointslices -A -o yaml > my-services/behind.yaml": Elsewhere(
+        "it needs a cluster", "tests/sources/test_realistic.py", "kubectl"
+    ),
+    "pulumi preview --json > preview.json": Elsewhere(
+        CLI, "tests/report/test_pulumi_preview.py", "pulumi preview --json"
+    ),
+    "pulumi stack init dev": Elsewhere(CLI, "tests/e2e/official.py", '"stack", "init"'),
+    "pulumi config --stack dev": Never("the Pulumi CLI, and it only shows what the file says"),
+    "pulumi preview --stack dev": Elsewhere(CLI, "tests/e2e/official.py", '"preview"'),
+    "pulumi up --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"up"'),
+    "pulumi refresh --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"refresh"'),
+    "pulumi destroy --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"destroy"'),
+    "systemctl --user daemon-reload": SYSTEMD,
+    "systemctl --user enable --now locallb-watch@dev": SYSTEMD,
+    "loginctl enable-linger": SYSTEMD,
+    "systemctl --user reload locallb-watch@dev": SYSTEMD,
+    "journalctl --user -u locallb-watch@dev -f": SYSTEMD,
+}
+ALL = [(IDS[number], command) for number, page in enumerate(PAGES) for command in commands(page)]
+RUN = [
+    pytest.param(command, id=f"{page}: {command}", marks=[pytest.mark.envoy] if " up" in command else [])
+    for page, command in ALL
+    if command not in NOT_RUN_HERE
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give a checkout of one's own with a second stack, at a commit called origin/main, `locallb` on PATH."""
+    root = tmp_path / "local-lb"
+    root.mkdir()
+    for name in (
+        "Pulumi.yaml",
+        "__main__.py",
+        "Makefile",
+        "stacks",
+        "examples",
+        "deploy",
+        "requirements.txt",
+        "pyproject.toml",
+    ):
+        copy = shutil.copytree if (CHECKOUT / name).is_dir() else shutil.copy
+        copy(CHECKOUT / name, root / name)
+    shutil.copy(CHECKOUT / "tests/report/data/pulumi-preview.json", root / "preview.json")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    for name in ("NAME", "EMAIL"):
+        for who in ("AUTHOR", "COMMITTER"):
+            monkeypatch.setenv(f"GIT_{who}_{name}", "a@example.com")
+    (root / "stacks/Pulumi.mine.yaml").write_text(readmes_stack())
+    shutil.copytree(root / "examples/shop/manifests", root / "my-services")
+    (root / ".state").mkdir()
+    installed(root / ".venv")
+    for words in ("init -q", "add -A", "commit -q -m x", "update-ref refs/remotes/origin/main HEAD"):
+        subprocess.run(["git", *words.split()], cwd=root, check=True)
+    yield root
+    subprocess.run(["locallb", "destroy", "--yes", "--stack", "mine"], cwd=root, check=False, capture_output=True)
+
+
+def readmes_stack() -> str:
+    """Give the README's stack of manifests."""
+    return next(fence.text for fence in fences(README) if "- manifests: my-services" in fence.text)
+
+
+def installed(venv: Path) -> None:
+    """Make what `make setup` has made, of the environment that runs this."""
+    venv.mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if entry.name not in {"runtime", "dev"}:
+            (venv / entry.name).symlink_to(entry)
+    (venv / "runtime").touch()
+
+
+@pytest.mark.parametrize("command", RUN)
+def test_a_command_of_the_pages_does_what_it_says(project: Path, command: str) -> None:
+    """In a checkout of one's own it ends well, and says nothing on standard error."""
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", command],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+def test_what_is_not_run_here_has_a_reason_that_holds() -> None:
+    """It is still on a page, and the file that runs it instead is there and has its words."""
+    shown = {command for _, command in ALL}
+    for command, reason in NOT_RUN_HERE.items():
+        assert command in shown, f"no page has {command!r} any more"
+        if isinstance(reason, Elsewhere):
+            assert reason.words in (CHECKOUT / reason.file).read_text(encoding="utf-8"), command
+
+
+def test_enough_was_found() -> None:
+    """The reading of pages finds commands, or all of this would pass for nothing."""
+    assert len(ALL) > 15
+    assert len(RUN) >= 4
+
+
+PLACEHOLDERS = {"COMMAND": "status", "STATE": "rejected", "ADDR:PORT": "127.0.0.1:9477"}
+"""Words of a page for which any may stand, where it isn't any."""
+OF_OTHERS = frozenset({"--ip-range", "--kill-whom=main", "--continue-on-error"})
+"""Options of other programs that the pages name: Docker's, systemd's, Pulumi's."""
+OF_BENCHMARKS = frozenset({"--profile", "--selector app=web", "--kubeconfig FILE", "--node-port-host ADDR,ADDR"})
+
+
+def ours() -> Iterator[tuple[str, str]]:
+    """Give every command line of ours in the pages, in blocks and in sentences, by its page."""
+    for page, name in zip(PAGES, IDS, strict=True):
+        for text in (*commands(page), *words_of_code(page)):
+            for part in re.split(r"[|>]|&&", text):
+                words = part.strip().removeprefix("sudo ").removeprefix(".venv/bin/")
+                if words.startswith(("locallb ", "make ")):
+                    yield name, words
+
+
+def filled(text: str) -> list[str]:
+    """Put something in the place of each placeholder."""
+    return [PLACEHOLDERS.get(word, word) for word in shlex.split(text) if word != "…"]
+
+
+@pytest.mark.parametrize(("page", "command"), sorted(set(ours())))
+def test_every_command_of_ours_is_understood(page: str, command: str) -> None:
+    """`locallb` by its own parser, `make` by its Makefile; in sentences too."""
+    program, *words = filled(command)
+    if program == "make":
+        done = subprocess.run(["make", "-n", *words], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{page}: {done.stderr}"
+        return
+    with contextlib.suppress(SystemExit) if {"--help", "--version"} & set(words) else contextlib.nullcontext():
+        make_parser().parse_args(words)
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Give a parser and those of its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for one in action.choices.values():
+                yield from parsers(one)
+
+
+@pytest.mark.parametrize(("page", "name"), list(zip(PAGES, IDS, strict=True)), ids=IDS)
+def test_every_option_in_a_sentence_exists(page: Path, name: str) -> None:
+    """Of our own command, or one of the few of others."""
+    known = {option for one in parsers(make_parser()) for option in one._option_string_actions}
+    named = {text for text in words_of_code(page) if text.startswith("--")} - OF_OTHERS
+    if name == "docs/benchmarks.md":
+        named -= OF_BENCHMARKS
+    assert {text for text in named if re.split(r"[ =]", text)[0] not in known} == set()
+
+
+def test_the_readme_lists_every_command_and_no_other() -> None:
+    """In its table."""
+    section = README.read_text(encoding="utf-8").partition("\n## Commands\n")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    listed = {word.split()[0] for cell in cells for word in re.findall(r"`([^`]+)`", cell)[:1]}
+    assert listed == set(COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """To a file of the project, and there to a heading."""
+    for link in links(page):
+        target, _, anchor = link.partition("#")
+        if re.match(r"\w+:", link):
+            continue
+        found = (page.parent / target).resolve() if target else page
+        assert found.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in anchors(found), f"{page.name}: {link}"
+
+
+CONFIGURATIONS = [
+    pytest.param(fence.text, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, fence in enumerate(fences(page))
+    if fence.language == "yaml" and "config:" in fence.text
+]
+
+
+@pytest.mark.parametrize("text", CONFIGURATIONS)
+def test_every_configuration_of_the_pages_is_one(text: str) -> None:
+    """Alone, or beside a source."""
+    written = yaml.safe_load(text)["config"]
+    settings = {key.removeprefix("local-lb:"): value for key, value in written.items()}
+    assert all(key.startswith("local-lb:") for key in written)
+    parse_settings({"sources": [{"kubernetes": {"name": "shop"}}], **settings})
