@@ -26,7 +26,7 @@ def host(session: Session, args: Arguments, out: Out) -> int:
 def _setup_plan(session: Session, args: Arguments) -> Setup:
     group = host_setup.group_id(args.group) if args.group else host_setup.group_of(session.project.root)
     seen = host_setup.look(session.settings.pools, group)
-    return plan_setup(seen, persist=args.persist or args.action == "status")
+    return plan_setup(seen, persist=args.persist, status=args.action == "status")
 
 
 def _teardown_plan() -> Setup:
@@ -38,10 +38,7 @@ def _status(plan: Setup, args: Arguments, out: Out) -> int:
     if args.json:
         out.raw(json.dumps(_document(plan, applied=False), indent=2))
         return Exit.OK
-    rows = [
-        (("done", "green") if step.done else ("missing", "yellow"), str(step.sort), step.what, _value(step))
-        for step in plan.steps
-    ]
+    rows = [(_state(step), str(step.sort), step.what, _value(step)) for step in plan.steps]
     out.table(("STATE", "WHAT", "NAME", "VALUE"), rows)
     _tell_rest(plan, out)
     return Exit.OK
@@ -85,10 +82,19 @@ def _tell_rest(plan: Setup, out: Out) -> None:
         out.error(str(problem))
 
 
+def _state(step: Step) -> tuple[str, str]:
+    if step.done:
+        return "done", "green"
+    return ("optional", "") if step.optional else ("missing", "yellow")
+
+
 def _value(step: Step) -> str:
+    if step.done:
+        return "" if "\n" in step.now else step.now
+    command = "setup --persist" if step.optional else "setup"
     if "\n" in step.now + step.wanted:
-        return "" if step.done else "another text" if step.now else "absent"
-    return step.now if step.done else f"{step.now or 'absent'}, setup makes it {step.wanted}"
+        return f"{'another text' if step.now else 'absent'}, {command} writes it"
+    return f"{step.now or 'absent'}, {command} makes it {step.wanted}"
 
 
 def _document(plan: Setup, *, applied: bool) -> dict[str, object]:
@@ -101,6 +107,7 @@ def _document(plan: Setup, *, applied: bool) -> dict[str, object]:
                 "now": step.now,
                 "wanted": step.wanted,
                 "done": step.done,
+                "optional": step.optional,
                 "why": step.why,
                 "command": step.command,
             }

@@ -90,6 +90,22 @@ def test_files_for_the_next_boot_are_made_on_request_only() -> None:
     assert any("iproute2" in note for note in plan_setup(replace(FRESH, ip_command=""), persist=True).notes)
 
 
+def test_a_status_tells_what_was_never_asked_for_from_what_is_missing() -> None:
+    """Files for the next boot are optional until `--persist` made one of them; then what lacks is missing."""
+
+    def states(seen: HostSeen) -> dict[str, bool]:
+        return {
+            step.what: step.optional for step in plan_setup(seen, persist=False, status=True).steps if not step.done
+        }
+
+    assert states(DONE) == {SYSCTL_FILE: True}
+    assert states(FRESH) | {SYSCTL_FILE: True, UNIT_FILE: True, UNIT_LINK: True} == states(FRESH)
+    assert not any(states(FRESH)[what] for what in (PORT_START, INSTANCES, LEDGER, "172.18.255.224/27"))
+    lasting = Record({(Sort.FILE, SYSCTL_FILE): Kept("", "text")})
+    assert states(replace(DONE, record=lasting)) == {SYSCTL_FILE: False}
+    assert not plan_setup(replace(FRESH, texts={}), persist=False, status=True).notes
+
+
 def test_a_route_of_somebody_else_isnt_made_at_boot_but_our_own_is() -> None:
     """Ours is known by the record."""
     local = replace(FRESH, routes=(replace(ROUTE, local=True),))

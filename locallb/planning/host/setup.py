@@ -7,7 +7,7 @@ here: how a step is carried out (`clients.host_setup`), and what a route may not
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import ip_network
 from types import MappingProxyType
@@ -57,6 +57,8 @@ class Step:
     command: str
     group: int = 0
     """The ledger's group id."""
+    optional: bool = False
+    """Only `--persist` does it, and nobody has asked for that yet."""
 
     @property
     def done(self) -> bool:
@@ -111,15 +113,21 @@ def describe_ledger(mode: int, group: int) -> str:
     return f"mode {mode:o} group {group}"
 
 
-def plan_setup(seen: HostSeen, *, persist: bool) -> Setup:
-    """Decide what is to be done so that this host lifts its limits and has the pools."""
+def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
+    """Decide what is to be done so that this host lifts its limits and has the pools.
+
+    For a `status` what makes it last beyond a boot is listed as well, as optional where nobody ever asked for it.
+    """
+    asked = persist or (status and any(sort is Sort.FILE for sort, _ in seen.record.changes))
     routes = tuple(_route(one) for one in seen.routes if not one.problem)
     steps = [*_sysctls(seen), _ledger(seen), *routes]
     notes = [*dict.fromkeys(text for one in seen.routes for text in (one.warning, one.note) if text)]
-    if persist:
-        prefixes = _persistent_routes(seen)
-        systemd = UNIT_DIRECTORY in seen.texts
-        steps += _persistence(seen, prefixes if systemd else ())
+    prefixes = _persistent_routes(seen)
+    systemd = UNIT_DIRECTORY in seen.texts
+    if asked or status:
+        lasting = _persistence(seen, prefixes if systemd else ())
+        steps += [replace(step, optional=not asked) for step in lasting]
+    if asked:
         if prefixes and not systemd:
             notes.append(f"there is no {UNIT_DIRECTORY}: run `locallb host setup --apply` at every boot for the routes")
         elif prefixes and not seen.ip_command:
