@@ -217,20 +217,20 @@ def test_of_two_watchers_one_serves_and_the_other_takes_over(
         await_(lambda: not list(locks.rglob("*.json")))  # paused in an update it would hold up everybody
         os.kill(first.pid, signal.SIGSTOP)
         await_(lambda: holder(cluster).split("_")[1] != str(first.pid))
-        cluster.change("web", {"metadata": {"annotations": {"local-lb.dev/addresses": "127.77.0.30"}}})
-        await_(lambda: ingress(cluster, "web")[0]["ip"] == "127.77.0.30" if ingress(cluster, "web") else False)
+        cluster.change("web", {"metadata": {"annotations": {"local-lb.dev/addresses": elected.at(30)}}})
+        await_(lambda: ingress(cluster, "web")[0]["ip"] == elected.at(30) if ingress(cluster, "web") else False)
         await_(lambda: refused(at, 8080))
         os.kill(first.pid, signal.SIGCONT)
         version = (cluster.read("web") or {})["metadata"]["resourceVersion"]
         time.sleep(2.0)  # whatever the first one still had to do, it would have done by now
         assert (cluster.read("web") or {})["metadata"]["resourceVersion"] == version
-        assert ask("127.77.0.30", 8080) == "web: hello"
+        assert ask(elected.at(30), 8080) == "web: hello"
         second = next(one for one in watchers if one is not first)
         second.terminate()
         second.wait(20)
-        cluster.change("web", {"metadata": {"annotations": {"local-lb.dev/addresses": "127.77.0.29"}}})
-        await_(lambda: ingress(cluster, "web")[0]["ip"] == "127.77.0.29" if ingress(cluster, "web") else False)
-        assert ask("127.77.0.29", 8080) == "web: hello"
+        cluster.change("web", {"metadata": {"annotations": {"local-lb.dev/addresses": elected.at(29)}}})
+        await_(lambda: ingress(cluster, "web")[0]["ip"] == elected.at(29) if ingress(cluster, "web") else False)
+        assert ask(elected.at(29), 8080) == "web: hello"
     finally:
         for one in watchers:
             os.kill(one.pid, signal.SIGCONT) if one.poll() is None else None

@@ -55,11 +55,11 @@ def address_of_ours(cluster: Objects) -> str:
 
 def test_an_address_of_the_same_pool_is_kept(cluster: Objects, play: Stage, backend: Backends) -> None:
     """Gardener's controller gave it, with a finalizer of the same name: the Service's users notice nothing."""
-    served_by_another(cluster, backend, {"ip": "127.77.0.13", "ipMode": "Proxy"})
+    served_by_another(cluster, backend, {"ip": play.at(13), "ipMode": "Proxy"})
     play.up()
     (entry,) = ingress(cluster, "web")
-    assert (entry["ip"], len(entry["ports"])) == ("127.77.0.13", 1)
-    assert ask("127.77.0.13", 8080) == "web: hello"
+    assert (entry["ip"], len(entry["ports"])) == (play.at(13), 1)
+    assert ask(play.at(13), 8080) == "web: hello"
     assert condition(cluster, "web")["status"] == "True"
 
 

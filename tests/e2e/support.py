@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -23,6 +24,8 @@ import yaml
 
 from locallb.cli import main
 from locallb.clients.envoy_admin import EnvoyAdmin
+from locallb.clients.sockets import rows
+from locallb.planning.model import Protocol
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SECONDS = 5.0
@@ -42,12 +45,29 @@ class Done:
         return json.loads(self.out)
 
 
+def free_prefix() -> str:
+    """Choose the first three bytes of addresses at which nobody on this host serves: neither a stack nor a test."""
+    used = {str(row.address).rpartition(".")[0] for protocol in Protocol for row in rows(protocol)}
+    while (prefix := f"127.{100 + secrets.randbelow(150)}.{secrets.randbelow(250)}") in used:
+        pass
+    return prefix
+
+
 @dataclass
 class Stage:
-    """A project of its own with its own state home; `run` is the command line."""
+    """A project of its own with its own state home, ledger and pool; `run` is the command line.
+
+    Other stacks of this host may serve from the default pool, and keep claims in a ledger of the host: neither matters.
+    """
 
     root: Path
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
+    prefix: str = field(default_factory=free_prefix)
+    """The first three bytes of the stage's own addresses; its pool has the lowest 32 of them."""
+
+    def at(self, number: int) -> str:
+        """Give an address of the stage's own; those below 32 are in its pool."""
+        return f"{self.prefix}.{number}"
 
     @property
     def manifests(self) -> Path:
@@ -60,8 +80,9 @@ class Stage:
         return self.root / "s" / "locallb"
 
     def configure(self, stack: str = "dev", /, **settings: object) -> None:
-        """Write a stack's configuration; without `sources` it reads `manifests`."""
+        """Write a stack's configuration; without `sources` it reads `manifests`, without `pools` it has the stage's."""
         settings.setdefault("sources", [{"manifests": "manifests", "name": "c"}])
+        settings.setdefault("pools", [{"name": "default", "addresses": [f"{self.at(0)}/27"]}])
         flat = {f"local-lb:{key}": value for key, value in settings.items()}
         (self.root / "stacks" / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump({"config": flat}))
 

@@ -74,7 +74,7 @@ def test_an_address_that_another_service_has_is_refused(good: Stage) -> None:
 
 def test_two_services_that_want_one_address_are_settled(good: Stage, backend: Backends) -> None:
     """One gets it, the other is told who has it."""
-    wanted = "127.77.0.9"
+    wanted = good.at(9)
     good.write(
         "pair.yaml",
         service("a", port(8080, backend("a").port), loadBalancerIP=wanted),
@@ -158,8 +158,8 @@ def test_a_port_that_another_process_holds_everywhere_is_told(good: Stage, backe
 
 def test_an_address_on_which_another_process_listens_is_not_handed_out(good: Stage) -> None:
     """The planner goes round it; asked for by name it is refused with the holder."""
-    with socket.create_server(("127.77.0.9", 8080)):
-        good.write("bad.yaml", service("bad", port(8080, 30000), loadBalancerIP="127.77.0.9"))
+    with socket.create_server((good.at(9), 8080)):
+        good.write("bad.yaml", service("bad", port(8080, 30000), loadBalancerIP=good.at(9)))
         done = good.up()
         row = good.status()["n/bad"]
     assert (row["state"], row["reason"]) == ("rejected", "InUse")
@@ -190,19 +190,3 @@ def test_a_stack_or_project_that_does_not_exist_is_one_sentence(good: Stage, wor
     assert done.code == 1
     assert words[1] in done.err
     assert len(done.err.strip().splitlines()) == 1
-
-
-def test_what_is_not_served_is_explained_by_every_command(play: Stage) -> None:
-    """Another class, a pin for nobody, a misspelt kind, a text: up, status and doctor say what was read and why not."""
-    play.write("other.yaml", node(), service("other", port(8080, 30000), loadBalancerClass="foo/bar"))
-    play.write("odd.yaml", {"apiVersion": "v1", "kind": "service", "metadata": {"name": "odd"}})
-    (play.manifests / "text.yaml").write_text("just words\n")
-    play.configure(pins={"n/wbe": ["127.77.0.5"]})
-    left_out = "1 Service left out: class foo/bar (this stack serves those without a class): "
-    read = "3 files with 3 objects (1 Node, 1 Service of type LoadBalancer, 1 service)"
-    notices = ('kind is "service"; write Service', "where an object should be; it is passed over", "has n/wbe, but no")
-    for command in (("up", "--yes"), ("status",), ("doctor",)):
-        done = play.run(*command)
-        told = done.out + done.err
-        for words in (left_out, read, *notices):
-            assert told.count(words) == 1, (command, words, told)

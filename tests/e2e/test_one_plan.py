@@ -9,19 +9,19 @@ import pytest
 from locallb.engine import Engine, Result
 from tests.e2e.support import Stage, node, port, service
 
-WAS, BECOMES = "127.77.0.7", "127.77.0.9"
+WAS, BECOMES = 7, 9
 
 
 @pytest.fixture
 def moving(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Give a stack whose Service asks for another address as soon as a run is over."""
-    play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=WAS))
+    play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=play.at(WAS)))
     for name in ("preview", "up"):
         ran = getattr(Engine, name)
 
         def then_it_moves(*given: Any, ran: Any = ran, **named: Any) -> Result:  # noqa: ANN401 - whatever it takes
             result: Result = ran(*given, **named)
-            play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=BECOMES))
+            play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=play.at(BECOMES)))
             return result
 
         monkeypatch.setattr(Engine, name, then_it_moves)
@@ -46,9 +46,9 @@ def test_tree_table_and_report_are_of_one_plan(moving: Stage, words: tuple[str, 
     """The address that the run gave stands everywhere; the next run has the new one."""
     done = moving.run(*words)
     assert done.code == 0, done.err
-    assert WAS in done.out
-    assert BECOMES not in done.out
-    assert BECOMES in moving.run("preview").out
+    assert moving.at(WAS) in done.out
+    assert moving.at(BECOMES) not in done.out
+    assert moving.at(BECOMES) in moving.run("preview").out
 
 
 def test_a_program_that_breaks_off_is_told_without_a_plan(play: Stage) -> None:

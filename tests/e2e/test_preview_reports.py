@@ -45,7 +45,7 @@ def deployed(play: Stage) -> dict[str, list[str]]:
     return {r["urn"].rpartition("::")[2]: r["inputs"]["addresses"] for r in balancers}
 
 
-def edited(dice: random.Random, backend: Backend) -> list[dict[str, Any]]:
+def edited(play: Stage, dice: random.Random, backend: Backend) -> list[dict[str, Any]]:
     """Make the manifests of one moment: some of six Services, each in one of several shapes."""
     objects: list[dict[str, Any]] = [node()]
     for name in "abcdef":
@@ -54,7 +54,7 @@ def edited(dice: random.Random, backend: Backend) -> list[dict[str, Any]]:
             if dice.random() < 0.3:
                 more["loadBalancerSourceRanges"] = [dice.choice(["127.0.0.0/8", "10.0.0.0/8"])]
             if dice.random() < 0.2:
-                more["loadBalancerIP"] = f"127.77.0.{dice.randint(2, 4)}"
+                more["loadBalancerIP"] = play.at(dice.randint(2, 4))
             if dice.random() < 0.2:
                 more["sessionAffinity"] = "ClientIP"
             numbers = dice.sample([8080, 9000, 9443], dice.randint(1, 2))
@@ -68,7 +68,7 @@ def test_up_does_what_the_report_said(play: Stage, backend: Callable[..., Backen
     """Over random edits: the Services that `up` touches and the addresses that it gives are those of the report."""
     dice, one = random.Random(seed), backend("one")
     for _ in range(4):
-        play.write("all.yaml", *edited(dice, one))
+        play.write("all.yaml", *edited(play, dice, one))
         before = play.files()
         told = report(play)
         assert play.files() == before

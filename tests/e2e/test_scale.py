@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 def test_forty_services_at_once_all_serve(play: Stage, backend: Callable[..., Backend]) -> None:
     """40 Services from nothing in one `up`: all serve, each at an address of its own."""
-    play.configure(pools=[{"name": "wide", "addresses": ["127.77.0.0/24"]}])
+    play.configure(pools=[{"name": "wide", "addresses": [f"{play.at(0)}/24"]}])
     one = backend("one")
     play.write("all.yaml", node(), *(service(f"s{n}", port(8080, one.port)) for n in range(40)))
     play.up()
@@ -48,7 +48,7 @@ def test_the_real_limit_of_this_host_is_met_without_a_failure(play: Stage, backe
     limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
     if limit > 256:
         pytest.skip(f"this host allows {limit} inotify instances: too many proxies for a test")
-    play.configure(pools=[{"name": "wide", "addresses": ["127.77.0.0/24"]}])
+    play.configure(pools=[{"name": "wide", "addresses": [f"{play.at(0)}/24"]}])
     one = backend("one")
     count = limit // 2 + 4
     play.write("all.yaml", node(), *(service(f"s{n:03}", port(8080, one.port)) for n in range(count)))

@@ -112,7 +112,7 @@ def test_an_envoy_of_another_version_is_told_and_taken_by_up(stage: Project) -> 
     code, words = doctor(stage)
     assert code == 1
     assert "another Envoy than 9." in words
-    assert "locallb up" in words
+    assert "up` mends it" in words
     stage.up(user=USER)
     after = state(stage)
     assert {name: address for name, (address, _) in after.items()} == {n: address for n, (address, _) in before.items()}

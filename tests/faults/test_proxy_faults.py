@@ -82,7 +82,7 @@ FAULTS = {
     "endpoints deleted": (delete_file("eds-tcp-8080-ipv4.json"), "somebody changed: c/n/victim"),
     "suspended": (suspend, "doesn't answer: c/n/victim"),
     "admin socket deleted": (delete_file("admin.sock"), "doesn't answer: c/n/victim"),
-    "claim deleted": (release_claim, "the claim of 127.77"),
+    "claim deleted": (release_claim, "the claim of 127."),
 }
 """Each fault, and what the doctor says of it."""
 

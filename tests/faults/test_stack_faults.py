@@ -50,7 +50,7 @@ def test_what_a_lost_state_left_is_removed_by_gc_and_nothing_else(pair: Pair) ->
     lose_state(pair)
     (pair.stage.manifests / "victim.yaml").unlink()
     assert pair.up().code == 0
-    assert "address 127.77" in pair.doctor().problems
+    assert f"address {pair.stage.prefix}" in pair.doctor().problems
     assert pair.stage.run("gc", "--yes").code == 0
     assert refused(pair.address, 8080)
     assert pair.doctor().problems == ""
@@ -61,8 +61,8 @@ def test_a_stale_claim_of_ours_is_told_and_removed_by_gc(pair: Pair) -> None:
     """It keeps its address from everybody until then."""
     home = Home("local-lb", "dev", str(pair.stage.root))
     stale = Owner(home, ServiceKey(ClusterName("c"), "n", "gone"))
-    Ledger(places.ledger_directory()).claim(ip_address("127.77.0.30"), stale)
-    assert "address 127.77.0.30 of c/n/gone" in pair.doctor().problems
+    Ledger(places.ledger_directory()).claim(ip_address(pair.stage.at(30)), stale)
+    assert f"address {pair.stage.at(30)} of c/n/gone" in pair.doctor().problems
     assert pair.up().code == 0
     assert pair.stage.run("gc", "--yes").code == 0
     assert pair.doctor().problems == ""
@@ -70,14 +70,15 @@ def test_a_stale_claim_of_ours_is_told_and_removed_by_gc(pair: Pair) -> None:
     assert pair.neighbour_is_undisturbed()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"address": "127.77.0.30", "owner": 7}', "\x00\xff"])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"address": "AT", "owner": 7}', "\x00\xff"])
 def test_a_damaged_claim_is_told_with_its_file_and_keeps_its_address_to_itself(pair: Pair, text: str) -> None:
     """Never removed, never taken over; everything else goes on."""
-    path = places.ledger_directory() / "127.77.0.30~0123456789abcdef.json"
+    path = places.ledger_directory() / f"{pair.stage.at(30)}~0123456789abcdef.json"
+    text = text.replace("AT", pair.stage.at(30))
     path.write_text(text)
     doctor = pair.doctor()
     assert str(path) in doctor.problems
-    pair.stage.write("third.yaml", service("third", port(8080, 30000), loadBalancerIP="127.77.0.30"))
+    pair.stage.write("third.yaml", service("third", port(8080, 30000), loadBalancerIP=pair.stage.at(30)))
     assert pair.up().code == 0
     assert pair.stage.status()["n/third"]["reason"] == "InUse"
     assert path.read_text() == text
@@ -117,7 +118,7 @@ def test_stacks_with_overlapping_pools_share_no_address(pair: Pair) -> None:
     assert done.code == 0
     rows = pair.stage.run("--stack", "other", "status", "--json").json
     assert {row["reason"] for row in rows} == {"PoolExhausted"}
-    pair.stage.configure("other", pools=[{"name": "all", "addresses": ["127.77.0.0/26"]}])
+    pair.stage.configure("other", pools=[{"name": "all", "addresses": [f"{pair.stage.at(0)}/26"]}])
     assert pair.stage.run("--stack", "other", "up", "--yes").code == 0
     rows = pair.stage.run("--stack", "other", "status", "--json").json
     assert not taken & {row["addresses"][0] for row in rows}
