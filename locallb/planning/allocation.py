@@ -129,6 +129,8 @@ class _Shelf:
 
     def next_free(self, preferred: int) -> IPAddress | None:
         """Return the free address next to the preferred one, which is the same on every host."""
+        if self.here.size == self.candidates.size:
+            return self.free.first_free(preferred)
         start = self.candidates[preferred % self.candidates.size]
         return self.free.first_free(self.here.following(start))
 

@@ -16,11 +16,10 @@ from locallb.clients.kube import Cluster
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import kubeconfig_path, resolve
 from locallb.planning.health import KUBE_PROXY_PORT
-from locallb.planning.left_out import few_kinds
 from locallb.planning.model import ClusterName, Family
-from locallb.planning.parsing import Parsed, kinds_of, parse_objects, relevant
+from locallb.planning.parsing import Parsed, parse_objects, relevant
 from locallb.planning.settings import KubernetesSource, Source
-from locallb.planning.snapshot import Access, Contents
+from locallb.planning.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.manifests import SourceReading
 from locallb.sources.readings import Objects, Readings, slim
@@ -64,15 +63,13 @@ def read_kubernetes(
     readings = Readings(readings_dir)
     try:
         access = resolve(source.kubeconfig, source.context, root)
-        listed = Cluster(access).objects()
+        objects = _interesting(Cluster(access))
     except KubeError as error:
         return _from_copy(source, root, readings, error, needed=held or not source.found)
-    objects = _interesting(listed)
     if keep:
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
-    contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
-    return ClusterReading(SourceReading(parsed, contents=contents), access, health_ports(parsed))
+    return ClusterReading(SourceReading(parsed), access, health_ports(parsed))
 
 
 def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
@@ -85,9 +82,9 @@ def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
     return found
 
 
-def _interesting(listed: Iterable[object]) -> Objects:
-    """Give the objects that are read, without what makes them large."""
-    kept, _ = relevant(listed)
+def _interesting(cluster: Cluster) -> Objects:
+    """Give the objects that are read, without what makes them large. Raises KubeError."""
+    kept, _ = relevant(cluster.objects())
     return tuple(slim(one) for one in kept)
 
 

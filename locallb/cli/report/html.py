@@ -231,10 +231,11 @@ def _pools(rooms: Sequence[Room]) -> str:
 
 
 def _pool(room: Room) -> str:
-    used, held = (100 * part / room.size for part in (room.used, room.size - room.used - room.free))
+    used, held = (100 * part / room.size for part in (room.used, room.unavailable))
+    rest = f", {_number(room.unavailable)} unavailable" if room.unavailable else ""
     return (
         f"<div><p><b>{html_text(room.pool)}</b><span>{room.family}: {_number(room.used)} used, "
-        f"{_number(room.free)} of {_number(room.size)} free</span></p>"
+        f"{_number(room.free)} of {_number(room.size)} free{rest}</span></p>"
         f'<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{used:.0f} % used">'
         f'<rect class="used" width="{used:.2f}" height="8"/>'
         f'<rect class="held" x="{used:.2f}" width="{held:.2f}" height="8"/></svg></div>'

@@ -87,7 +87,9 @@ class Screen:
             given = {address for one in planned.plan.placements for address in one.addresses}
             for room in rooms_for(given, planned.snapshot, planned.settings)[:MOST_PARTS]:
                 text.append(f"{visible(room.pool, LONGEST_NAME)} {room.family} ")
-                text.append(f"{room.used}/{room.size} used, {room.free} free  ", "" if room.free > 0 else "yellow")
+                rest = f", {room.unavailable} unavailable" if room.unavailable else ""
+                told = f"{room.used} of {room.size} used, {room.free} free{rest}  "
+                text.append(told, "" if room.free > 0 else "yellow")
         proxies = len(planned.plan.proxies) if planned else 0
         answering = sum(answer is not None for answer in self.board.seen.values())
         return text.append(f"proxies {proxies}, {answering} answer", "" if answering >= proxies else "yellow")
@@ -106,7 +108,7 @@ class Screen:
     def _rest(self, shown: Sequence[View]) -> Text:
         left = len(self.views) - len(shown)
         if not left:
-            return Text("" if self.views else "Nothing to serve.")
+            return Text("" if self.views else "No Services of type LoadBalancer: nothing to serve.")
         troubled = sum(one.is_troubled for one in self.views) - sum(one.is_troubled for one in shown)
         return Text(f"and {left} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
 

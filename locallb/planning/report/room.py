@@ -26,6 +26,11 @@ class Room:
     used: int
     free: int
 
+    @property
+    def unavailable(self) -> int:
+        """How many others hold, a pin keeps, or this host hasn't."""
+        return self.size - self.used - self.free
+
 
 def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
     """Count the addresses of every pool once all is as on `side`; `snapshot` knows what others hold."""
