@@ -97,7 +97,7 @@ def _with_stack(seen: Seen, session: Session, claimed: set[str], troubles: Troub
     """Look at the stack: its state, lock, sources and proxies. `claimed` are the addresses in the ledger."""
     path = session.project.state_file(session.stack)
     state_problems = troubles.guard("state", lambda: check_state(path), ())
-    remedy = "restore a backup from .state/.pulumi/backups"
+    remedy = "`locallb state restore` goes back to the last good state"
     known = troubles.guard("state", lambda: session.engine(lambda _event: None).resources(), (), remedy)
     plan = troubles.guard("sources", session.plan, None) if seen.pools else None
     return replace(

@@ -40,6 +40,7 @@ ACTIONS = {
 LIST = "list every stack that has a configuration or a state"
 ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
 CHECK = "check the rules that the Pulumi CLI checks as well"
+RESTORE = "go back to the last good state where the state can't be used; nothing is lost"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -106,6 +107,8 @@ def _add_list(command: argparse.ArgumentParser, common: argparse.ArgumentParser)
 def _add_state_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
     actions.add_parser("check", help=CHECK, description=CHECK, parents=[common])
+    restore = actions.add_parser("restore", help=RESTORE, description=RESTORE, parents=[common])
+    _add_yes(restore, common)
     adopt = actions.add_parser("adopt", help=ADOPT, description=ADOPT, parents=[common])
     _add_yes(adopt, common)
 

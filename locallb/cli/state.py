@@ -1,4 +1,4 @@
-"""The commands `state check`, whether the state keeps the rules that the Pulumi CLI checks, and `state adopt`."""
+"""The commands `state check`, whether the state can be used, `state restore`, the way back, and `state adopt`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from locallb.cli.commands import confirmed
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.session import Session
-from locallb.engine import check_state
+from locallb.engine import Store
 from locallb.planning.words import counted
 from locallb.provider.moving import leave
 from locallb.sources.stack_home import belonging, here, is_elsewhere, refuse_copy, settle
@@ -18,7 +18,8 @@ from locallb.sources.stack_home import belonging, here, is_elsewhere, refuse_cop
 
 def state(session: Session, args: Arguments, out: Out) -> int:
     """Do what the word after `state` says."""
-    return adopt(session, args, out) if args.action == "adopt" else check(session, args, out)
+    actions = {"adopt": adopt, "check": check, "restore": restore}
+    return actions[args.action](session, args, out)
 
 
 def adopt(session: Session, args: Arguments, out: Out) -> int:
@@ -44,13 +45,39 @@ def adopt(session: Session, args: Arguments, out: Out) -> int:
 def check(session: Session, args: Arguments, out: Out) -> int:
     """Tell every rule that the stack's state breaks; 1 if there is any."""
     path = session.project.state_file(session.stack)
-    complaints = check_state(path)
+    complaints = _store(session).complaints()
     if args.json:
         out.raw(json.dumps({"state": str(path), "complaints": list(complaints)}, indent=2))
     elif complaints:
         for complaint in complaints:
             out.error(complaint)
-        out.line(f"Restore a backup from {path.parents[2] / 'backups'}, or repair it with `pulumi state repair`.")
+        out.line("`locallb state restore` goes back to the last good state.")
     else:
         out.line(f"{path} is sound." if path.exists() else f"There is no state at {path}.")
     return 1 if complaints else 0
+
+
+def restore(session: Session, args: Arguments, out: Out) -> int:
+    """Go back to the newest backup that can be used, where the state can't; asks first."""
+    store = _store(session)
+    told: list[str] = []
+    if problems := store.unusable():
+        if not args.yes:
+            for problem in problems:
+                out.error(problem)
+            if not confirmed("Put it aside and go back to the last good state?", out):
+                return Exit.FAILED
+        store.restore(told.append)
+    if args.json:
+        path = session.project.state_file(session.stack)
+        out.raw(json.dumps({"state": str(path), "problems": list(problems), "done": told}, indent=2))
+        return Exit.OK
+    for text in told or ["The state can be used; there is nothing to restore."]:
+        out.line(text)
+    if told:
+        out.line("Now run `locallb up`: it adopts what was made since.")
+    return Exit.OK
+
+
+def _store(session: Session) -> Store:
+    return Store(session.project.backend, session.project.name, session.stack)

@@ -35,6 +35,7 @@ from locallb.engine.events import (
 from locallb.engine.project import Project, check_stack_name, load_config, load_project, state_file
 from locallb.engine.resource import ResourceState
 from locallb.engine.scope import EVERYTHING, Scope, only
+from locallb.engine.store import Store
 from locallb.engine.unfinished import refuse_unfinished
 from locallb.engine.urns import name_of, root_urn
 from locallb.engine.values import UNKNOWN, PropertyChange
@@ -65,6 +66,7 @@ __all__ = [
     "StepPlanned",
     "StepRecord",
     "StepStarted",
+    "Store",
     "Subject",
     "Unsupported",
     "UpdateUnfinished",

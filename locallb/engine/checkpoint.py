@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import time_ns
 
-from locallb.engine.errors import StateBroken, Unsupported
+from locallb.engine.errors import StateBroken, StateUnusable, Unsupported, unreadable
 from locallb.engine.integrity import check_manifest, check_pending, check_resources, magic_of
 from locallb.engine.resource import Pending, ResourceState, compact, pending_from_json, resource_from_json
 from locallb.engine.snapshot import Snapshot
@@ -21,7 +21,6 @@ FORMAT = 3
 VERSION = "v3.272.0"
 _RESOURCES = '"resources":['
 _DECODER = json.JSONDecoder()
-_REMEDY = "restore a backup from the backend's backups folder, or repair it with `pulumi state repair`"
 # Kinds of resource state that the engine would have to honour and doesn't.
 _UNSUPPORTED_FIELDS = {"external": "a resource that was only read", "taint": "a tainted resource"}
 
@@ -57,10 +56,21 @@ def parse_checkpoint(text: str, stack: str, path: Path) -> Checkpoint:
     try:
         whole, texts = _parse(text)
         return _read(whole, texts, stack, path)
-    except json.JSONDecodeError as error:
-        raise StateBroken(f"{path} is cut short or no JSON ({error}); {_REMEDY}") from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise StateBroken(f"{path} doesn't have the form of a state ({error}); {_REMEDY}") from None
+    except ValueError as error:
+        raise StateUnusable(path, f"it is cut short or no JSON ({error})") from None
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StateUnusable(path, f"it doesn't have the form of a state ({error})") from None
+
+
+def read_checkpoint(path: Path, stack: str) -> Checkpoint:
+    """Read a state file. Raises StateBroken, Unsupported."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except UnicodeDecodeError as error:
+        raise StateUnusable(path, f"it is no text ({error.reason})") from None
+    return parse_checkpoint(text, stack, path)
 
 
 def check_state(path: Path) -> tuple[str, ...]:
@@ -70,7 +80,7 @@ def check_state(path: Path) -> tuple[str, ...]:
     try:
         whole, _texts = _parse(path.read_text(encoding="utf-8"))
         latest, resources, pending = _contents(whole, [])
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
         return (f"{path} can't be read as a state: {error}",)
     version = () if whole.get("version") == FORMAT else (f"the format version {whole.get('version')!r} isn't {FORMAT}",)
     return (*version, *check_latest(latest, resources, pending))
@@ -110,7 +120,7 @@ def _is_place_of_resources(before: str) -> bool:
     try:
         whole = json.loads(f"{before}{_RESOURCES}]}}}}}}")
         return bool(whole["checkpoint"]["latest"]["resources"] == [])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
@@ -129,10 +139,10 @@ def _as_list(value: Value) -> list[Value]:
 def _read(whole: dict[str, Value], texts: list[str], stack: str, path: Path) -> Checkpoint:
     version = whole.get("version")
     if version != FORMAT:
-        raise StateBroken(
-            f"{path} has the format version {version!r}, this engine knows {FORMAT}; "
-            f"{'use a newer local-lb or `pulumi up`' if isinstance(version, int) and version > FORMAT else _REMEDY}"
-        )
+        why = f"it has the format version {version!r}, this engine knows {FORMAT}"
+        if isinstance(version, int) and version > FORMAT:
+            raise StateBroken(f"{path} can't be used: {why}; use a newer local-lb or `pulumi up`")
+        raise StateUnusable(path, why)
     checkpoint = _as_object(whole["checkpoint"])
     latest, resources, pending = _contents(whole, texts)
     _refuse(latest, resources, pending, path)
@@ -155,7 +165,7 @@ def _refuse(
     latest: Mapping[str, Value], resources: tuple[ResourceState, ...], pending: tuple[Pending, ...], path: Path
 ) -> None:
     for complaint in check_latest(latest, resources, pending):
-        raise StateBroken(f"{path} breaks the rules of a state: {complaint}; {_REMEDY}")
+        raise StateUnusable(path, f"it breaks the rules of a state, {complaint}")
     for resource in resources:
         for name, what in _UNSUPPORTED_FIELDS.items():
             if resource.extras.get(name):

@@ -7,6 +7,7 @@ resource may still need is kept as well.
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from queue import SimpleQueue
 
 from locallb.engine.errors import StepError, Unsupported
@@ -34,13 +35,23 @@ class Deleter:
         """Delete these, users first; failures are reported, not raised."""
         doomed: dict[_Key, ResourceState] = {resource.urn: resource for resource in live} | dict(old_instances)
         self._keep_what_others_use(doomed)
+        try:
+            order = order_of(doomed)
+        except CycleError as error:
+            self._refuse([doomed[key].urn for key in error.args[1]])
+            return
         with waited_for(ThreadPoolExecutor(self.workers, "delete")) as pool:
-            self._schedule(doomed, pool)
+            self._schedule(doomed, order, pool)
+
+    def _refuse(self, circle: list[str]) -> None:
+        what = f"nothing was deleted: {' refers to '.join(circle)}, so none of them can go first"
+        self.steps.reporter.say(Severity.ERROR, f"{what}; run `pulumi state delete` for one of them", circle[0])
 
     def _keep_what_others_use(self, doomed: dict[_Key, ResourceState]) -> None:
-        """Leave out what a resource that stays refers to."""
+        """Leave out what a resource that stays refers to; one whose creation isn't finished may come to stay."""
         snapshot = self.steps.recorder.snapshot
         staying = [old for number, old in snapshot.condemned.items() if number not in doomed]
+        staying += [one.resource for one in snapshot.pending.values() if one.kind == "creating"]
         for urn in [key for key in doomed if isinstance(key, str)]:
             users = [user for user in snapshot.users_of(urn) if user.urn not in doomed]
             users += [old for old in staying if urn in old.references]
@@ -56,22 +67,19 @@ class Deleter:
         for used in resource.references:
             self._keep(doomed, used, urn)
 
-    def _schedule(self, doomed: dict[_Key, ResourceState], pool: ThreadPoolExecutor) -> None:
+    def _schedule(
+        self, doomed: dict[_Key, ResourceState], order: TopologicalSorter[_Key], pool: ThreadPoolExecutor
+    ) -> None:
         """Start each deletion when those that come before it have succeeded; what waits for a failed one is kept."""
-        blockers, blocked = _order(doomed)
         ended: SimpleQueue[Future[_Key | None]] = SimpleQueue()
         running = 0
-        ready = [key for key, before in blockers.items() if not before]
-        while ready or running:
+        while (ready := order.get_ready()) or running:
             for key in ready:
                 pool.submit(self._delete, key, doomed[key]).add_done_callback(ended.put)
             running += len(ready) - 1
             gone = ended.get().result()
-            ready = []
-            for key in blocked.get(gone, ()) if gone is not None else ():
-                blockers[key].discard(gone)
-                if not blockers[key]:
-                    ready.append(key)
+            if gone is not None:
+                order.done(gone)
 
     def _delete(self, key: _Key, resource: ResourceState) -> _Key | None:
         """Delete one; gives its key if it is gone."""
@@ -98,16 +106,27 @@ def _refuse_options(resource: ResourceState) -> None:
             raise Unsupported(f"deleting {resource.urn}, which has the resource option {option},")
 
 
-def _order(doomed: Mapping[_Key, ResourceState]) -> tuple[dict[_Key, set[_Key]], dict[_Key, list[_Key]]]:
-    """Give for each resource what must be deleted before it, and after it."""
+def order_of(doomed: Mapping[_Key, ResourceState]) -> TopologicalSorter[_Key]:
+    """Return the order in which resources are deleted: each after what refers to it. Raises CycleError.
+
+    A reference names a URN, which old instances share with their successor: most likely all are meant, but where that
+    makes a circle only the successor is.
+    """
+    try:
+        return _sorted_by(doomed, doomed)
+    except CycleError:
+        return _sorted_by(doomed, [key for key in doomed if isinstance(key, str)])
+
+
+def _sorted_by(doomed: Mapping[_Key, ResourceState], meant: Iterable[_Key]) -> TopologicalSorter[_Key]:
+    """Sort; `meant` are those that a reference to their URN means."""
     by_urn: dict[str, list[_Key]] = {}
-    for key, resource in doomed.items():
-        by_urn.setdefault(resource.urn, []).append(key)
-    before: dict[_Key, set[_Key]] = {key: set() for key in doomed}
-    after: dict[_Key, list[_Key]] = {}
+    for key in meant:
+        by_urn.setdefault(doomed[key].urn, []).append(key)
+    order: TopologicalSorter[_Key] = TopologicalSorter(dict.fromkeys(doomed, ()))
     for key, resource in doomed.items():
         for used in resource.references:
             for other in by_urn.get(used, ()):
-                before[other].add(key)
-                after.setdefault(key, []).append(other)
-    return before, after
+                order.add(other, key)
+    order.prepare()
+    return order

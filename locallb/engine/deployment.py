@@ -10,7 +10,7 @@ from enum import Enum
 from threading import RLock
 
 from locallb.engine.checkpoint import timestamp
-from locallb.engine.errors import EngineError, StepError
+from locallb.engine.errors import EngineError, FullScopeNeeded, StepError
 from locallb.engine.events import Op, Severity
 from locallb.engine.goal import Goal
 from locallb.engine.handles import Difference, Handle
@@ -52,6 +52,8 @@ class Deployment:
     scope: Scope
     steps: Steps
     providers: ProviderResources
+    unsettled: frozenset[str] = frozenset()
+    """URNs of which an interrupted operation couldn't be resolved: what there is of them isn't known."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     outputs: Mapping[str, Value] = field(default_factory=dict)
     _roots: dict[str, str] = field(default_factory=dict)
@@ -97,8 +99,11 @@ class Deployment:
     def _register(self, urn: str, goal: Goal) -> Reply:
         if self.is_outside(goal):
             return self._carry_over(urn)
+        if urn in self.unsettled:
+            return Reply(urn, Outcome.FAILED)
         if self._needs_broken(goal):
             return Reply(urn, Outcome.SKIPPED)
+        self._refuse_circle(urn, goal)
         if is_provider(goal.type):
             made = self.providers.register(urn, goal)
             return Reply(urn, Outcome.DONE, made.id, made.outputs)
@@ -117,6 +122,14 @@ class Deployment:
         """Tell whether something that the goal needs failed or was skipped."""
         bad = {Outcome.FAILED, Outcome.SKIPPED}
         return any(self.outcomes.get(urn) in bad for urn in goal.requirements())
+
+    def _refuse_circle(self, urn: str, goal: Goal) -> None:
+        """Refuse to refer to what refers to this resource, and is outside the scope: there it may have changed too."""
+        old = self.snapshot.live.get(urn)
+        if old is None or self.scope.is_full:
+            return
+        if urn in self.snapshot.needed_by(goal.requirements() - old.references):
+            raise FullScopeNeeded(f"{urn} comes to need what still needs it outside the scope; update everything")
 
     def _component(self, urn: str, goal: Goal) -> None:
         old = self.snapshot.live.get(urn)

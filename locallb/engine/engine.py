@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import BoundedSemaphore, Event
+from threading import BoundedSemaphore
 from time import monotonic
 
 from locallb.engine.deletion import Deleter
 from locallb.engine.deployment import Deployment
 from locallb.engine.errors import Cancelled, FullScopeNeeded, StateUnwritable
 from locallb.engine.events import Listener, Result, Severity, ignore
-from locallb.engine.interrupts import interruptible
+from locallb.engine.interrupts import Stop, interruptible
 from locallb.engine.monitor import EngineService, Monitor
 from locallb.engine.program import Program, Setting, run_program
 from locallb.engine.project import Project, load_config
@@ -72,12 +72,12 @@ class Engine:
         self._listener = on_event
         self._parallel = parallel
         self._store = store or Store(project.backend, project.name, stack)
-        self._cancelled = Event()
+        self._stop = Stop()
         self._crew = ThreadPoolExecutor(parallel + _REGISTRATIONS, "register")
 
     def cancel(self) -> None:
-        """Ask the current run to finish what it has begun and start nothing more; from any thread."""
-        self._cancelled.set()
+        """Ask to finish what is begun and start nothing more, in this run and any later one; from any thread."""
+        self._stop.ask()
 
     def resources(self) -> tuple[ResourceState, ...]:
         """Give the stack's resources as the state has them; empty without a state."""
@@ -145,11 +145,11 @@ class Engine:
 
         def work(run: _Run) -> Mapping[str, Value]:
             snapshot = run.steps.recorder.snapshot
-            self._settle(run)
+            unsettled = self._settle(run)
             if self._project.refresh_always if refresh is None else refresh:
                 some = snapshot.in_order_live() if scope.roots is None else list(snapshot.members_of(scope.roots))
                 self._refresher(run, counting=False).refresh(some)
-            deployment = Deployment(self._project.name, self._stack, scope, run.steps, run.providers)
+            deployment = Deployment(self._project.name, self._stack, scope, run.steps, run.providers, unsettled)
             if self._run_program(program, config, deployment, preview=preview):
                 self._delete(run, find_unwanted(deployment))
             failed = {snapshot.root_of(step.subject.urn) for step in run.reporter.steps if step.failed}
@@ -173,21 +173,18 @@ class Engine:
             reporter.say(Severity.ERROR, message)
         if failure and not monitor.errors:
             reporter.say(Severity.ERROR, failure.message, debug=failure.debug)
-        return failure is None and not monitor.errors and not self._cancelled.is_set()
+        return failure is None and not monitor.errors
 
     def _refresher(self, run: _Run, *, counting: bool) -> Refresher:
         return Refresher(run.steps, run.providers, self._parallel, counting)
 
-    def _settle(self, run: _Run, kinds: Callable[[str], bool] = lambda _kind: True) -> None:
+    def _settle(self, run: _Run, kinds: Callable[[str], bool] = lambda _kind: True) -> frozenset[str]:
         if run.steps.preview:
-            return
-        snapshot = run.steps.recorder.snapshot
+            return frozenset()
         refresher = self._refresher(run, counting=False)
-
-        def concerns(urn: str) -> bool:
-            return run.scope.covers(snapshot.root_of(urn))
-
-        Settler(run.steps, run.providers, refresher, concerns, kinds).settle()
+        unsettled = Settler(run.steps, run.providers, refresher, run.scope.covers, kinds).settle()
+        run.reporter.broken |= set(unsettled.values())
+        return frozenset(unsettled)
 
     def _delete(self, run: _Run, unwanted: Unwanted) -> None:
         if unwanted.live or unwanted.old_instances:
@@ -205,10 +202,10 @@ class Engine:
         start = monotonic()
         reporter = Reporter(self._listener, preview)
         providers = Providers(self._sources)
-        self._cancelled.clear()
+        stop = Stop(self._stop)
         try:
-            with interruptible(self._cancelled), self._recorder(reporter, preview=preview) as recorder:
-                steps = Steps(recorder, reporter, BoundedSemaphore(self._parallel), self._cancelled, preview)
+            with interruptible(stop), self._recorder(reporter, preview=preview) as recorder:
+                steps = Steps(recorder, reporter, BoundedSemaphore(self._parallel), stop, preview)
                 resources = ProviderResources(self._project.name, self._stack, scope, steps, providers, config)
                 outputs = self._guarded(work, _Run(reporter, steps, resources, scope))
         finally:
@@ -220,7 +217,7 @@ class Engine:
             diagnostics=tuple(reporter.diagnostics),
             steps=tuple(reporter.steps),
             duration=monotonic() - start,
-            interrupted=self._cancelled.is_set(),
+            interrupted=stop.is_asked() and reporter.failed(),
             broken=frozenset(reporter.broken),
         )
 
@@ -228,6 +225,7 @@ class Engine:
         """Work; an interrupt is told like a failure. Gives the stack's outputs."""
         planned: Mapping[str, Value] = {}
         try:
+            run.steps.go_on()
             planned = work(run)
         except Cancelled as error:
             run.reporter.say(Severity.ERROR, str(error))

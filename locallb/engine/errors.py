@@ -3,6 +3,8 @@
 The command line prints `str(error)` as it is. Nothing here knows what the resources are about.
 """
 
+from pathlib import Path
+
 
 class EngineError(Exception):
     """Something the engine can't or won't do, told in one sentence."""
@@ -14,6 +16,21 @@ class ProjectError(EngineError):
 
 class StateBroken(EngineError):  # noqa: N818 the name says what happened
     """The state file can't be trusted: cut short, edited by hand, of another format."""
+
+
+class StateUnusable(StateBroken):
+    """The stack's state or journal isn't what any engine writes: one wording, one way out."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        way_out = "run `locallb state restore` to go back to the last good state"
+        super().__init__(f"{path} can't be used: {why}; {way_out}")
+
+
+def unreadable(path: Path, error: OSError) -> StateBroken:
+    """Make the error of a stack's state or journal that the system doesn't let us read."""
+    if isinstance(error, PermissionError):
+        return StateBroken(f"{path} can't be read: {error.strerror}; give this user the right to read it")
+    return StateUnusable(path, error.strerror or str(error))
 
 
 class StateUnwritable(EngineError):  # noqa: N818 the name says what happened

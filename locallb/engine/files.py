@@ -94,6 +94,12 @@ class Files:
             beside.hardlink_to(path)
             beside.replace(to)
 
+    def move(self, path: Path, to: Path) -> None:
+        """Give a file, or whatever is in its place, another name."""
+        self.make_folder(to.parent)
+        with self._writing(f"move {path.name}", to):
+            path.rename(to)
+
     def make_folder(self, path: Path) -> None:
         """Make a directory and those above."""
         if not path.is_dir():

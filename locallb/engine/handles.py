@@ -2,13 +2,14 @@
 
 Providers are objects of the provider SDK (`pulumi.provider.experimental.Provider`). What one raises becomes a StepError
 with the exception's own message; there is no gRPC in between. One that has a true attribute `in_place` does everything
-in the thread that asks: its coroutines never wait, and need no event loop.
+in the thread that asks: its coroutines never wait, and need no event loop. One that has a method `leaves_nothing` can
+be asked what an interrupted creation left; of another one nobody knows.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pulumi.provider.experimental.provider import (
     CheckRequest,
@@ -31,6 +32,7 @@ from locallb.engine.urns import name_of, type_of
 from locallb.engine.values import Properties, Value, from_property_values, to_property_values
 
 T = TypeVar("T")
+LeavesNothing: TypeAlias = Callable[[str, Properties], bool]
 _REPLACING = frozenset((PropertyDiffKind.ADD_REPLACE, PropertyDiffKind.DELETE_REPLACE, PropertyDiffKind.UPDATE_REPLACE))
 
 
@@ -142,6 +144,11 @@ class Handle:
         outputs = to_property_values(old.outputs)
         request = DeleteRequest(old.urn, old.id, outputs, timeout=_timeout(old, "delete"))
         self._run(self._provider.delete(request))
+
+    def leaves_nothing(self, wanted: ResourceState) -> bool:
+        """Return whether it is certain that nothing is left of a creation with these inputs, however far it came."""
+        ask: LeavesNothing | None = getattr(self._provider, "leaves_nothing", None)
+        return ask is not None and attempt(lambda: ask(wanted.type, wanted.inputs))
 
     def read(self, old: ResourceState) -> Found | None:
         """Read a resource as it is now."""

@@ -13,9 +13,28 @@ from types import FrameType
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class Stop:
+    """Asks for nothing more to be started; what is under way ends. A `wider` one asks the same of this one's runs.
+
+    It is never taken back: whoever asks before a run begins, or between two, is heard as well.
+    """
+
+    def __init__(self, wider: "Stop | None" = None) -> None:
+        self._asked = threading.Event()
+        self._wider = wider
+
+    def ask(self) -> None:
+        """Ask for it; from any thread."""
+        self._asked.set()
+
+    def is_asked(self) -> bool:
+        """Return whether anybody asked."""
+        return self._asked.is_set() or (self._wider is not None and self._wider.is_asked())
+
+
 @contextmanager
-def interruptible(cancelled: threading.Event) -> Iterator[None]:
-    """Set `cancelled` at the first signal and do at the next what would have been done; on the main thread only.
+def interruptible(stop: Stop) -> Iterator[None]:
+    """Ask `stop` at the first signal and do at the next what would have been done; on the main thread only.
 
     For Ctrl-C that is KeyboardInterrupt, unless the embedding program handles it in another way.
     """
@@ -24,9 +43,9 @@ def interruptible(cancelled: threading.Event) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if cancelled.is_set():
+        if stop.is_asked():
             before[number](number, frame)
-        cancelled.set()
+        stop.ask()
 
     before = {int(number): handler for number in _ENDING if callable(handler := signal.getsignal(number))}
     for number in before:

@@ -7,17 +7,18 @@ went; a line cut short is a change that didn't happen yet as far as anybody know
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.engine.errors import StateUnwritable
+from locallb.engine.errors import StateUnusable, StateUnwritable, unreadable
 from locallb.engine.files import Files
 from locallb.engine.resource import compact, pending_from_json, resource_from_json
 from locallb.engine.snapshot import Begin, Drop, End, Free, Mutation, Put, Supersede
 from locallb.engine.values import Value
 
 _FORMAT = 1
+_START = b'{"journal":'
 
 
 class Journal:
@@ -85,22 +86,42 @@ class Leftover:
 
 
 def read_journal(path: Path) -> Leftover | None:
-    """Read what a run left, None when there is nothing."""
+    """Read what a run left, None when there is nothing. Raises StateBroken for what no run writes."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
-    entries = list(_parse(lines))
-    if not entries or not isinstance(entries[0], dict) or entries[0].get("journal") != _FORMAT:
-        return Leftover("", ())
+    except OSError as error:
+        raise unreadable(path, error) from None
+    # What follows the last line end was cut short; after a power cut that may be zeros.
+    *lines, rest = data.rstrip(b"\0").split(b"\n")
+    if not lines and not rest.startswith(_START[: len(rest)]):
+        raise StateUnusable(path, "it doesn't begin like a journal")
+    return _read_lines(lines, path)
+
+
+def _read_lines(lines: Sequence[bytes], path: Path) -> Leftover:
+    base, saved = "", ""
     mutations: list[Mutation] = []
-    saved = ""
-    for entry in entries[1:]:
-        if isinstance(entry, dict):
-            saved = str(entry.get("saved", ""))
-        elif isinstance(entry, list):
-            mutations.extend(decode(item) for item in entry if isinstance(item, dict))
-    return Leftover(str(entries[0].get("base")), tuple(mutations), saved)
+    for number, line in enumerate(lines):
+        try:
+            entry = json.loads(line)
+            if number == 0:
+                base = _base(entry, path)
+            elif isinstance(entry, list):
+                mutations.extend([decode(item) for item in entry])
+            else:
+                saved = str(entry["saved"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise StateUnusable(path, f"its line {number + 1} is no journal's ({error})") from None
+    return Leftover(base, tuple(mutations), saved)
+
+
+def _base(head: dict[str, Value], path: Path) -> str:
+    """Read which state a journal belongs to, from its first line."""
+    if head["journal"] != _FORMAT:
+        raise StateUnusable(path, f"it has the format {head['journal']!r}, this engine knows {_FORMAT}")
+    return str(head["base"])
 
 
 def seal_leftover(path: Path, files: Files, time: str) -> None:
@@ -111,11 +132,6 @@ def seal_leftover(path: Path, files: Files, time: str) -> None:
         files.append(descriptor, path, f"{compact({'saved': time})}\n")
     finally:
         os.close(descriptor)
-
-
-def _parse(lines: list[bytes]) -> Iterator[Value]:
-    for line in lines[:-1]:  # what follows the last line end was cut short
-        yield json.loads(line)
 
 
 def encode(mutation: Mutation) -> dict[str, Value]:
@@ -138,21 +154,29 @@ def encode(mutation: Mutation) -> dict[str, Value]:
 
 
 def decode(raw: dict[str, Value]) -> Mutation:
-    """Read a change."""
-    number = raw.get("number", raw.get("free", raw.get("end", 0)))
-    count = number if isinstance(number, int) else 0
-    word, value = next(iter(raw.items()))
+    """Read a change. Raises KeyError, TypeError or AttributeError when it is none."""
+    word, value = next(iter(raw.items()), ("", None))
     if isinstance(value, dict):
-        return _decode_resource(word, value, count)
-    if word == "drop":
-        return Drop(str(value))
-    return Free(count) if word == "free" else End(count)
+        return _decode_resource(word, value, raw)
+    if isinstance(value, str) and word == "drop":
+        return Drop(value)
+    if word == "free":
+        return Free(_number(value))
+    return End(_number(raw["end"]))
 
 
-def _decode_resource(word: str, value: dict[str, Value], number: int) -> Mutation:
+def _decode_resource(word: str, value: dict[str, Value], raw: dict[str, Value]) -> Mutation:
     if word == "begin":
-        return Begin(number, pending_from_json(value))
+        return Begin(_number(raw["number"]), pending_from_json(value))
     resource = resource_from_json(value)
     if word == "put":
         return Put(resource)
-    return Supersede(resource, number)
+    if word == "supersede":
+        return Supersede(resource, _number(raw["number"]))
+    raise KeyError(word)
+
+
+def _number(value: Value) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no number")
+    return value

@@ -71,7 +71,7 @@ def _may_hold_locks(pid: int) -> bool:
 def _seconds(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return float("inf")  # unreadable: never call its process another one
 
 
@@ -86,7 +86,7 @@ def _read_holder(path: Path) -> Holder:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         return Holder(path, int(raw["pid"]), str(raw["username"]), str(raw["hostname"]), str(raw["timestamp"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError, IsADirectoryError, PermissionError):
         return Holder(path, 0, "someone", "an unknown host", "an unknown time")
 
 
@@ -94,7 +94,9 @@ def _read_holder(path: Path) -> Holder:
 def locked(folder: Path, guard: Path, files: Files, notice: Callable[[str], None]) -> Iterator[None]:
     """Hold the stack's lock; `guard` is the file of the operating system's lock.
 
-    Raises LockHeld when somebody else has it.
+    A sudden stop (no Exception) leaves the official command line's file, as a kill does: what is unfinished stands in
+    the journal, which that one doesn't read. The next run of this engine removes the file. Raises LockHeld when
+    somebody else has it.
     """
     with _guarded(guard, folder, files):
         own = folder / f"{uuid4()}.json"
@@ -104,9 +106,13 @@ def locked(folder: Path, guard: Path, files: Files, notice: Callable[[str], None
             files.create(own, _describe(), guard.with_suffix(".new"))
             _give_way(folder, files, notice, own)
             yield
+        except Exception:
+            files.remove(own)
+            raise
+        else:
+            files.remove(own)
         finally:
             _held.discard(own)
-            files.remove(own)
 
 
 def _describe() -> str:

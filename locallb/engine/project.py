@@ -143,11 +143,11 @@ def _config_text(value: Value, what: str) -> str:
         return value
     if value is None:
         raise ProjectError(f"{what} has no value; give it one or remove the key")
-    if _has_secret(value):
-        raise Unsupported(f"{what}: a secret value")
     try:
+        if _has_secret(value):
+            raise Unsupported(f"{what}: a secret value")
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):  # no JSON, or in itself
         raise ProjectError(f"{what} holds something that is neither text, number nor list; put it in quotes") from None
 
 
@@ -164,7 +164,7 @@ def _read_yaml(path: Path) -> dict[str, Value]:
         raise ProjectError(f"{path} doesn't exist; run this in a Pulumi project's folder or name it with -C") from None
     except OSError as error:
         raise ProjectError(f"{path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bytes that are no text, an odd date
         problem = " ".join(str(error).split())
         raise ProjectError(f"{path} is no YAML: {problem}") from None
     if not isinstance(raw or {}, dict):

@@ -18,6 +18,7 @@ from locallb.engine.handles import Handle
 from locallb.engine.providers import Providers
 from locallb.engine.resource import ResourceState
 from locallb.engine.scope import Scope
+from locallb.engine.snapshot import Put
 from locallb.engine.steps import Steps
 from locallb.engine.urns import (
     PROVIDER_PREFIX,
@@ -26,6 +27,7 @@ from locallb.engine.urns import (
     package_of,
     provider_reference,
     split_reference,
+    type_of,
 )
 from locallb.engine.values import UNKNOWN, Properties, Value, changes_between
 
@@ -63,13 +65,46 @@ class ProviderResources:
 
     def handle_of(self, resource: ResourceState) -> Handle:
         """Give the provider of a resource that the state has, configured as the state says."""
-        urn, _identity = split_reference(resource.provider)
         with self._lock:
-            state = self._ready.get(urn) or self.steps.recorder.snapshot.live.get(urn)
-            handle = self.providers.handle(urn)
-            if state is not None and urn not in self._ready:
-                handle.configure(urn, _configuration(state.inputs))
-            return handle
+            return self._handle(self._entry(resource))
+
+    def attach(self, resource: ResourceState) -> ResourceState:
+        """Return a resource that isn't in the state with only such references as the state can hold.
+
+        What it refers to may have been removed since by another engine; a default provider comes back as an entry.
+        """
+        with self._lock:
+            provider = self._entry(resource)
+            self._handle(provider)
+            recorder = self.steps.recorder
+            if provider.urn not in recorder.snapshot.live:
+                recorder.apply(Put(provider))
+        gone = resource.references - recorder.snapshot.live.keys()
+        for urn in gone:
+            resource = resource.without_reference(urn)
+        parent = "" if resource.parent in gone else resource.parent
+        return replace(resource, parent=parent, provider=provider_reference(provider.urn, provider.id))
+
+    def _handle(self, provider: ResourceState) -> Handle:
+        handle = self.providers.handle(provider.urn)
+        if provider.urn not in self._ready:
+            handle.configure(provider.urn, _configuration(provider.inputs))
+        return handle
+
+    def _entry(self, resource: ResourceState) -> ResourceState:
+        """Find the entry of a resource's provider, or what it would be for a default one."""
+        urn, identity = split_reference(resource.provider)
+        entry = self._ready.get(urn) or self.steps.recorder.snapshot.live.get(urn)
+        if entry is None and not is_default_provider(urn):
+            raise StepError(f"{resource.urn}: its provider {urn} isn't in the state any more")
+        if entry is None:
+            inputs = self._configured(package_of(type_of(urn)))
+            entry = ResourceState(urn, type_of(urn), custom=True, id=identity, inputs=inputs, outputs=inputs)
+        return entry
+
+    def _configured(self, package: str) -> dict[str, Value]:
+        prefix = f"{package}:"
+        return {key[len(prefix) :]: value for key, value in self.config.items() if key.startswith(prefix)}
 
     def changed(self, old: ResourceState, new: ResourceState) -> bool:
         """Tell whether a resource moves to another provider, so that it must be replaced."""
@@ -82,8 +117,7 @@ class ProviderResources:
         with self._lock:
             if urn in self._ready:
                 return self._ready[urn]
-            prefix = f"{package}:"
-            inputs: dict[str, Value] = {k[len(prefix) :]: v for k, v in self.config.items() if k.startswith(prefix)}
+            inputs = self._configured(package)
             if version:
                 inputs |= {_INTERNAL: {}, "version": version}
             goal = Goal(type=f"{PROVIDER_PREFIX}{package}", name=name, custom=True, inputs=inputs)

@@ -30,12 +30,15 @@ class Refresher:
     workers: int
     counting: bool
 
-    def refresh(self, resources: Iterable[ResourceState]) -> None:
-        """Read these, in parallel; failures are reported, not raised."""
+    def refresh(self, resources: Iterable[ResourceState]) -> bool:
+        """Read these, in parallel; failures are reported, not raised. Return whether all could be read."""
         asked = [resource for resource in resources if not is_provider(resource.type)]
+        all_read = True
         with waited_for(ThreadPoolExecutor(self.workers, "refresh")) as pool:
             for old, found in zip(asked, pool.map(self._look, asked), strict=True):
                 self._settle(old, found)
+                all_read &= not isinstance(found, EngineError)
+        return all_read
 
     def drifted(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
         """Give those that are gone, or different where that matters, or can't be read; why not is told by an update."""

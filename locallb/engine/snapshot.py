@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from threading import RLock
 from typing import TypeAlias
 
+from locallb.engine.errors import StateBroken
 from locallb.engine.resource import Pending, ResourceState
 from locallb.engine.urns import STACK_TYPE
 
@@ -101,6 +102,17 @@ class Snapshot:
             urn = resource.parent
         return urn
 
+    def needed_by(self, urns: Iterable[str]) -> frozenset[str]:
+        """Return live resources with all that they refer to, directly or not."""
+        needed: set[str] = set()
+        waiting = list(urns)
+        while waiting:
+            urn = waiting.pop()
+            if urn not in needed and urn in self.live:
+                needed.add(urn)
+                waiting.extend(self.live[urn].references)
+        return frozenset(needed)
+
     def members_of(self, roots: Iterable[str]) -> Iterator[ResourceState]:
         """List the live resources of these roots, parents first."""
         for root in roots:
@@ -162,6 +174,7 @@ class Snapshot:
         self._forget_references(urn)
         self.live.pop(urn, None)
         self._position.pop(urn, None)
+        self.pending = {n: one for n, one in self.pending.items() if one.kind == "creating" or one.resource.urn != urn}
 
     def _forget_references(self, urn: str) -> None:
         old = self.live.get(urn)
@@ -179,8 +192,9 @@ class Snapshot:
         return sorted(some.values(), key=lambda resource: self._position[resource.urn])
 
     def _sort(self) -> None:
-        """Put each resource after what it refers to, and leave the order alone otherwise."""
+        """Put each resource after what it refers to, and leave the order alone otherwise. Raises StateBroken."""
         ordered: dict[str, ResourceState] = {}
+        begun: set[str] = set()
         for start in list(self.live):
             stack = [start]
             while stack:
@@ -189,7 +203,10 @@ class Snapshot:
                 if urn in ordered or not missing:
                     ordered.setdefault(urn, self.live[urn])
                     stack.pop()
+                elif urn in begun:
+                    raise StateBroken(f"{urn} and {missing[0]} refer to each other in a circle")
                 else:
+                    begun.add(urn)
                     stack.extend(sorted(missing, key=self._position.__getitem__, reverse=True))
         self.live = ordered
         self._position = {urn: index for index, urn in enumerate(ordered)}

@@ -7,15 +7,16 @@ is right is decided elsewhere (`deployment`, `deletion`).
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from threading import BoundedSemaphore, Event
+from threading import BoundedSemaphore
 
 from locallb.engine.checkpoint import timestamp
 from locallb.engine.errors import Cancelled, StepError
 from locallb.engine.events import Op
 from locallb.engine.handles import Found, Handle
+from locallb.engine.interrupts import Stop
 from locallb.engine.reporter import Reporter
 from locallb.engine.resource import Pending, ResourceState
-from locallb.engine.snapshot import Drop, End, Free, Put, Supersede
+from locallb.engine.snapshot import Drop, Free, Put, Supersede
 from locallb.engine.store import Recorder
 from locallb.engine.values import UNKNOWN, PropertyChange, Value, has_unknown
 
@@ -29,7 +30,7 @@ class Steps:
     recorder: Recorder
     reporter: Reporter
     slots: BoundedSemaphore
-    cancelled: Event
+    stop: Stop
     preview: bool
 
     @contextmanager
@@ -41,7 +42,7 @@ class Steps:
 
     def go_on(self) -> None:
         """Raise Cancelled after an interrupt."""
-        if self.cancelled.is_set():
+        if self.stop.is_asked():
             raise Cancelled
 
     def same(self, old: ResourceState, new: ResourceState) -> ResourceState:
@@ -81,12 +82,15 @@ class Steps:
         self._refuse_unknown(new)
         number = self.recorder.begin(Pending("creating", new))
         try:
-            identity, outputs = self._call_create(new, provider)
+            return number, self._made(new, provider)
         except StepError:
             self.recorder.end(number)
             raise
+
+    def _made(self, new: ResourceState, provider: Handle) -> ResourceState:
+        identity, outputs = self._call_create(new, provider)
         now = timestamp()
-        return number, replace(new, id=identity, outputs=outputs, created=now, modified=now)
+        return replace(new, id=identity, outputs=outputs, created=now, modified=now)
 
     def _call_create(self, new: ResourceState, provider: Handle) -> tuple[str, dict[str, Value]]:
         if not self.preview:
@@ -101,13 +105,14 @@ class Steps:
             raise StepError(f"{new.urn} has an input whose value isn't known; what it depends on failed or is left out")
 
     def finish_creation(self, number: int, wanted: ResourceState, provider: Handle) -> None:
-        """Run a creation again that an earlier run broke off, under its number."""
+        """Run a creation again that an earlier run broke off, under its number; a failure leaves it under way."""
         with self._working():
-            again, made = self._create(wanted, provider)
+            self._refuse_unknown(wanted)
+            made = self._made(wanted, provider)
         old = self.recorder.snapshot.live.get(wanted.urn)
         superseding = old is not None and not old.pending_replacement
         put = Supersede(made, self.recorder.number()) if superseding else Put(made)
-        self.recorder.end(again, End(number), put)
+        self.recorder.end(number, put)
 
     def update(self, old: ResourceState, new: ResourceState, provider: Handle, changes: Changes) -> ResourceState:
         """Update a resource in place."""

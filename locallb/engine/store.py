@@ -10,15 +10,18 @@ from pathlib import Path
 from threading import Lock
 from time import time_ns
 
-from locallb.engine.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint, timestamp
-from locallb.engine.errors import StateBroken, StateUnwritable
+from locallb.engine.backups import Backups
+from locallb.engine.checkpoint import Checkpoint, check_state, format_checkpoint, read_checkpoint, timestamp
+from locallb.engine.errors import StateBroken, StateUnwritable, unreadable
 from locallb.engine.files import Files
 from locallb.engine.journal import Journal, read_journal, seal_leftover
+from locallb.engine.layout import Layout
 from locallb.engine.locks import locked
+from locallb.engine.recovery import replay, salvaged
 from locallb.engine.resource import Pending
+from locallb.engine.restoring import journal_complaint, restore, state_complaint
 from locallb.engine.snapshot import Begin, End, Mutation, Snapshot
 
-BACKUPS_KEPT = 20
 Notice = Callable[[str], None]
 _Stamp = tuple[int, int, int]
 
@@ -59,15 +62,9 @@ class Store:
     """One stack's files in a backend."""
 
     def __init__(self, backend: Path, project: str, stack: str, files: Files | None = None) -> None:
-        base = backend / ".pulumi"
+        self._layout = Layout(backend, project, stack)
         self._files = files or Files()
-        self._base = base
-        self._name = f"organization/{project}/{stack}"
-        self.path = base / "stacks" / project / f"{stack}.json"
-        self._journal_path = base / "journals" / project / f"{stack}.jsonl"
-        self._guard = base / "journals" / project / f"{stack}.lock"
-        self._backups = base / "backups" / project / stack
-        self._locks = base / "locks" / self._name
+        self._backups = Backups(self._layout.backups, stack, self._files)
         self._checkpoint: Checkpoint | None = None
         self._snapshot = Snapshot()
         self._stamp: _Stamp | None = None
@@ -75,15 +72,33 @@ class Store:
     @contextmanager
     def session(self, notice: Notice) -> Iterator[Recorder]:
         """Hold the lock, settle what an earlier run left, and give the recorder; save at the end, whatever happens."""
-        with locked(self._locks, self._guard, self._files, notice):
+        with self._locked(notice):
             self._load()
             self._recover(notice)
-            journal = Journal(self._journal_path, self._files, self._time())
+            journal = Journal(self._layout.journal, self._files, self._time())
             try:
                 with self._saving(journal):
                     yield Recorder(self._snapshot, journal)
             finally:
                 journal.close()
+
+    @contextmanager
+    def _locked(self, notice: Notice) -> Iterator[None]:
+        with locked(self._layout.locks, self._layout.guard, self._files, notice):
+            yield
+
+    def complaints(self) -> tuple[str, ...]:
+        """Say every rule that the state breaks, and what is wrong with the journal."""
+        return *check_state(self._layout.state), *journal_complaint(self._layout)
+
+    def unusable(self) -> tuple[str, ...]:
+        """Say what of state and journal can't be used, and `restore` would put aside."""
+        return *state_complaint(self._layout), *journal_complaint(self._layout)
+
+    def restore(self, notice: Notice) -> None:
+        """Put aside what can't be used of journal and state, and bring back the newest backup that can."""
+        with self._locked(notice):
+            restore(self._layout, self._backups, notice)
 
     @contextmanager
     def _saving(self, journal: Journal) -> Iterator[None]:
@@ -103,17 +118,16 @@ class Store:
     def peek(self) -> Snapshot:
         """Give the current state without lock and without writing; what a broken-off run did is included."""
         self._load()
-        leftover = read_journal(self._journal_path)
+        leftover = read_journal(self._layout.journal)
         if leftover and leftover.belongs_to(self._time()):
             copy = self._snapshot.copy()
-            for mutation in leftover.mutations:
-                copy.apply(mutation)
+            replay(leftover.mutations, copy, self._layout.journal)
             return copy
         return self._snapshot
 
     def is_unfinished(self) -> bool:
         """Tell whether an update left a journal that isn't in the state."""
-        leftover = read_journal(self._journal_path)
+        leftover = read_journal(self._layout.journal)
         if leftover is None:
             return False
         self._load()
@@ -130,48 +144,55 @@ class Store:
         stamp = self._read_stamp()
         if self._checkpoint is not None and stamp == self._stamp:
             return
-        compressed = self.path.with_name(f"{self.path.name}.gz")
+        path = self._layout.state
+        compressed = path.with_name(f"{path.name}.gz")
         if compressed.exists():
             raise StateBroken(f"{compressed} is compressed; unset PULUMI_SELF_MANAGED_STATE_GZIP and run `pulumi up`")
         self._checkpoint = None
         if stamp is None:
-            self._checkpoint = Checkpoint(self._name)
+            self._checkpoint = Checkpoint(self._layout.name)
         else:
-            self._checkpoint = parse_checkpoint(self._read(), self._name, self.path)
+            self._checkpoint = read_checkpoint(path, self._layout.name)
         self._snapshot = self._checkpoint.snapshot()
         self._stamp = stamp
 
-    def _read(self) -> str:
-        try:
-            return self.path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise StateBroken(f"{self.path} can't be read: {error}; see the backups in {self._backups}") from None
-
     def _read_stamp(self) -> _Stamp | None:
+        path = self._layout.state
         try:
-            found = self.path.stat()
+            status = path.stat()
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StateBroken(f"{self.path} can't be read: {error.strerror}; set the rights and run again") from None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+            raise unreadable(path, error) from None
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _recover(self, notice: Notice) -> None:
-        leftover = read_journal(self._journal_path)
+        """Take over what an earlier run noted and didn't save."""
+        path = self._layout.journal
+        leftover = read_journal(path)
         if leftover is None:
             return
         if leftover.belongs_to(self._time()):
-            for mutation in leftover.mutations:
-                self._snapshot.apply(mutation)
-            time = timestamp()
-            seal_leftover(self._journal_path, self._files, time)
-            self._save(time)
+            self._stamp = None  # until all of it fits
+            replay(leftover.mutations, self._snapshot, path)
+            self._save_leftover()
             notice(f"took over what an interrupted update had done ({len(leftover.mutations)} changes)")
         elif not leftover.is_part_of(self._time()):
-            aside = self._backups / f"{self.path.stem}.{time_ns()}.journal"
-            self._files.link(self._journal_path, aside)
-            notice(f"another engine wrote the state after an interrupted update; its journal is kept as {aside}")
-        self._files.remove(self._journal_path)
+            aside = self._layout.backups / f"{self._layout.stack}.{time_ns()}.journal"
+            self._files.link(path, aside)
+            for operation in salvaged(leftover.mutations, self._snapshot):
+                self._snapshot.apply(Begin(self._snapshot.take_number(), operation))
+            self._save_leftover()
+            notice(
+                "the state was written anew after an update of this engine broke off; what that had done is looked at"
+                f" again, its journal is kept as {aside}"
+            )
+        self._files.remove(path)
+
+    def _save_leftover(self) -> None:
+        time = timestamp()
+        seal_leftover(self._layout.journal, self._files, time)
+        self._save(time)
 
     def _finish(self, journal: Journal) -> None:
         if journal.is_empty:
@@ -182,20 +203,12 @@ class Store:
         journal.remove()
 
     def _save(self, time: str) -> None:
-        checkpoint = self._checkpoint or Checkpoint(self._name)
+        checkpoint = self._checkpoint or Checkpoint(self._layout.name)
         pieces = format_checkpoint(checkpoint, self._snapshot, time)
-        meta = self._base / "meta.yaml"
-        if not meta.exists():
-            self._files.replace(meta, [b"version: 1\n"])
-        self._back_up()
-        self._files.replace(self.path, pieces)
+        if not self._layout.meta.exists():
+            self._files.replace(self._layout.meta, [b"version: 1\n"])
+        if self._layout.state.exists():
+            self._backups.add(self._layout.state, time_ns())
+        self._files.replace(self._layout.state, pieces)
         self._checkpoint = Checkpoint(checkpoint.stack, time, (), (), checkpoint.around, checkpoint.latest)
         self._stamp = self._read_stamp()
-
-    def _back_up(self) -> None:
-        if not self.path.exists():
-            return
-        self._files.link(self.path, self._backups / f"{self.path.stem}.{time_ns()}.json")
-        for old in sorted(self._backups.iterdir())[:-BACKUPS_KEPT]:
-            with suppress(OSError):
-                old.unlink()

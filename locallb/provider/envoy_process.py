@@ -74,6 +74,11 @@ class EnvoyProcess(Kind[EnvoyProcessInputs, EnvoyProcessState]):
         alive = runs_in(directory, Process(state.pid, state.started))
         return state if alive and EnvoyAdmin(directory).answers() else None
 
+    def leaves_nothing(self, state: EnvoyProcessState) -> bool:
+        """Return True: the proxy's directory leads whoever starts or removes the proxy to what runs in it."""
+        del state
+        return True
+
     def update(self, old: EnvoyProcessState, new: EnvoyProcessInputs) -> EnvoyProcessState:
         """Note the new owner; the process stays."""
         return grown(self.state, new, pid=old.pid, started=old.started, binary=old.binary)

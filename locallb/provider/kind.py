@@ -66,6 +66,13 @@ class Kind(ABC, Generic[InputsT, StateT]):
     def delete(self, state: StateT) -> None:
         """Remove it; gone is fine."""
 
+    def leaves_nothing(self, state: StateT) -> bool:
+        """Return whether nothing is left of an interrupted creation that only this resource would find again.
+
+        `state` has the inputs; its outputs are blank.
+        """
+        return self.read(state) is None
+
     def is_a_copys(self, owner: Owner) -> bool:
         """Tell whether the state is a copy of another project's, which still exists and owns this: leave it alone."""
         return self.root is not None and places.is_another_directory(owner.home.root, str(self.root))

@@ -63,6 +63,11 @@ class Kinds:
         seen = codec.encode(found)
         return seen, {input_: seen[input_] for input_ in sorted(_names(kind.inputs))}
 
+    def leaves_nothing(self, token: str, news: Values) -> bool:
+        """Return whether it is certain that nothing is left of a creation that was cut off."""
+        kind = self._kind(token)
+        return bool(kind.leaves_nothing(codec.recall(kind.state, news)))
+
     def update(self, token: str, olds: Values, news: Values, *, preview: bool) -> dict[str, Any]:
         """Update, or tell what updating would give."""
         kind = self._kind(token)

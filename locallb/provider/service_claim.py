@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from locallb.clients.kube_errors import KubeError
+from locallb.clients.kube_errors import Fault, KubeError
 from locallb.planning.events import DELETED, NORMAL, Event
 from locallb.planning.publishing import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
 from locallb.provider import live
@@ -46,6 +46,14 @@ class ServiceClaim(Kind[ServiceClaimInputs, ServiceClaimState]):
         except KubeError:
             return state
         return state if found is not None and has_finalizer(found) else None
+
+    def leaves_nothing(self, state: ServiceClaimState) -> bool:
+        """Return whether it isn't there, or its cluster is gone for good."""
+        try:
+            found = live.find(state.access, state.owner)
+        except KubeError as error:
+            return error.fault is Fault.NO_CONTEXT
+        return found is None or not has_finalizer(found)
 
     def update(self, old: ServiceClaimState, new: ServiceClaimInputs) -> ServiceClaimState:
         """Claim the Service of now, then let go of the one before, if it is another one."""

@@ -47,6 +47,11 @@ class ServiceConfig(Kind[ServiceConfigInputs, ServiceConfigState]):
         listeners, clusters = parts.read(directory, state.part)
         return replace(state, listeners=listeners, clusters=clusters)
 
+    def leaves_nothing(self, state: ServiceConfigState) -> bool:
+        """Return whether no file has anything of this part."""
+        directory = _directory(state)
+        return directory is None or not any(parts.read(directory, state.part))
+
     def update(self, old: ServiceConfigState, new: ServiceConfigInputs) -> ServiceConfigState:
         """Put it in anew; a port that is no longer there is closed when this ends."""
         return self._put(new, frozenset(old.listeners.keys() - new.listeners.keys()))

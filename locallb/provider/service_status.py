@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from locallb.clients.kube_errors import KubeError
+from locallb.clients.kube_errors import Fault, KubeError
 from locallb.planning.publishing import NOTHING, Live, Published, differences, published, publishing, standing
 from locallb.provider import live
 from locallb.provider.errors import ProviderError
@@ -58,6 +58,15 @@ class ServiceStatus(Kind[ServiceStatusInputs, ServiceStatusState]):
         seen = published(found, None if state.alone else _addresses(state))
         ingress = tuple(_ingress(entry) for entry in seen.ingress)
         return replace(state, ingress=ingress, conditions=tuple(Condition(**one) for one in seen.conditions))
+
+    def leaves_nothing(self, state: ServiceStatusState) -> bool:
+        """Return whether the status has nothing of ours, or its Service or the whole cluster is gone."""
+        try:
+            found = live.find(state.access, state.owner)
+        except KubeError as error:
+            return error.fault is Fault.NO_CONTEXT
+        ours = published(found, _addresses(state)) if found else NOTHING
+        return not ours.ingress and not ours.conditions
 
     def update(self, old: ServiceStatusState, new: ServiceStatusInputs) -> ServiceStatusState:
         """Publish it in place of what was ours, and withdraw that where it is another Service."""

@@ -65,7 +65,8 @@ def read_held(state: Path) -> HeldByState:
         raise SourceError(f"the stack's state can't be read: {error}; give this user the right to read it") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise SourceError(
-            f"the stack's state {state} isn't what Pulumi writes; restore it from {state.name}.bak or .pulumi/backups"
+            f"{state} can't be used: it isn't what Pulumi writes;"
+            f" run `locallb state restore` to go back to the last good state"
         ) from None
 
 

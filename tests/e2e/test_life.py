@@ -221,7 +221,7 @@ def test_a_state_edited_by_hand_is_refused_with_a_way_out(shop: Stage) -> None:
     assert "magic" in refused.err
     assert len(refused.err.splitlines()) == 1
     checked = shop.run("state", "check")
-    assert (checked.code, "magic" in checked.err, "backups" in checked.out) == (1, True, True)
+    assert (checked.code, "magic" in checked.err, "state restore" in checked.out) == (1, True, True)
     path.write_text(good)
     assert shop.run("state", "check").code == 0
     assert shop.run("up", "--yes", "--expect-no-changes").code == 0

@@ -165,6 +165,8 @@ class WorldProvider(Provider):
     async def read(self, request: ReadRequest) -> ReadResponse:
         """Say what the test wants to be seen; a thing that isn't there is gone."""
         who = self._call("read", request)
+        if message := self.world.steer("fail_read", who):
+            raise RuntimeError(message)
         seen = self.world.steer("read", who)
         if seen == "gone" or instance(who, request.properties) not in self.world.things:
             return ReadResponse(resource_id="", properties={}, inputs={})

@@ -100,6 +100,23 @@ def test_a_lock_that_can_not_be_read_is_respected(bench: Bench) -> None:
         bench.engine().up(lambda: declare(ONE))
 
 
+@pytest.mark.parametrize("kind", ["directory", "too deep", "a list", "no number", "out of range", "no text"])
+def test_whatever_stands_in_place_of_a_lock_is_respected(kind: str, bench: Bench) -> None:
+    """And told in a sentence with the file."""
+    path = lock(bench, 1)
+    content = path.read_text()
+    if kind == "directory":
+        path.unlink()
+        path.mkdir()
+    else:
+        texts = {"too deep": "[" * 100_000, "a list": "[1]", "no text": "\udcff"}
+        wrong = {"no number": '"pid":"me"', "out of range": '"pid":1e999'}.get(kind, "")
+        path.write_text(texts.get(kind) or content.replace('"pid": 1', wrong), errors="surrogateescape")
+    with pytest.raises(LockHeld, match="unknown host") as caught:
+        bench.engine().up(lambda: declare(ONE))
+    assert str(path) in str(caught.value)
+
+
 def test_a_preview_ignores_locks(bench: Bench) -> None:
     """It writes nothing."""
     lock(bench, 1, "elsewhere")

@@ -17,7 +17,7 @@ from locallb.engine import UNKNOWN, EngineError, PropertyChange, Result, Unsuppo
 from locallb.engine.checkpoint import parse_checkpoint, timestamp
 from locallb.engine.events import ignore
 from locallb.engine.interrupts import waited_for
-from locallb.engine.journal import decode, encode, read_journal
+from locallb.engine.journal import decode, encode
 from locallb.engine.monitor import EngineService, Monitor
 from locallb.engine.reporter import Reporter
 from locallb.engine.resource import Pending, ResourceState
@@ -126,17 +126,6 @@ MUTATIONS: list[Mutation] = [
 def test_a_change_survives_the_journal(mutation: Mutation) -> None:
     """What was written is what is read."""
     assert encode(decode(encode(mutation))) == encode(mutation)
-
-
-def test_a_journal_that_is_none_is_an_empty_one(tmp_path: Path) -> None:
-    """Of another format, empty, or absent."""
-    path = tmp_path / "j"
-    assert read_journal(path) is None
-    for text in ("", '{"journal":9}\n', "[]\n", '{"journal":1,"base":"x"}'):
-        path.write_text(text)
-        leftover = read_journal(path)
-        assert leftover is not None
-        assert leftover.mutations == ()
 
 
 def test_a_resource_that_comes_to_depend_on_a_later_one_moves_behind_it() -> None:

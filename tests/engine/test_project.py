@@ -58,6 +58,8 @@ def test_any_other_backend_is_refused_by_name(url: str, tmp_path: Path) -> None:
 
 BROKEN = {
     "a: [": "is no YAML",
+    "a: 2020-99-99": "is no YAML",
+    "a: " + "[" * 2_000: "is no YAML",
     "- a\n": "must hold keys and values",
     f"description: x\n{BACKEND}": "has no name",
     "name: p\nbackend: file\n": "backend must hold keys and values",
@@ -147,6 +149,7 @@ CONFIGS = {
     "config: {a: }": "has no value",
     "config: {a: [2020-01-01]}": "put it in quotes",
     "config: {7: a}": "put it in quotes",
+    "config: {a: &a [*a]}": "put it in quotes",
     "config: 7": "must hold keys and values",
 }
 

@@ -127,9 +127,9 @@ def test_a_state_that_the_official_command_line_accepts_is_accepted(name: str, b
     "text", ["", "{", '{"version":3,"checkpoint":{"stack":"a","latest":{"resources":[{"urn"', "[]"]
 )
 def test_a_state_cut_short_is_refused(text: str, bench: Bench) -> None:
-    """With the file and where backups are."""
+    """With the file and the way back."""
     bench.state_path.write_text(text)
-    with pytest.raises(StateBroken, match="backup"):
+    with pytest.raises(StateBroken, match="run `locallb state restore` to go back to the last good state"):
         bench.engine().up(lambda: declare(ONE))
     assert check_state(bench.state_path)
 
@@ -137,7 +137,7 @@ def test_a_state_cut_short_is_refused(text: str, bench: Bench) -> None:
 def test_a_state_that_is_no_text_is_refused(bench: Bench) -> None:
     """Likewise."""
     bench.state_path.write_bytes(b"\xff\xfe")
-    with pytest.raises(StateBroken, match="can't be read"):
+    with pytest.raises(StateBroken, match="it is no text"):
         bench.engine().resources()
 
 
@@ -213,7 +213,7 @@ def test_what_stands_around_the_resources_is_carried_over(bench: Bench) -> None:
 
 
 def test_each_change_leaves_a_backup_of_the_state_before(bench: Bench) -> None:
-    """At most twenty are kept."""
+    """Those of the last hour but the newest few are removed."""
     before = bench.state_path.read_text()
     engine = bench.engine()
     for port in range(81, 104):
@@ -222,7 +222,7 @@ def test_each_change_leaves_a_backup_of_the_state_before(bench: Bench) -> None:
         backups = sorted((bench.project.backend / ".pulumi" / "backups" / "local-lb" / "dev").iterdir())
         if port == 81:
             assert [path.read_text() for path in backups] == [before]
-    assert len(backups) == 20
+    assert 5 <= len(backups) <= 7  # an hour or a day may begin meanwhile
 
 
 def test_a_state_that_somebody_else_wrote_is_read_again(bench: Bench) -> None:

@@ -86,7 +86,7 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
             {"proxies": tuple(ProxySeen(str(n), alive=False) for n in range(9))},
             Level.PROBLEM, "proxies", "0, 1, 2, 3, 4 and 4 more", "locallb up",
         ),
-        ({"state_problems": ("cut short",)}, Level.PROBLEM, "state", "cut short", "backup"),
+        ({"state_problems": ("cut short",)}, Level.PROBLEM, "state", "cut short", "state restore"),
         ({"locks": (LockSeen("me@h (pid 1)", "/l.json", gone=True),)}, Level.NOTE, "lock", "next run removes", ""),
         ({"locks": (LockSeen("me@h (pid 1)", "/l", gone=False),)}, Level.WARNING, "lock", "pid 1", "delete /l"),
         ({"ledger_problems": ("damaged",)}, Level.PROBLEM, "ledger", "damaged", ""),

@@ -175,7 +175,8 @@ def test_a_state_that_isnt_as_we_write_it_stops_the_run(tmp_path: Path, wrong: o
     with pytest.raises(SourceError) as caught:
         read_held(path)
     assert str(caught.value) == (
-        f"the stack's state {path} isn't what Pulumi writes; restore it from dev.json.bak or .pulumi/backups"
+        f"{path} can't be used: it isn't what Pulumi writes;"
+        " run `locallb state restore` to go back to the last good state"
     )
 
 
@@ -184,7 +185,7 @@ def test_a_broken_state_file_stops_the_run(tmp_path: Path, text: str) -> None:
     """With the way back."""
     path = tmp_path / "dev.json"
     path.write_text(text)
-    with pytest.raises(SourceError, match="isn't what Pulumi writes; restore it"):
+    with pytest.raises(SourceError, match="isn't what Pulumi writes; run `locallb state restore"):
         read_held(path)
 
 

@@ -151,7 +151,7 @@ def _proxies(seen: Seen) -> Iterator[Finding]:
 
 def _state(seen: Seen) -> Iterator[Finding]:
     for text in seen.state_problems:
-        yield Finding(Level.PROBLEM, "state", text, "restore a backup from .state/.pulumi/backups")
+        yield Finding(Level.PROBLEM, "state", text, "`locallb state restore` goes back to the last good state")
     if seen.state and not seen.state_problems:
         yield Finding(Level.OK, "state", seen.state)
     for lock in seen.locks:

@@ -55,6 +55,10 @@ class Lifecycle:
             raise
         return identity, rendering.made(new, self._inspected(identity))
 
+    def is_absent(self, name: str) -> bool:
+        """Return whether there is no container of this name."""
+        return self._containers.inspect(name) is None
+
     def read(self, identity: str, before: Values, declared: Values) -> dict[str, Any] | None:
         """Look at it; None if it is gone."""
         seen = self._containers.inspect(identity)

@@ -12,7 +12,7 @@ from locallb.provider.docker import inputs, rendering
 from locallb.provider.docker.differences import compare
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.provider.errors import ProviderError
-from locallb.provider.values import plain, wrapped
+from locallb.provider.values import Values, plain, wrapped
 
 TOKEN = "docker:index/container:Container"  # noqa: S105 - a resource type, no secret
 
@@ -75,6 +75,11 @@ class DockerProvider(protocol.Provider):
             return protocol.CreateResponse("", wrapped({**inputs.without_notes(new), "id": UNKNOWN}))
         identity, outputs = self._life.create(new)
         return protocol.CreateResponse(identity, wrapped(outputs))
+
+    def leaves_nothing(self, kind: str, inputs: Values) -> bool:
+        """Return whether there is no container of this name."""
+        _refuse_others(kind)
+        return self._life.is_absent(str(inputs["name"]))
 
     async def read(self, request: protocol.ReadRequest) -> protocol.ReadResponse:
         """Look at it; an empty id tells that it is gone."""

@@ -1,0 +1,75 @@
+"""Which backups are kept: laws of the thinning, and what it never touches."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.engine.backups import NEWEST, Backups, kept
+from locallb.engine.files import Files
+
+SECOND = 1_000_000_000
+HOUR, DAY = 3600 * SECOND, 86400 * SECOND
+MOMENTS = st.lists(st.integers(0, 40 * DAY), max_size=60, unique=True)
+
+
+@given(MOMENTS, st.integers(0, 5 * DAY))
+def test_the_newest_are_kept_and_nothing_is_made_up(times: list[int], later: int) -> None:
+    """Whatever the time is."""
+    wanted = kept(times, max(times, default=0) + later)
+    assert wanted <= set(times)
+    assert set(sorted(times)[-NEWEST:]) <= wanted
+
+
+@given(MOMENTS)
+def test_thinning_at_every_backup_gives_what_thinning_once_would(times: list[int]) -> None:
+    """So how often updates come doesn't decide what is left."""
+    left: set[int] = set()
+    for time in sorted(times):
+        left = set(kept(left | {time}, time))
+    assert left == kept(times, max(times, default=0))
+
+
+@given(st.integers(1, 3600), st.integers(DAY, 30 * DAY))
+def test_a_loop_keeps_a_backup_of_each_of_the_last_hours_and_days(pace: int, now: int) -> None:
+    """However fast it goes; and no more than 31."""
+    times = range(max(0, now - 20 * DAY), now, max(pace, 60) * SECOND)
+    wanted = kept(times, now)
+    assert len(wanted) <= NEWEST + 12 + 14
+    for span, count in ((HOUR, 11), (DAY, 13)):
+        for ago in range(1, count):
+            number = now // span - ago
+            if any(time // span == number for time in (max(0, now - 20 * DAY), *times)):
+                assert [time for time in wanted if time // span == number]
+
+
+@given(MOMENTS, st.integers(0, 40 * DAY))
+def test_what_is_thinned_is_thin(times: list[int], now: int) -> None:
+    """Once is enough, also when the clock was put back."""
+    wanted = kept(times, now)
+    assert kept(wanted, now) == wanted
+
+
+def test_only_backups_of_this_stack_are_removed(tmp_path: Path) -> None:
+    """What was put aside for good, other stacks' files and whatever else lies there stay."""
+    state = tmp_path / "state.json"
+    state.write_text("{}")
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    others = [
+        f"dev.{5 * HOUR}.journal",
+        f"dev.{HOUR}.broken",
+        "dev.x.json",
+        "de.1.json",
+        "dev.1.json.bak",
+        "devx1.json",
+    ]
+    for name in others:
+        (folder / name).write_text("kept")
+    backups = Backups(folder, "dev", Files())
+    for number in range(30):
+        backups.add(state, 7 * HOUR + number * SECOND)
+    names = {path.name for path in folder.iterdir()}
+    assert set(others) <= names
+    assert len(names) == len(others) + NEWEST
+    assert next(backups.newest_first()).name == f"dev.{7 * HOUR + 29 * SECOND}.json"
