@@ -30,6 +30,7 @@ from pathlib import Path
 
 from benchmarks.contestants import private_memory
 from benchmarks.figures import Spread, result, spreads, table, tell
+from locallb.cli.observe import observe
 from locallb.cli.session import Session
 from locallb.engine import load_config
 from locallb.planning.plan import make_plan
@@ -88,6 +89,7 @@ class Driven:
             lambda: stack_settings(load_config(session.project, "dev")),
             configuration,
             lambda one: self.happenings.append((time.perf_counter(), one)),
+            observe=observe,
         )
         self.loop._triggers._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
 

@@ -84,7 +84,8 @@ class LoadBalancer(pulumi.ComponentResource):
         )
 
     def _tell(self, access: Access, proof: Reachable) -> None:
-        """Tell the Service of a live cluster what it got, once that is proven."""
+        """Tell the Service of a live cluster what it got, once that is proven; at once that it is withdrawn."""
+        withdrawn = self.placement.withdrawn is not None
         status = ServiceStatus(
             str(self.placement.key),
             access=access_fields(access),
@@ -92,7 +93,7 @@ class LoadBalancer(pulumi.ComponentResource):
             ingress=ingress_fields(self.placement),
             conditions=conditions(self.placement),
             alone=self.placement.take_over,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[proof]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(self.addresses) if withdrawn else [proof]),
         )
         ServiceEvents(
             str(self.placement.key),

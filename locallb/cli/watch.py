@@ -13,7 +13,7 @@ from locallb import __version__
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
-from locallb.cli.observe import ask
+from locallb.cli.observe import ask, observe
 from locallb.cli.session import Session
 from locallb.cli.watching.health import Health
 from locallb.cli.watching.lines import as_json, is_journal, journal, plain
@@ -74,7 +74,13 @@ class _Watch:
         self._leads = leads or _alone
         configuration = session.project.stack_file(session.stack)
         self._loop = Loop(
-            session.home, session.engine(lambda _event: None), load, configuration, self._listen, leads=self._leads
+            session.home,
+            session.engine(lambda _event: None),
+            load,
+            configuration,
+            self._listen,
+            leads=self._leads,
+            observe=observe,
         )
         self._face = _face(out, session.stack, args)
         self._teller = Teller(self._relay, self._face, self._health.seen, self._nobody_listens)

@@ -50,6 +50,8 @@ class Allowance:
 
 def placement_events(placement: Placement) -> tuple[Event, ...]:
     """Tell what serves, then what doesn't and why, then what was noticed."""
+    if placement.withdrawn:
+        return (_warning(placement.withdrawn),)
     serving = ", ".join(str(port.port) for port in placement.ports if port.listeners)
     addresses = " and ".join(str(address) for address in placement.addresses)
     told = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []

@@ -22,7 +22,7 @@ CONDITION_NOT_AN_ERROR = frozenset({Reason.NO_BACKENDS})
 
 def load_balancer_status(placement: Placement) -> Mapping[str, Sequence[Mapping[str, object]]]:
     """Make the body: one ingress entry an address, in the order of spec.ipFamilies, every port in each."""
-    return {"ingress": [_entry(placement, address) for address in placement.addresses]}
+    return {"ingress": [_entry(placement, address) for address in _told(placement)]}
 
 
 def publication(planned: Placement | Rejection) -> Published:
@@ -43,13 +43,15 @@ def ingress_fields(placement: Placement) -> Sequence[Mapping[str, object]]:
                 for one in placement.ports
             ],
         }
-        for address in placement.addresses
+        for address in _told(placement)
     ]
 
 
 def conditions(placement: Placement) -> Sequence[Mapping[str, str]]:
     """Tell whether every port serves; of those that don't, the first one's reason and everybody's sentence."""
     problems = [port.problem for port in placement.ports if port.problem]
+    if placement.withdrawn:
+        return not_serving([placement.withdrawn])
     if not problems:
         return [{"type": SERVING, "status": "True", "reason": SERVES, "message": ""}]
     return not_serving(problems)
@@ -59,6 +61,11 @@ def not_serving(problems: Sequence[Problem]) -> Sequence[Mapping[str, str]]:
     """Tell that it doesn't serve, or not everything, and why."""
     sentences = "; ".join(dict.fromkeys(problem.message for problem in problems))[:LONGEST_MESSAGE]
     return [{"type": SERVING, "status": "False", "reason": problems[0].reason, "message": sentences}]
+
+
+def _told(placement: Placement) -> tuple[IPAddress, ...]:
+    """Return the addresses that the Service is told to have."""
+    return () if placement.withdrawn else placement.addresses
 
 
 def _entry(placement: Placement, address: IPAddress) -> Mapping[str, object]:

@@ -57,6 +57,8 @@ class Placement:
     """The key under which other Services may have the addresses, too; empty for none."""
     part: PlannedPart | None = None
     """What its proxy is told of it, where that is one of the stack's; None where it is the Service's own."""
+    withdrawn: Problem | None = None
+    """Why nobody is told that it has its addresses: its proxy can't be brought back."""
 
     @property
     def key(self) -> ServiceKey:

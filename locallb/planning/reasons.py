@@ -44,6 +44,9 @@ class Reason(StrEnum):
     NO_BACKENDS = "NoBackends"
     """No eligible Node or ready endpoint: the address stays, clients are refused."""
 
+    PROXY_DOWN = "ProxyDown"
+    """The Service's proxy can't be brought back: the address stays claimed and isn't told until it serves again."""
+
 
 OF_THE_HOST = frozenset(
     {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -20,7 +20,9 @@ from locallb.engine import Engine, EngineError
 from locallb.planning.model import Home, ServiceKey
 from locallb.planning.planned import Plan
 from locallb.planning.reasons import OF_THE_HOST
+from locallb.planning.serving import Proxy
 from locallb.planning.settings import Settings, SettingsError
+from locallb.planning.status import Observation
 from locallb.sources import SourceError
 from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import Reading
@@ -28,10 +30,11 @@ from locallb.watch import garbage
 from locallb.watch.converge import Converger, Outcome
 from locallb.watch.disputes import Disputes
 from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
+from locallb.watch.outages import Outages
 from locallb.watch.outlook import Outlook
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
-from locallb.watch.work import FEW, Work
+from locallb.watch.work import FEW, Batch, Work
 
 FULL_PASS = 60.0
 """Seconds after which every source is read and everything planned anew, whatever the triggers said."""
@@ -58,12 +61,15 @@ class Loop:
         listen: Listener,
         *,
         leads: Callable[[], bool] = lambda: True,
+        observe: Callable[[Iterable[Proxy]], Mapping[str, Observation]],
     ) -> None:
         self.home = home
         self._engine = engine
         self._listen = listen
         self._leads = leads
         """Whether it is this process that serves the stack now; a mark wakes the loop when that changes."""
+        self._observe = observe
+        """Asks proxies what they serve; those that don't answer are missing."""
         self._marks: SimpleQueue[Mark | None] = SimpleQueue()
         self._stopped = Event()
         self._schedule = Schedule()
@@ -72,6 +78,7 @@ class Loop:
         self._triggers = Triggers(home, configuration, self.mark)
         self._broken: set[ServiceKey] = set()
         self._disputes = Disputes()
+        self._outages = Outages()
         self._state: object = None
         self.pulse = Pulse(time.monotonic())
         """For whoever wants to know whether the thread of `run` goes on."""
@@ -138,7 +145,7 @@ class Loop:
         self.pulse = Pulse(began, busy=True)
         try:
             reading = self._read(marks)
-            plan = self._outlook.plan(reading.snapshot)
+            plan = self._outlook.plan(reading.snapshot, self._outages.lasting(began))
             causes = {mark.cause for mark in marks}
             if Cause.START in causes:
                 garbage.set_aside(collected=False)
@@ -218,9 +225,15 @@ class Loop:
         now, stale = time.monotonic(), self._outlook.world.stale()
         differing, later = self._converger.differing(reading.standings, plan, stale, now)
         self._disputes = self._disputes.seen(now, differing, random.random())  # noqa: S311 - no secret
-        moments = [at for at in (later, self._disputes.look_at(now)) if at is not None]
-        self._schedule = self._schedule.looking(min(moments)) if moments else self._schedule
+        if self._outages.since:
+            self._outages = self._outages.planned({one.proxy.name for one in plan.proxies})
+        self._look_by(later, self._disputes.look_at(now), self._outages.look_at(now))
         return self._disputes.due(now)
+
+    def _look_by(self, *moments: float | None) -> None:
+        """Look again by the first of these."""
+        for at in moments:
+            self._schedule = self._schedule if at is None else self._schedule.looking(at)
 
     def _rested(self, left: Work, now: float) -> Work:
         """Leave spares for a moment in which nothing else changes."""
@@ -256,10 +269,36 @@ class Loop:
         self._disputes = self._disputes.repaired(ended, mended)
         done = [key for key in batch.keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
-        self._schedule = self._schedule.ended(ended, done, failed, random.random(), mended)  # noqa: S311 - no secret
+        self._note_outages(plan, batch, outcome, began)
+        dependent = self._dependent(plan, outcome)
+        self._schedule = self._schedule.ended(ended, done, failed, random.random(), dependent)  # noqa: S311 - no secret
+        self._schedule = self._schedule.repaired(ended, mended)
         self._schedule = self._schedule.gone([key for key in done if key not in wanted])
         self._listen(_told(batch.keys, outcome, ended - began, ended - first))
         return left.without(batch.keys)
+
+    def _note_outages(self, plan: Plan, batch: Batch, outcome: Outcome, began: float) -> None:
+        """Find out which proxies an update couldn't bring back, and which serve again."""
+        names = _proxies_of(plan, batch.keys)
+        doubtful = {name for key in outcome.failed if (name := names.get(key))}
+        asked = {one.proxy.name: one.proxy for one in plan.proxies if one.proxy.name in doubtful}
+        seen = self._observe(asked.values()) if asked else {}
+        away = {name for name, proxy in asked.items() if not _serves(proxy, seen.get(name))}
+        before = self._outages
+        self._outages = before.failed(began, away).ended(set(names.values()) - away)
+        self._look_by(self._outages.look_at(began))
+        if back := before.since.keys() - self._outages.since.keys():
+            served = [one.key for one in plan.placements if one.proxy in back]
+            self._schedule = self._schedule.hurried(time.monotonic(), served)
+            self._take(Mark(Cause.RETRY))  # who was told that it isn't served is told that it is
+
+    def _dependent(self, plan: Plan, outcome: Outcome) -> set[ServiceKey]:
+        """Find those that failed because a proxy of the stack is away, which has a repair of its own."""
+        return {
+            one.key
+            for one in (plan.placements if outcome.failed else ())
+            if one.key in outcome.failed and one.part and one.proxy in self._outages.since
+        }
 
     def _updated(self) -> None:
         """Follow the processes that the state has now."""
@@ -275,6 +314,18 @@ class Loop:
         self._triggers.stop()
         self._outlook.stop()
         SILENT.put({})
+
+
+def _proxies_of(plan: Plan, keys: Collection[ServiceKey]) -> Mapping[ServiceKey, str]:
+    """Return which proxies serve these, by name; of a proxy's own key it is that one."""
+    own = {one.key: one.proxy.name for one in plan.proxies if one.key in keys}
+    return own | {one.key: one.proxy for one in plan.placements if one.key in keys}
+
+
+def _serves(proxy: Proxy, seen: Observation | None) -> bool:
+    """Return whether a proxy answers and has any of its own listeners, if it has some."""
+    names = {listener.name for listener in proxy.listeners}
+    return seen is not None and (not names or not names.isdisjoint(seen.listening))
 
 
 def _hindrances(plan: Plan) -> str:

@@ -15,6 +15,7 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.settings import Settings
 from locallb.planning.snapshot import Snapshot
+from locallb.planning.withdrawal import withdraw
 from locallb.watch.happenings import Mark
 from locallb.watch.world import World
 
@@ -29,6 +30,8 @@ class Outlook:
     mark: Callable[[Mark], None]
     _world: World | None = None
     _planned: tuple[Snapshot, Settings, Plan] | None = None
+    _told: tuple[Plan, frozenset[str], Plan] | None = None
+    """The plan, the proxies that were down, and what became of it."""
     _memory: PlanMemory = field(default_factory=PlanMemory)
 
     @property
@@ -55,12 +58,15 @@ class Outlook:
             self.stop()
             self._world = World(self.home, settings, self.engine, self.mark)
 
-    def plan(self, snapshot: Snapshot) -> Plan:
-        """Plan; what was planned just before is as it was."""
+    def plan(self, snapshot: Snapshot, down: frozenset[str]) -> Plan:
+        """Plan while these proxies can't be brought back; what was planned just before is as it was."""
         before = self._planned
         if before is None or before[:2] != (snapshot, self.settings):
             before = self._planned = snapshot, self.settings, make_plan(snapshot, self.settings, self._memory)
-        return before[2]
+        plan, told = before[2], self._told
+        if told is None or told[0] is not plan or told[1] != down:
+            told = self._told = plan, down, withdraw(plan, down)
+        return told[2]
 
     def stop(self) -> None:
         """Follow nothing any more."""

@@ -27,6 +27,8 @@ UPDATES = Pace(first=FLOOR, longest=30.0)
 """Of what failed: a load balancer, or what is blocked by this host."""
 WHOLE = Pace(first=FLOOR, longest=2.4, floor=FLOOR)
 """Where nothing can be done at all: most often another command holds the stack's lock. 3 s at most, with chance."""
+OF_OTHERS = Pace(first=10.0, longest=300.0)
+"""Of what can't succeed before something else does, which is tried by itself: a load balancer whose proxy is away."""
 CRASHES = Pace(first=FLOOR, longest=30.0, calm=1.0)
 """Of a proxy that ends again and again. One that lived for several times what a repair costs is repaired at once."""
 REST = 0.2
@@ -105,8 +107,8 @@ class Schedule:
         return replace(self, marks=frozenset(), later=None, looked=now)
 
     def looking(self, at: float) -> Schedule:
-        """Look again at that time, whatever happens."""
-        return replace(self, later=at)
+        """Look again at that time at the latest, whatever happens."""
+        return replace(self, later=at if self.later is None else min(at, self.later))
 
     def look_at(self) -> float | None:
         """Return when to look next; None if nothing asks for it."""
@@ -136,16 +138,25 @@ class Schedule:
         done: Collection[ServiceKey],
         failed: Mapping[ServiceKey, str],
         chance: float,
-        repaired: Collection[ServiceKey] = (),
+        dependent: Collection[ServiceKey] = (),
     ) -> Schedule:
-        """Note how an update ended: `failed` by what was wanted; `chance` (0 to 1) spreads those that fail together."""
+        """Note how an update ended: `failed` by what was wanted; `chance` (0 to 1) spreads those that fail together.
+
+        `dependent` failed for want of something else, which is tried by itself.
+        """
         kept = {key: retry for key, retry in self.retries.items() if key not in done}
         for key, wanted in failed.items():
-            kept[key] = _again(self.retries.get(key), now, chance, wanted)
+            pace = OF_OTHERS if key in dependent else UPDATES
+            kept[key] = _again(self.retries.get(key), now, chance, wanted, pace)
+        after = self.repaired(now, self.crashes.keys() & done)
+        return replace(after, retries=MappingProxyType(kept), updated=now)
+
+    def repaired(self, now: float, keys: Collection[ServiceKey]) -> Schedule:
+        """Note that the proxies of these ended and serve again."""
         crashes = {key: backoff for key, backoff in self.crashes.items() if not backoff.is_calm(now)}
-        for key in {*repaired, *(crashes.keys() & done)}:
-            crashes[key] = crashes.get(key, Backoff(CRASHES)).succeeded(now)
-        return replace(self, retries=MappingProxyType(kept), crashes=MappingProxyType(crashes), updated=now)
+        for key in keys:
+            crashes[key] = self.crashes.get(key, Backoff(CRASHES)).succeeded(now)
+        return replace(self, crashes=MappingProxyType(crashes))
 
     def calm_at(self, now: float, *, busy: bool) -> float:
         """Tell when things will have been calm for a moment, if nothing happens; `busy` if something does now."""
@@ -168,11 +179,13 @@ class Schedule:
 
     def back(self, now: float, clusters: Collection[ClusterName]) -> Schedule:
         """Note that these clusters can be read again: what failed of them need not wait any longer."""
-        kept = {
-            key: replace(retry, backoff=retry.backoff.hurried(now)) if key.cluster in clusters else retry
-            for key, retry in self.retries.items()
-        }
-        return replace(self, retries=MappingProxyType(kept)) if clusters else self
+        return self.hurried(now, {key for key in self.retries if key.cluster in clusters})
+
+    def hurried(self, now: float, keys: Collection[ServiceKey]) -> Schedule:
+        """Note that what made these fail may be gone: they need not wait any longer."""
+        due = {key: self.retries[key] for key in keys if key in self.retries}
+        hurried = {key: replace(retry, backoff=retry.backoff.hurried(now)) for key, retry in due.items()}
+        return replace(self, retries=MappingProxyType({**self.retries, **hurried})) if due else self
 
     def planned(self, open_: Collection[ServiceKey]) -> Schedule:
         """Note that reading and planning succeeded; what isn't open any more isn't tried any more."""
@@ -197,8 +210,8 @@ class Schedule:
         return replace(self, whole=(self.whole or Backoff(WHOLE)).failed(now, chance))
 
 
-def _again(before: Retry | None, now: float, chance: float, wanted: str) -> Retry:
-    backoff = before.backoff if before and before.wanted == wanted else Backoff(UPDATES)
+def _again(before: Retry | None, now: float, chance: float, wanted: str, pace: Pace = UPDATES) -> Retry:
+    backoff = before.backoff if before and before.wanted == wanted else Backoff(pace)
     return Retry(backoff.failed(now, chance), wanted)
 
 

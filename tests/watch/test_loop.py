@@ -1,4 +1,4 @@
-"""The loop's thread, with everything that it uses played: what it remembers from look to look."""
+"""The loop, with everything that it uses played: what it remembers from look to look."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def told() -> list[Happening]:
 def loop(world: World, told: list[Happening], tmp_path: Path) -> Loop:
     """Make a loop whose engine has nothing."""
     engine: Any = SimpleNamespace(state_stamp=lambda: 1, resources=lambda: (), cancel=lambda: None)
-    made = Loop(HOME, engine, lambda: SETTINGS, tmp_path / "x.yaml", told.append)
+    made = Loop(HOME, engine, lambda: SETTINGS, tmp_path / "x.yaml", told.append, observe=lambda _proxies: {})
     outlook: Any = SimpleNamespace(
-        world=world, is_open=True, settings=SETTINGS, plan=lambda _snapshot: Plan(), stop=lambda: None
+        world=world, is_open=True, settings=SETTINGS, plan=lambda _snapshot, _down: Plan(), stop=lambda: None
     )
     made._outlook = outlook
     return made

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from locallb.planning.model import ClusterName, ServiceKey
 from locallb.watch.happenings import Cause, Mark
-from locallb.watch.schedule import CRASHES, FLOOR, LONGEST, QUIET, REST, UPDATES, WHOLE, Schedule
+from locallb.watch.schedule import CRASHES, FLOOR, LONGEST, OF_OTHERS, QUIET, REST, UPDATES, WHOLE, Schedule
 
 CALM = CRASHES.calm
 FIRST_RETRY = UPDATES.first
@@ -128,12 +128,12 @@ def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again
     assert schedule.waiting(0.0, wanted) == frozenset()
     now, waits = 0.0, []
     for _ in range(4):
-        schedule = schedule.ended(now, (A,), {}, 0, (A,))
+        schedule = schedule.ended(now, (A,), {}, 0).repaired(now, (A,))
         schedule = schedule.fell(now, A, wanted, 0)
         waits.append(schedule.retries[A].at - now)
         now = schedule.retries[A].at
     assert [round(wait, 6) for wait in waits] == [CRASHES.delay(n) for n in (1, 2, 3, 4)]
-    calm = schedule.ended(now, (A,), {}, 0, (A,))
+    calm = schedule.ended(now, (A,), {}, 0).repaired(now, (A,))
     assert calm.fell(now + CALM + 1, A, wanted, 0).waiting(now + CALM + 1, wanted) == frozenset()
     assert calm.fell(now, A, wanted, 0).waiting(now, wanted) == {A}
     assert calm.gone([A]).fell(now, A, wanted, 0).waiting(now, wanted) == frozenset()
@@ -288,3 +288,21 @@ def test_while_the_whole_fails_nothing_that_is_due_makes_it_look_without_a_pause
         schedule = schedule.taken(at).broken(at, 0)
         looked, at = looked + 1, schedule.look_at() or math.inf
     assert looked < 60 / WHOLE.longest + 10
+
+
+def test_what_depends_on_something_else_is_tried_rarely_and_at_once_when_that_is_back() -> None:
+    """A thousand load balancers of one shared proxy that can't start cost next to nothing."""
+    schedule = Schedule().ended(0.0, (), {A: "d", B: "d"}, 0, dependent={A})
+    assert schedule.retries[A].at == OF_OTHERS.first
+    assert schedule.retries[B].at == UPDATES.first
+    assert schedule.hurried(1.0, [A, B]).waiting(1.0, WANTED) == frozenset()
+    assert schedule.hurried(1.0, []) == schedule
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=5))
+def test_of_several_moments_the_first_counts(moments: list[float]) -> None:
+    """None is forgotten for another one."""
+    schedule = Schedule()
+    for at in moments:
+        schedule = schedule.looking(at)
+    assert schedule.look_at() == min(moments)

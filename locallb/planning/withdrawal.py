@@ -1,0 +1,26 @@
+"""A plan as it is told while proxies can't be brought back: all stays planned, and nobody is told to have an address.
+
+The addresses stay claimed and the proxies stay wanted, so that whoever repairs goes on. Not here: which proxies those
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from locallb.planning.planned import Placement, Plan
+from locallb.planning.reasons import Problem, Reason
+
+
+def withdraw(plan: Plan, down: Collection[str]) -> Plan:
+    """Return the plan in which Services of live clusters that are served by these proxies are told so."""
+    if not down:
+        return plan
+    placements = (_withdrawn(one) if one.access and one.proxy in down else one for one in plan.placements)
+    return replace(plan, placements=tuple(placements))
+
+
+def _withdrawn(placement: Placement) -> Placement:
+    told = f"{placement.key}: its proxy ended and can't be brought back so far; `locallb doctor` on its host tells why"
+    return replace(placement, withdrawn=Problem(Reason.PROXY_DOWN, told))

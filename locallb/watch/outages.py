@@ -1,0 +1,44 @@
+"""Proxies that can't be brought back, and since when: pure data that is told the time.
+
+A repair takes a fraction of a second. What takes longer than `GRACE` is an outage, and whoever is served by that proxy
+is no longer told to have an address. Not here: who finds out whether a proxy answers, and what is told (`withdrawal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+GRACE = 5.0
+"""Seconds for which a proxy may be away without anybody being told: many times what its repair takes."""
+_NONE: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Outages:
+    """Proxies, by name, whose repair failed."""
+
+    since: Mapping[str, float] = field(default_factory=lambda: _NONE)
+    """When the first repair in vain began."""
+
+    def failed(self, began: float, names: Iterable[str]) -> Outages:
+        """Note that a repair of these, which began then, failed."""
+        return Outages(MappingProxyType({**dict.fromkeys(names, began), **self.since}))
+
+    def ended(self, names: Collection[str]) -> Outages:
+        """Note that these serve."""
+        left = {name: at for name, at in self.since.items() if name not in names}
+        return Outages(MappingProxyType(left)) if len(left) < len(self.since) else self
+
+    def planned(self, names: Collection[str]) -> Outages:
+        """Note that there are these proxies and no others."""
+        return self.ended(self.since.keys() - names)
+
+    def lasting(self, now: float) -> frozenset[str]:
+        """Return those that have lasted longer than a repair takes."""
+        return frozenset(name for name, at in self.since.items() if at + GRACE <= now)
+
+    def look_at(self, now: float) -> float | None:
+        """Return when the next one will have lasted that long; None if there is none."""
+        return min((at + GRACE for at in self.since.values() if at + GRACE > now), default=None)

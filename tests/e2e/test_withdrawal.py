@@ -1,0 +1,199 @@
+"""A proxy that can't be brought back, under the loop: what its Services are told meanwhile, and once it is back.
+
+The engine, the provider and Envoy are real; the API of the cluster is played.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from locallb.cli.observe import observe
+from locallb.cli.session import Session
+from locallb.engine import load_config
+from locallb.planning.model import ClusterName
+from locallb.planning.parsing import parse_objects
+from locallb.planning.publishing import FINALIZER
+from locallb.planning.snapshot import Access, Snapshot
+from locallb.provider import live
+from locallb.sources.configuration import stack_settings
+from locallb.sources.held import HeldByState
+from locallb.sources.snapshot import Reading, read_host
+from locallb.watch import outages
+from locallb.watch.happenings import Converged, Happening
+from locallb.watch.loop import Loop
+from locallb.watch.world import World
+from tests.e2e.support import Backend, Stage, node, port, service
+from tests.e2e.watching import answers, becomes
+
+pytestmark = [pytest.mark.envoy, pytest.mark.slow]
+
+Backends = Callable[..., Backend]
+CLUSTER = ClusterName("c")
+Object = dict[str, Any]
+
+
+@dataclass
+class Api:
+    """An API server with Services, which keeps what is patched."""
+
+    services: dict[str, Object] = field(default_factory=dict)
+    writes: int = 0
+
+    def add(self, document: Object) -> Object:
+        """Create a Service."""
+        document["metadata"] |= {"resourceVersion": "1"}
+        self.services[document["metadata"]["name"]] = document
+        return document
+
+    def at(self, _access: Access) -> Api:
+        """Be the only cluster."""
+        return self
+
+    def service(self, _namespace: str, name: str) -> Object | None:
+        """Give one."""
+        return self.services.get(name)
+
+    def patch_status(self, _namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
+        """Change one."""
+        self.writes += 1
+        before = self.services[name]
+        version = str(int(before["metadata"]["resourceVersion"]) + 1)
+        metadata = {**before["metadata"], **patch["metadata"], "resourceVersion": version}
+        self.services[name] = {**before, **patch, "metadata": metadata}
+        return self.services[name]
+
+    def create_event(self, _namespace: str, _body: object) -> None:
+        """Take an event."""
+
+    def addresses(self, name: str) -> list[str]:
+        """Give the addresses in a status."""
+        balancer = self.services[name].get("status", {}).get("loadBalancer", {})
+        return [entry["ip"] for entry in balancer.get("ingress") or ()]
+
+    def serving(self, name: str) -> tuple[str, str]:
+        """Give status and reason of our condition."""
+        (told,) = self.services[name]["status"]["conditions"]
+        return told["status"], told["reason"]
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    """Play an API server for the provider."""
+    made = Api()
+    monkeypatch.setattr(live, "_clusters", lambda: made)
+    monkeypatch.setattr(outages, "GRACE", 0.5)
+    return made
+
+
+@pytest.fixture
+def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
+    """Give what runs the loop in a thread, on a world that has the API's Services, until all is as planned."""
+    running: list[tuple[Loop, threading.Thread]] = []
+
+    def start() -> Loop:
+        session = Session.open(play.root, "dev")
+        settings = stack_settings(load_config(session.project, "dev"))
+        read = parse_objects(CLUSTER, [*api.services.values(), node()])
+        access = {CLUSTER: Access("/kubeconfig", "c")}
+        host = read_host(session.home, settings, HeldByState())
+        snapshot = Snapshot(session.home, read.services, nodes=read.nodes, host=host, access=access)
+
+        def reading(_marks: object) -> Reading:
+            said = parse_objects(CLUSTER, api.services.values()).standings
+            return Reading(snapshot, standings=dict(said))
+
+        world = SimpleNamespace(
+            settings=settings,
+            read=reading,
+            stale=dict,
+            unready=lambda: False,
+            updated=lambda: None,
+            surprised=lambda: None,
+            stop=lambda: None,
+        )
+        told: list[Happening] = []
+        engine = session.engine(lambda _event: None)
+        stack = session.project.stack_file("dev")
+        loop = Loop(session.home, engine, lambda: settings, stack, told.append, observe=observe)
+        loop._outlook._world = cast("World", world)
+        thread = threading.Thread(target=loop.run, daemon=True)
+        running.append((loop, thread))
+        thread.start()
+        becomes(lambda: any(isinstance(one, Converged) for one in told))
+        return loop
+
+    yield start
+    for loop, thread in running:
+        loop.stop()
+        thread.join(30)
+
+
+def block(play: Stage) -> list[Path]:
+    """Put a directory in the place of every file that an Envoy starts from, and end all of them."""
+    blocked = list(play.state_home.glob("proxies/*/bootstrap.json"))
+    for path in blocked:
+        path.unlink()
+        path.mkdir()
+    for pid in set(play.pids().values()):
+        os.kill(pid, signal.SIGKILL)
+    return blocked
+
+
+@pytest.mark.parametrize("sharing", ["per-service", "shared"])
+def test_what_can_not_be_brought_back_is_withdrawn_and_returns_with_its_proxy(
+    play: Stage, api: Api, run: Callable[[], Loop], backend: Backends, sharing: str
+) -> None:
+    """No address in the status, the condition says why; the claim and the finalizer stay, and so does the address."""
+    play.configure(proxies={"mode": sharing})
+    web = backend("web")
+    for name in ("api", "web"):
+        api.add(service(name, port(8080, web.port), uid=f"u-{name}"))
+    run()
+    before = {name: api.addresses(name) for name in api.services}
+    claims = sorted(path.name for path in (play.state_home / "ledger").iterdir())
+    blocked = block(play)
+    becomes(lambda: all(api.serving(name) == ("False", "ProxyDown") for name in api.services))
+    assert not any(map(api.addresses, api.services))
+    assert sorted(path.name for path in (play.state_home / "ledger").iterdir()) == claims
+    assert all(FINALIZER in one["metadata"]["finalizers"] for one in api.services.values())
+    for path in blocked:
+        path.rmdir()
+    becomes(lambda: {name: api.addresses(name) for name in api.services} == before)
+    assert all(api.serving(name) == ("True", "Serves") for name in api.services)
+    assert all(answers(at, 8080, "web") for (at,) in before.values())
+
+
+def test_while_it_can_not_be_brought_back_nothing_is_written_again(
+    play: Stage, api: Api, run: Callable[[], Loop], backend: Backends
+) -> None:
+    """Every try fails for the same reason, which the status says already."""
+    web = backend("web")
+    api.add(service("web", port(8080, web.port), uid="u-web"))
+    loop = run()
+    block(play)
+    becomes(lambda: api.serving("web") == ("False", "ProxyDown"))
+    writes = api.writes
+    becomes(lambda: min(one.backoff.failures for one in loop._schedule.retries.values()) >= 3)
+    assert api.writes == writes
+
+
+def test_a_repair_that_takes_a_moment_is_told_to_nobody(
+    play: Stage, api: Api, run: Callable[[], Loop], backend: Backends
+) -> None:
+    """A killed proxy that starts again: no write at all."""
+    web = backend("web")
+    api.add(service("web", port(8080, web.port), uid="u-web"))
+    run()
+    (at,), writes, before = api.addresses("web"), api.writes, play.pids()
+    os.kill(before["n/web"], signal.SIGKILL)
+    becomes(lambda: play.pids() != before and answers(at, 8080, "web"))
+    assert api.writes == writes

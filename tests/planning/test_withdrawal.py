@@ -1,0 +1,61 @@
+"""What Services are told while their proxy can't be brought back: no address, and why."""
+
+from __future__ import annotations
+
+from components.digests import balancer_digest
+from locallb.planning.events import Event, news, placement_events
+from locallb.planning.ingress import conditions, ingress_fields, publication
+from locallb.planning.model import Home
+from locallb.planning.parse_settings import parse_settings
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from locallb.planning.snapshot import Access, Snapshot
+from locallb.planning.withdrawal import withdraw
+from tests.planning.objects import DEMO, node, parsed, service
+
+
+def plan_of(sharing: str, *, live: bool = True) -> Plan:
+    """Plan two Services."""
+    settings = parse_settings(
+        {
+            "sources": [{"kubernetes": {"name": "demo"}}],
+            "pools": [{"name": "p", "addresses": ["127.77.0.0/28"]}],
+            "proxies": {"mode": sharing},
+        }
+    )
+    read = parsed(service("api"), service("web"), node())
+    access = {DEMO: Access("/kubeconfig", "demo")} if live else {}
+    return make_plan(Snapshot(Home("p", "s", "/p"), services=read.services, nodes=read.nodes, access=access), settings)
+
+
+def test_who_is_served_by_it_is_told_and_nobody_else() -> None:
+    """One of its own concerns one Service, a shared one all."""
+    own, shared = plan_of("per-service"), plan_of("shared")
+    for plan, told in ((own, 1), (shared, 2)):
+        down = withdraw(plan, {plan.placements[0].proxy})
+        assert sum(one.withdrawn is not None for one in down.placements) == told
+        assert [one.addresses for one in down.placements] == [one.addresses for one in plan.placements]
+        assert (down.proxies, down.rejections) == (plan.proxies, plan.rejections)
+
+
+def test_the_status_has_no_address_and_the_condition_says_why() -> None:
+    """The address stays claimed all the same; what is told is another digest, so it is brought about."""
+    plan = plan_of("per-service")
+    before, after = plan.placements[0], withdraw(plan, {plan.placements[0].proxy}).placements[0]
+    assert (ingress_fields(after), publication(after).ingress) == ([], [])
+    (told,) = conditions(after)
+    assert (told["status"], told["reason"]) == ("False", "ProxyDown")
+    assert told["message"].startswith("demo/shop/api: its proxy ended and can't be brought back")
+    assert balancer_digest(after, "x") != balancer_digest(before, "x")
+    (event,) = placement_events(after)
+    assert (event.type, event.reason) == ("Warning", "SyncLoadBalancerFailed")
+    again = news(placement_events(after), placement_events(before))
+    assert again == (Event("Normal", "EnsuredLoadBalancer", f"serves 8080/TCP at {before.addresses[0]}"),)
+
+
+def test_while_all_serve_the_plan_is_the_very_same() -> None:
+    """Nothing is compared or told anew; where nobody is told of addresses nothing is withdrawn either."""
+    plan, manifests = plan_of("shared"), plan_of("shared", live=False)
+    assert withdraw(plan, ()) is plan
+    assert withdraw(plan, {"another"}) == plan
+    assert withdraw(manifests, {manifests.placements[0].proxy}) == manifests

@@ -1,0 +1,42 @@
+"""Since when proxies can't be brought back: laws over random histories."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.watch.outages import GRACE, Outages
+
+NAMES = ("web", "api", "shared-1")
+names = st.frozensets(st.sampled_from(NAMES))
+history = st.lists(st.tuples(st.floats(0, 20), names, names), max_size=20)
+
+
+@given(history)
+def test_who_has_been_away_for_longer_than_a_repair_takes_is_told_until_it_serves(
+    steps: list[tuple[float, frozenset[str], frozenset[str]]],
+) -> None:
+    """Since the first repair in vain, however many follow; whoever isn't told yet has a time at which it is."""
+    outages, now, away = Outages(), 0.0, dict[str, float]()
+    for gap, failed, ended in steps:
+        now += gap
+        for name in failed:
+            away.setdefault(name, now)
+        for name in ended:
+            away.pop(name, None)
+        outages = outages.failed(now, failed).ended(ended)
+        assert outages.since == away
+        assert outages.lasting(now) == {name for name, since in away.items() if since + GRACE <= now}
+        if away.keys() - outages.lasting(now):
+            at = outages.look_at(now)
+            assert at is not None
+            assert now < at <= now + GRACE
+            assert outages.lasting(at) > outages.lasting(now)
+        else:
+            assert outages.look_at(now) is None
+
+
+@given(names, names)
+def test_a_proxy_that_is_planned_no_more_is_forgotten(failed: frozenset[str], planned: frozenset[str]) -> None:
+    """What comes back under its name begins anew."""
+    assert Outages().failed(0.0, failed).planned(planned).since.keys() == failed & planned
