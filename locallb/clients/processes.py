@@ -164,9 +164,10 @@ def last_words(log: Path, lines: int = 3, without: str = "$^") -> str:
     Lines in which the pattern `without` is found are left out.
     """
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL))
-            text = file.read().decode(errors="replace")
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(log, flags), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            text = file.read(_TAIL).decode(errors="replace")
     except OSError:
         return ""
     told = [line for line in text.strip().splitlines() if not re.search(without, line)]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from locallb.clients import ClientError, files, inotify, places, processes
+from locallb.clients import ClientError, files, inotify, logs, places, processes
 from locallb.clients.envoy_admin import EnvoyAdmin
 from locallb.clients.envoy_binary import EnvoyBinary, installed
 from locallb.clients.processes import Process
@@ -30,7 +30,7 @@ START_PATIENCE = 10.0
 """Seconds until a new Envoy must answer on its admin socket; it takes about 0.05."""
 ADOPTION_PATIENCE = 1.0
 """Seconds that a process found running gets to answer before it is replaced: a stopped run may have just started it."""
-LOG = "envoy.log"
+LOG = logs.NAME
 BOOTSTRAP_MARK, VERSION_MARK = "LOCALLB_BOOTSTRAP", "LOCALLB_VERSION"
 _PAUSE = 0.005
 _NOISE = r"\]\[backtrace\]|stacktrace for envoy bug|#\d+: |UNKNOWN \["
@@ -69,8 +69,12 @@ class EnvoyProcess(Kind[EnvoyProcessInputs, EnvoyProcessState]):
         return new.proxy, grown(self.state, new, pid=process.pid, started=process.started, binary=str(binary.path))
 
     def read(self, state: EnvoyProcessState) -> EnvoyProcessState | None:
-        """Look whether this very process runs and answers, in the directory that is the proxy's today."""
+        """Look whether this very process runs and answers, in the directory that is the proxy's today.
+
+        A log that has grown is cut on the way, which no plan sees.
+        """
         directory = _proxies().path(state.proxy)
+        logs.cut(directory)
         alive = runs_in(directory, Process(state.pid, state.started))
         return state if alive and EnvoyAdmin(directory).answers() else None
 
@@ -138,9 +142,9 @@ def _start(directory: Path, binary: EnvoyBinary, mark: Mapping[str, str]) -> Pro
     inotify.require(_OWN_WATCHES + rollout.new_watches("", clusters), f"proxy {directory.name}")
     log = directory / LOG
     with suppress(FileNotFoundError):
-        log.replace(log.with_suffix(".log.previous"))
+        log.replace(directory / logs.PREVIOUS)
     files.remove(directory / ADMIN_SOCKET)
-    return processes.start([str(binary.path), *ARGUMENTS], directory, mark, log)
+    return processes.start([str(binary.path), *ARGUMENTS, *logs.ARGUMENTS], directory, mark, log)
 
 
 def _await_answer(directory: Path, process: Process) -> None:

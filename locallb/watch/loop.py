@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event
 
-from locallb.clients import ClientError
+from locallb.clients import ClientError, logs, places
 from locallb.clients.processes import Process
 from locallb.clients.silent import SILENT
 from locallb.engine import Engine, EngineError
@@ -184,6 +184,7 @@ class Loop:
     def _look_after(self) -> None:
         """Look for garbage, and for what nobody tells: files that others changed."""
         garbage.look_through()
+        logs.cut_all(places.proxies_root())
         drifted = self._converger.drifted()
         self._broken |= drifted
         for key in drifted:
