@@ -39,7 +39,7 @@ def test_a_refusing_backend_costs_no_request(*, affinity: bool, start: Start, no
     with Load(_from_many(block)) as load:
         time.sleep(0.5)
     assert load.failures("AB") == []
-    assert max(each.seconds for each in load.outcomes) < 0.5
+    assert max(each.seconds for each in load.outcomes) < 0.5 + load.late
 
 
 @pytest.mark.parametrize(("check", "affinity"), [("none", False), ("connect", False), ("http", False), ("none", True)])
@@ -59,7 +59,7 @@ def test_a_dead_node_costs_a_second_at_most(
         time.sleep(1.0)
     later = [each for each in load.outcomes if each.began > died]
     assert [each for each in load.failures("ABC") if each in later] == []
-    assert max(each.seconds for each in later) < 1
+    assert max(each.seconds for each in later) < 1 + load.late
     assert {each.answer for each in later} == {"A", "B"}
 
 
@@ -67,13 +67,17 @@ def test_a_dead_node_costs_a_second_at_most(
 def test_a_node_that_was_dead_at_the_start_costs_a_second_at_most(
     discovery: Discovery, start: Start, nodes: Serve, block: Block
 ) -> None:
-    """An Envoy that starts with a dead node among its backends serves in time."""
+    """An Envoy that starts with a dead node among its backends serves nearly as soon as one without."""
     three = nodes("ABC")
+    began = time.perf_counter()
+    start(rendering(serve(block[101], three, health=ConnectCheck()), discovery=discovery))
+    assert ask_tcp(block[101], 8080) in {"A", "B", "C"}
+    alive = time.perf_counter() - began
     three[2].die()
     began = time.perf_counter()
     start(rendering(serve(block[100], three, health=ConnectCheck()), discovery=discovery))
     assert ask_tcp(block[100], 8080) in {"A", "B"}
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < 2 * alive + 1
 
 
 def test_a_dead_node_is_out_for_udp_within_a_second(start: Start, nodes: Serve, block: Block) -> None:

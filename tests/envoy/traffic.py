@@ -186,6 +186,8 @@ class Load:
         self._rate = rate
         self._outcomes: list[Outcome] = []
         self._stop = threading.Event()
+        self.late = 0.0
+        """Seconds for which the machine held up the client itself, at worst: what it may add to any request."""
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Self:
@@ -207,7 +209,10 @@ class Load:
 
     def _run(self) -> None:
         began, threads = time.perf_counter(), list[threading.Thread]()
+        last = began
         while not self._stop.wait(max(0, began + len(threads) / self._rate - time.perf_counter())):
+            now = time.perf_counter()
+            self.late, last = max(self.late, now - last - 1 / self._rate), now
             threads.append(threading.Thread(target=self._one))
             threads[-1].start()
         for each in threads:
