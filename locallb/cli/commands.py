@@ -144,7 +144,7 @@ def _tell(  # noqa: PLR0913, PLR0917 - what a run is told by
         else:
             print_counts(out, result, planned=False)
         out.line("")
-        print_services(out, table, told)
+        print_services(out, table, told, plan.left_out)
         _complain(out, result, told.union(*map(as_told, table)))
     if not result.ok:
         return _ending(result)

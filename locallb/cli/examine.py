@@ -103,6 +103,8 @@ def _with_stack(seen: Seen, session: Session, claimed: set[str], troubles: Troub
     return replace(
         seen,
         source_problems=plan[0].complaints if plan else (),
+        source_notices=(*plan[0].notices, *plan[1].notices) if plan else (),
+        left_out=plan[1].left_out if plan else (),
         sources=len(session.settings.sources) if plan else 0,
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
         proxies=_proxies(known),

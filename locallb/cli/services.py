@@ -12,11 +12,23 @@ MOST_SENTENCES = 20
 STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
 
 
-def print_services(out: Out, rows: Sequence[Row], told: frozenset[str] = frozenset()) -> None:
-    """Print the table, below it the sentences behind the reasons that weren't `told`, and what to try next."""
-    if not rows:
-        out.line("No Services of type LoadBalancer: nothing to serve.")
-        return
+def print_services(
+    out: Out, rows: Sequence[Row], told: frozenset[str] = frozenset(), left_out: Sequence[str] = ()
+) -> None:
+    """Print the table, below it the sentences behind the reasons that weren't `told`, and what to try next.
+
+    `left_out` are sentences about what isn't in the table, which are all there is to say of an empty one.
+    """
+    if rows:
+        _print_table(out, rows, told)
+    for sentence in left_out:
+        out.line(sentence)
+    if hint := _hint(rows):
+        out.line("")
+        out.line("Try: ", (hint, "bold"))
+
+
+def _print_table(out: Out, rows: Sequence[Row], told: frozenset[str]) -> None:
     out.table(("SERVICE", "ADDRESS", "PORTS", "STATE", "REASON"), [_cells(row) for row in rows])
     sentences = list(dict.fromkeys(row.message for row in rows if row.message and told.isdisjoint(as_told(row))))
     if sentences:
@@ -25,9 +37,6 @@ def print_services(out: Out, rows: Sequence[Row], told: frozenset[str] = frozens
         out.line(("! ", "yellow"), sentence)
     if len(sentences) > MOST_SENTENCES:
         out.line(f"  and {len(sentences) - MOST_SENTENCES} more; `locallb status --json` has all")
-    if hint := _hint(rows):
-        out.line("")
-        out.line("Try: ", (hint, "bold"))
 
 
 def as_told(row: Row) -> frozenset[str]:

@@ -34,6 +34,8 @@ def status(session: Session, args: Arguments, out: Out) -> int:
         out.raw(json.dumps(_document(table, plan, args), indent=2))
     else:
         _print(table, plan, args, out)
+    for notice in () if args.services else (*reading.notices, *plan.notices):
+        out.warning(notice)
     for complaint in reading.complaints:
         out.error(complaint)
     return Exit.FAILED if reading.complaints else Exit.OK
@@ -47,7 +49,7 @@ def _document(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[dict[
 
 def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, out: Out) -> None:
     if not args.services:
-        print_services(out, table)
+        print_services(out, table, left_out=plan.left_out)
     for number, one in enumerate(_chosen(table, plan, args)):
         if number:
             out.line("")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from locallb.planning.model import ClusterName, MalformedService, Service
+from locallb.planning.model import MalformedService, Service
 from locallb.planning.planned import Plan
 from locallb.planning.selection import implements, selects
 from locallb.planning.settings import Settings
-from locallb.planning.snapshot import Snapshot
+from locallb.planning.snapshot import Contents, Snapshot
 from locallb.planning.words import clipped, counted, few
 
 EXAMPLES = 3
@@ -24,29 +23,21 @@ _GROUPS = 8
 _Any = Service | MalformedService
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """How much one source had, whatever became of it."""
-
-    cluster: ClusterName
-    kinds: Mapping[str, int]
-    """Objects by kind, Services by type as well; see `parsing.kinds_of`."""
-    files: int | None = None
-    """Files that were read; None for a running cluster."""
-
-
 def left_out(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[str, ...]:
-    """Say which Services of type LoadBalancer this stack leaves to others, by the reason."""
-    if len(snapshot.services) + len(snapshot.malformed) == len(plan.placements) + len(plan.rejections):
-        return ()  # as nearly always, at no cost
+    """Say which Services of type LoadBalancer aren't this stack's, by the reason; if it has none, what was read."""
+    told = len(plan.placements) + len(plan.rejections)
+    nothing = () if told else (_nothing_to_serve(snapshot.contents),)
+    if len(snapshot.services) + len(snapshot.malformed) == told:
+        return nothing  # as nearly always, at no cost
     groups: dict[str, list[_Any]] = {}
     everything: list[_Any] = [*snapshot.services, *snapshot.malformed]
     for one in sorted(everything, key=lambda one: one.key):
         if why := _why(one, settings):
             groups.setdefault(why, []).append(one)
-    told = [f"{counted(len(some), 'Service')} left out: {why}: {_examples(some)}" for why, some in groups.items()]
-    more = len(told) - _GROUPS
-    return (*told[:_GROUPS], *([f"Services left out for {counted(more, 'more reason')}"] if more > 0 else ()))
+    sentences = [f"{counted(len(some), 'Service')} left out: {why}: {_examples(some)}" for why, some in groups.items()]
+    more = len(sentences) - _GROUPS
+    rest = [f"Services left out for {counted(more, 'more reason')}"] if more > 0 else []
+    return (*nothing, *sentences[:_GROUPS], *rest)
 
 
 def unused_pins(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
@@ -63,7 +54,7 @@ def unused_pins(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
     )
 
 
-def nothing_to_serve(contents: Sequence[Contents]) -> str:
+def _nothing_to_serve(contents: Sequence[Contents]) -> str:
     """Say what was read where no Service is served."""
     if not contents:
         return "Nothing to serve."
@@ -87,7 +78,9 @@ def _why(one: _Any, settings: Settings) -> str:
 
 def _classes(settings: Settings) -> str:
     names = [f"class {clipped(name) or '``'}" for name in sorted(settings.classes.names)]
-    return _few([*(["no class"] if settings.classes.default else []), *names]) or "none: see local-lb:classes"
+    return (
+        _few([*(["those without a class"] if settings.classes.default else []), *names]) or "none, see local-lb:classes"
+    )
 
 
 def _examples(some: Collection[_Any]) -> str:

@@ -8,9 +8,11 @@ problems, rejections, notices). Not here: how a Service is read, where an addres
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from locallb.planning.allocation import Answer
 from locallb.planning.backends import Surroundings
+from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.model import IPAddress, MalformedService, Owner, Service, ServiceKey
 from locallb.planning.nodes import eligible
@@ -55,15 +57,17 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     asked = ((s, placed[s.key], seats[s.key]) for s in in_order)
     made = memory.place(frame, beside(snapshot, settings), asked, given)
     others = [told.message for one in made for told in one.placement.notices if told.reason == OTHERS]
-    return Plan(
+    plan = Plan(
         placements=tuple(one.placement for one in made),
         proxies=(
             *(one.own for one in made if one.own),
             *(proxy_of_stack(name, frame) for name in seated.proxies),
         ),
         rejections=_rejections(snapshot, settings, {**answers, **hopeless}, seats),
-        notices=(*lone.values(), *others),
+        notices=(*lone.values(), *others, *unused_pins(snapshot, settings)),
     )
+    left = left_out(snapshot, plan, settings)
+    return replace(plan, left_out=left) if left else plan
 
 
 def _by_servable_ports(

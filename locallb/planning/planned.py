@@ -110,3 +110,5 @@ class Plan:
     proxies: tuple[PlannedProxy, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     notices: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Which Services aren't this stack's, and what was read where it serves none: a sentence each, for information."""

@@ -110,6 +110,17 @@ class HostFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """How much one source had, whatever became of it."""
+
+    cluster: ClusterName
+    kinds: Mapping[str, int]
+    """Objects by kind, Services by type as well; see `parsing.kinds_of`."""
+    files: int | None = None
+    """Files that were read; None for a running cluster."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that a plan is made from, read at one moment."""
 
@@ -134,3 +145,5 @@ class Snapshot:
     """The families in which Nodes answer on kube-proxy's health port, by cluster; absent: in none."""
     external_ips: frozenset[IPAddress] = frozenset()
     """spec.externalIPs of Services of any type: kube-proxy takes them for its own on every Node."""
+    contents: tuple[Contents, ...] = ()
+    """How much each source has, as far as that is known."""

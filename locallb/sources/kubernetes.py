@@ -16,10 +16,11 @@ from locallb.clients.kube import Cluster
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import kubeconfig_path, resolve
 from locallb.planning.health import KUBE_PROXY_PORT
+from locallb.planning.left_out import few_kinds
 from locallb.planning.model import ClusterName, Family
-from locallb.planning.parsing import Parsed, parse_objects, relevant
+from locallb.planning.parsing import Parsed, kinds_of, parse_objects, relevant
 from locallb.planning.settings import KubernetesSource, Source
-from locallb.planning.snapshot import Access
+from locallb.planning.snapshot import Access, Contents
 from locallb.sources import SourceError
 from locallb.sources.manifests import SourceReading
 from locallb.sources.readings import Objects, Readings, slim
@@ -63,13 +64,15 @@ def read_kubernetes(
     readings = Readings(readings_dir)
     try:
         access = resolve(source.kubeconfig, source.context, root)
-        objects = _interesting(Cluster(access))
+        listed = Cluster(access).objects()
     except KubeError as error:
         return _from_copy(source, root, readings, error, needed=held or not source.found)
+    objects = _interesting(listed)
     if keep:
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
-    return ClusterReading(SourceReading(parsed), access, health_ports(parsed))
+    contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
+    return ClusterReading(SourceReading(parsed, contents=contents), access, health_ports(parsed))
 
 
 def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
@@ -82,9 +85,9 @@ def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
     return found
 
 
-def _interesting(cluster: Cluster) -> Objects:
-    """Give the objects that are read, without what makes them large. Raises KubeError."""
-    kept, _ = relevant(cluster.objects())
+def _interesting(listed: Iterable[object]) -> Objects:
+    """Give the objects that are read, without what makes them large."""
+    kept, _ = relevant(listed)
     return tuple(slim(one) for one in kept)
 
 

@@ -16,10 +16,11 @@ from locallb.clients.folders import Folder, FolderError, FolderFile, Limits, rea
 from locallb.clients.foreign import expanded
 from locallb.planning.documents import DocumentError, ReadDocument, read_documents
 from locallb.planning.known import Known
-from locallb.planning.left_out import Contents, added, few_kinds
+from locallb.planning.left_out import added, few_kinds
 from locallb.planning.model import ClusterName, ServiceKey
 from locallb.planning.parsing import Document, Identity, Parsed, kinds_of, parse_objects, relevant
 from locallb.planning.settings import ManifestsSource
+from locallb.planning.snapshot import Contents
 from locallb.planning.words import clipped, shown
 from locallb.planning.yaml_builder import MOST_ALIASED, Allowance
 from locallb.sources import SourceError

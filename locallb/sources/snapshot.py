@@ -128,6 +128,7 @@ def assemble(
         access={name: access for one in read for name, access in one.access.items()},
         health_ports={name: families for one in read for name, families in one.health_ports.items()},
         external_ips=frozenset(address for one in parsed for address in one.external_ips),
+        contents=tuple(one.reading.contents for one in read if one.reading.contents),
     )
     standings = {key: said for one in parsed for key, said in one.standings}
     return Reading(snapshot, _each(one.reading.stale for one in read), _each(one.notices for one in parsed), standings)

@@ -19,10 +19,10 @@ from locallb.planning.status import PortRow, Row, State
 KEY = ServiceKey(ClusterName("c"), "shop", "web")
 
 
-def printed(rows: list[Row]) -> str:
+def printed(rows: list[Row], *left_out: str) -> str:
     """Print a table as on a pipe."""
     stream = io.StringIO()
-    print_services(Out(stream, stream), rows)
+    print_services(Out(stream, stream), rows, left_out=left_out)
     return stream.getvalue()
 
 
@@ -48,9 +48,12 @@ def test_the_table_is_aligned_and_names_the_next_step() -> None:
     ]
 
 
-def test_no_services_is_said() -> None:
-    """An empty table would look like a mistake."""
-    assert printed([]) == "No Services of type LoadBalancer: nothing to serve.\n"
+def test_what_is_left_out_is_said() -> None:
+    """Below the table; an empty one would look like a mistake."""
+    told = "Nothing to serve.", "1 Service left out: class foo/bar"
+    assert printed([], *told).splitlines() == list(told)
+    row = Row(KEY, State.PENDING, reason="NoBackends", message="none")
+    assert printed([row], told[1]).splitlines()[2:] == ["", "! none", told[1]]
 
 
 def test_of_many_sentences_the_first_are_shown() -> None:

@@ -16,6 +16,7 @@ from locallb.cli.watching.lines import as_json, journal, plain
 from locallb.cli.watching.records import Narrator, Record, started
 from locallb.cli.watching.relay import Batch, Entry
 from locallb.cli.watching.screen import Screen
+from locallb.planning.planned import Plan
 from locallb.planning.status import State
 from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Planned
 from tests.cli.watch_story import EVIL, NOON, key, planned, serving, snapshot_of, story, updated
@@ -251,3 +252,14 @@ def test_what_was_only_checked_is_not_said_to_be_updated() -> None:
         "api": False,
         "db": True,
     }
+
+
+def test_what_is_left_out_is_told_once() -> None:
+    """And again once it is something else."""
+    narrator = Narrator()
+
+    def tell(*left_out: str) -> list[str]:
+        happening = dataclasses.replace(planned(snapshot_of()), plan=Plan(left_out=left_out))
+        return [one.sentence for one in narrator.tell(Batch((Entry(NOON, happening),)), ()) if one.event == "left-out"]
+
+    assert [tell("a"), tell("a"), tell("a", "b"), tell(), tell("a")] == [["a"], [], ["b"], [], ["a"]]

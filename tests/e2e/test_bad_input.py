@@ -190,3 +190,19 @@ def test_a_stack_or_project_that_does_not_exist_is_one_sentence(good: Stage, wor
     assert done.code == 1
     assert words[1] in done.err
     assert len(done.err.strip().splitlines()) == 1
+
+
+def test_what_is_not_served_is_explained_by_every_command(play: Stage) -> None:
+    """Another class, a pin for nobody, a misspelt kind, a text: up, status and doctor say what was read and why not."""
+    play.write("other.yaml", node(), service("other", port(8080, 30000), loadBalancerClass="foo/bar"))
+    play.write("odd.yaml", {"apiVersion": "v1", "kind": "service", "metadata": {"name": "odd"}})
+    (play.manifests / "text.yaml").write_text("just words\n")
+    play.configure(pins={"n/wbe": ["127.77.0.5"]})
+    left_out = "1 Service left out: class foo/bar (this stack serves those without a class): "
+    read = "3 files with 3 objects (1 Node, 1 Service of type LoadBalancer, 1 service)"
+    notices = ('kind is "service"; write Service', "where an object should be; it is passed over", "has n/wbe, but no")
+    for command in (("up", "--yes"), ("status",), ("doctor",)):
+        done = play.run(*command)
+        told = done.out + done.err
+        for words in (left_out, read, *notices):
+            assert told.count(words) == 1, (command, words, told)

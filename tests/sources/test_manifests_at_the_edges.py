@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.planning.left_out import Contents
 from locallb.planning.settings import ManifestsSource
+from locallb.planning.snapshot import Contents
 from locallb.sources import SourceError
 from locallb.sources.manifests import MOST_ALIASED_IN_ALL, read_manifests
 from tests.sources.support import DEMO, Place, key, names, service

@@ -49,6 +49,7 @@ class Narrator:
 
     _complaints: tuple[str, ...] = ()
     _notices: tuple[str, ...] = ()
+    _left_out: tuple[str, ...] = ()
     _told: dict[ServiceKey, tuple[State, str]] = field(default_factory=dict)
     """Services that were told to be in trouble: which."""
     _failure: str = ""
@@ -117,6 +118,10 @@ class Narrator:
             if text not in self._notices:
                 yield Record(at, Level.WARNING, "notice", text, {"message": text})
         self._complaints, self._notices = one.complaints, one.notices
+        for text in one.plan.left_out:
+            if text not in self._left_out:
+                yield Record(at, Level.INFO, "left-out", text, {"message": text})
+        self._left_out = one.plan.left_out
 
     def _updated(self, at: float, one: Updated) -> Iterator[Record]:
         """Tell what was changed, what failed for another reason than was told, and what only was checked."""

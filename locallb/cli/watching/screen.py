@@ -108,7 +108,7 @@ class Screen:
     def _rest(self, shown: Sequence[View]) -> Text:
         left = len(self.views) - len(shown)
         if not left:
-            return Text("" if self.views else "No Services of type LoadBalancer: nothing to serve.")
+            return Text("" if self.views else "Nothing to serve.")
         troubled = sum(one.is_troubled for one in self.views) - sum(one.is_troubled for one in shown)
         return Text(f"and {left} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
 

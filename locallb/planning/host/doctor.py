@@ -128,9 +128,13 @@ def _configuration(seen: Seen) -> Iterator[Finding]:
         yield Finding(Level.PROBLEM, "stack", text, "correct it; nothing is changed until then")
     for text in seen.source_problems:
         yield Finding(Level.PROBLEM, "sources", text, "mend the source; until then its load balancers stay as they are")
+    for text in seen.source_notices:
+        yield Finding(Level.WARNING, "sources", text)
+    for text in seen.left_out:
+        yield Finding(Level.NOTE, "sources", text)
     if seen.sources and not seen.source_problems:
         sources, services = counted(seen.sources, "source"), counted(seen.services, "Service")
-        yield Finding(Level.OK, "sources", f"{sources} read: {services} of type LoadBalancer")
+        yield Finding(Level.OK, "sources", f"{sources} read: {services} that this stack serves or rejects")
 
 
 def _proxies(seen: Seen) -> Iterator[Finding]:

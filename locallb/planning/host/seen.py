@@ -70,6 +70,9 @@ class Seen:
     routes: tuple[PoolRoute, ...] = ()
     configuration_problems: tuple[str, ...] = ()
     source_problems: tuple[str, ...] = ()
+    source_notices: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """What was read and isn't served, and why."""
     sources: int = 0
     services: int = 0
     proxies: tuple[ProxySeen, ...] = ()
