@@ -28,6 +28,8 @@ Object: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds for an answer, and for a connection."""
+EVENT_TIMEOUT = httpx2.Timeout(1.0)
+"""Seconds for anything about an event: what nobody misses holds nobody up."""
 _PAUSES = (0.1, 0.3, 1.0)
 """Seconds between attempts."""
 _LONGEST = 5.0
@@ -67,6 +69,7 @@ class Cluster:
             raise KubeError(Fault.KUBECONFIG, told) from None
         if found.plugin:
             self._client._client._client.auth = PluginAuth(found.plugin)  # noqa: SLF001 - no other way to its requests
+        self._client._client._client.event_hooks = {"request": [_hurry_event]}  # noqa: SLF001 - likewise
         weakref.finalize(self, self._client.close)
 
     def objects(self) -> list[Object]:
@@ -101,9 +104,10 @@ class Cluster:
         return None if done is None else dict(done)
 
     def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
-        """Create an event of events.k8s.io/v1. Raises KubeError."""
+        """Create an event of events.k8s.io/v1, in one attempt that never takes long. Raises KubeError."""
         WRITES.add("event")
-        self._call("an event", lambda: self._client.create(EVENT.from_dict(dict(body)), namespace=namespace))
+        event = EVENT.from_dict(dict(body))
+        self._call("an event", lambda: self._client.create(event, namespace=namespace), pauses=())
 
     def lease(self, namespace: str, name: str) -> Object | None:
         """Give a Lease; None if there is none. Raises KubeError."""
@@ -128,12 +132,14 @@ class Cluster:
         listed = self._call(f"the list of {kind}s", lambda: list(pages()))
         return [{**one, "apiVersion": version, "kind": kind} for one in listed or ()]
 
-    def _call(self, what: str, call: Callable[[], T], *, absent: bool = False) -> T | None:
+    def _call(
+        self, what: str, call: Callable[[], T], *, absent: bool = False, pauses: Iterable[float] = _PAUSES
+    ) -> T | None:
         """Call, with patience for an API that can't answer just now. `absent` makes 404 an answer.
 
         Whoever writes over a resourceVersion may be answered twice: the second answer is then a conflict.
         """
-        for pause in (*_PAUSES, None):
+        for pause in (*pauses, None):
             try:
                 return call()
             except httpx2.HTTPStatusError as error:
@@ -173,6 +179,12 @@ class Cluster:
         if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             remedy = f"; give the user of context {self.access.context} the rights of deploy/rbac.yaml"
         return KubeError(Fault.REFUSED, f"{self._server} refuses {what} ({code}: {message}){remedy}")
+
+
+def _hurry_event(request: httpx2.Request) -> None:
+    """Don't wait for events as for other requests."""
+    if request.method == "POST" and request.url.path.endswith("/events"):
+        request.extensions["timeout"] = EVENT_TIMEOUT.as_dict()
 
 
 def _said(error: httpx2.HTTPStatusError) -> tuple[int, str]:

@@ -60,7 +60,7 @@ OF_THE_HOST = frozenset(
         Reason.PORT_IN_USE,
     }
 )
-"""Reasons that may end without a word: what is in the way is another process, stack or setting of this host."""
+"""Reasons that may clear without an event: what is in the way is another process, stack or setting of this host."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.test_life import address, condition, finalizers, ingress, made
+from tests.cluster.test_life import FOREIGN, address, condition, finalizers, ingress, made
 from tests.e2e.support import Backend, Stage, ask, port, refused, service
 from tests.e2e.watching import Watch, answers, becomes, watching
 
@@ -96,3 +96,58 @@ def test_a_service_that_leaves_the_type_is_let_go(cluster: Objects, watch: Watch
     at = address(cluster, "web")
     cluster.change("web", {"spec": {"type": "ClusterIP"}})
     becomes(lambda: refused(at, 8080) and not finalizers(cluster, "web") and not ingress(cluster, "web"), watch)
+
+
+def _strip_finalizer(cluster: Objects) -> None:
+    cluster.change("web", {"metadata": {"finalizers": None}})
+
+
+def _change_entry(cluster: Objects, **fields: object) -> None:
+    (entry,) = ingress(cluster, "web")
+    cluster.change_status("web", {"status": {"loadBalancer": {"ingress": [{**entry, **fields}]}}})
+
+
+def _change_condition(cluster: Objects) -> None:
+    told = {**condition(cluster, "web"), "status": "False", "reason": "SomebodySays"}
+    cluster.change_status("web", {"status": {"conditions": [told]}})
+
+
+TAMPERINGS: Mapping[str, Callable[[Objects], None]] = {
+    "finalizer": _strip_finalizer,
+    "ports": lambda cluster: _change_entry(cluster, ports=[{"port": 1, "protocol": "TCP"}]),
+    "ipMode": lambda cluster: _change_entry(cluster, ipMode="VIP"),
+    "condition": _change_condition,
+}
+
+
+@pytest.mark.parametrize("what", TAMPERINGS)
+def test_what_others_change_of_ours_is_repaired_by_itself(
+    cluster: Objects, watch: Watch, backend: Backends, what: str
+) -> None:
+    """The finalizer, the ports and the ipMode of an entry, the condition: as it was published, and not again."""
+    made(cluster, backend, "web")
+    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
+    before = ingress(cluster, "web"), condition(cluster, "web")["reason"], finalizers(cluster, "web")
+    TAMPERINGS[what](cluster)
+    becomes(
+        lambda: (ingress(cluster, "web"), condition(cluster, "web")["reason"], finalizers(cluster, "web")) == before,
+        watch,
+    )
+
+
+def test_beside_an_entry_of_somebody_else_an_idle_loop_writes_nothing(
+    cluster: Objects, watch: Watch, backend: Backends
+) -> None:
+    """It may stand there for ever, also in front of ours."""
+    made(cluster, backend, "web")
+    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
+    both = [FOREIGN, *ingress(cluster, "web")]
+    cluster.change_status("web", {"status": {"loadBalancer": {"ingress": both}}})
+    made(cluster, backend, "last")
+    becomes(lambda: condition(cluster, "last")["status"] == "True", watch)
+    before = cluster.read("web")
+    becomes(lambda: f"{FOREIGN['ip']}" in watch.told(), watch)
+    made(cluster, backend, "later")
+    becomes(lambda: condition(cluster, "later")["status"] == "True", watch)
+    assert cluster.read("web") == before
+    assert ingress(cluster, "web") == both
