@@ -45,6 +45,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
         if not confirmed("Perform this update?", out):
             return Exit.FAILED
     program = session.program()
+    session.sign_in()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).up(program, scope=scope)
     return _tell(session, args, out, "up", result, _planned(session, program)[1], told=told)
@@ -75,6 +76,7 @@ def refresh(session: Session, args: Arguments, out: Out) -> int:
     tell_of_watch(session, out)
     if not args.yes and not confirmed("Correct the state by what is really there?", out):
         return Exit.FAILED
+    session.sign_in()
     with Progress(out, f"Refreshing ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).refresh()
     return _tell(session, args, out, "refresh", result, session.plan()[1])
@@ -93,6 +95,7 @@ def _destroy(session: Session, args: Arguments, out: Out) -> int:
             _ask_about(out, args, planned)
             if not confirmed("Destroy all of this?", out):
                 return Exit.FAILED
+    session.sign_in()
     with Progress(out, f"Destroying ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).destroy()
     if result.ok:

@@ -14,7 +14,7 @@ from locallb.engine.engine import PARALLEL
 from locallb.planning.model import Home
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.settings import LeaderElection, Runtime, Settings, SettingsError, Sharing
+from locallb.planning.settings import KubernetesSource, LeaderElection, Runtime, Settings, SettingsError, Sharing
 from locallb.provider import make_provider
 from locallb.provider.docker import make_docker_provider
 from locallb.sources.configuration import stack_settings
@@ -104,6 +104,16 @@ class Session:
             "docker": make_docker_provider(root, lambda: self.settings.container.pull),
         }
         return Engine(self.project, self.stack, providers, on_event=listen, parallel=self._parallel())
+
+    def sign_in(self) -> None:
+        """Fetch the tokens that plugins of kubeconfigs give, before anything is locked that others may wait for."""
+        settings = self._readable_settings()
+        live = [one for one in settings.sources if isinstance(one, KubernetesSource)] if settings else []
+        if live:
+            from locallb.clients.kubeconfig import sign_in  # noqa: PLC0415 - loads a client of Kubernetes
+            from locallb.sources.kubernetes import reached  # noqa: PLC0415 - as above
+
+            sign_in(reached(live, self.project.root).values())
 
     def _parallel(self) -> int:
         """Tell how many operations may be under way at a time, also where the configuration can't be read."""

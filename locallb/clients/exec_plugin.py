@@ -97,7 +97,7 @@ def token(plugin: Plugin) -> str:
                 _renew(plugin, credential)
     elif not credential.is_good(EARLY) and credential.running.acquire(blocking=False):
         threading.Thread(target=_renew_beside, args=(plugin, credential), name="exec plugin", daemon=True).start()
-    return credential.token
+    return credential.token or token(plugin)  # refused meanwhile
 
 
 def refuse(plugin: Plugin, refused: str) -> None:

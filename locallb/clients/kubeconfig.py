@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,7 +22,7 @@ from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 
 from locallb.clients import foreign
-from locallb.clients.exec_plugin import Plugin
+from locallb.clients.exec_plugin import Plugin, token
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable
 from locallb.planning.snapshot import Access
@@ -124,6 +125,14 @@ def connection(access: Access) -> Connection:
     plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
     config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
     return Connection(config, server, not proxy and not is_local(server), proxy, files, plugin)
+
+
+def sign_in(accesses: Iterable[Access]) -> None:
+    """Have the plugins of these contexts, if any, give their tokens now; why one doesn't is told to who needs it."""
+    for access in accesses:
+        with suppress(KubeError):
+            if plugin := connection(access).plugin:
+                token(plugin)
 
 
 def _require_regular(files: Collection[str], access: Access) -> None:

@@ -202,6 +202,18 @@ def test_a_credential_that_is_renewed_beside_the_kubeconfig_counts(tmp_path: Pat
         clusters.at(access)
 
 
+def test_a_token_file_is_beside_the_kubeconfig(tmp_path: Path) -> None:
+    """As kubectl has it, wherever this process is; other sections of the file, be they broken, don't matter."""
+    (tmp_path / "token").write_text("t")
+    access = written(tmp_path / "config", user={"tokenFile": "token"})
+    document = yaml.safe_load((tmp_path / "config").read_text())
+    document["users"].append({"name": "broken", "user": {"token": 5}})
+    (tmp_path / "config").write_text(yaml.safe_dump(document))
+    user = connection(access).config.user
+    assert user is not None
+    assert user.token_file == str(tmp_path / "token")
+
+
 def test_stacks_of_manifests_load_no_client() -> None:
     """It takes a tenth of a second to import, which `up` of a directory needn't wait for."""
     code = (
