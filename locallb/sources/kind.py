@@ -12,32 +12,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
-from locallb.clients import ClientError, files, foreign, places
+from locallb.clients import ClientError, files, places
 from locallb.clients.containers import Containers, ContainersError, DockerAbsentError, Document
 from locallb.clients.kubeconfig_file import UNWRITTEN
-from locallb.planning.documents import DocumentError, read_documents
 from locallb.planning.fields import LABEL
 from locallb.planning.model import ClusterName
 from locallb.planning.settings import KindSource, KubernetesSource
-from locallb.planning.words import clipped, few
+from locallb.planning.words import few
 from locallb.sources import SourceError
+from locallb.sources.kind_access import LARGEST, Way, admitted, is_usable
 
 CLUSTER_LABEL, ROLE_LABEL = "io.x-k8s.kind.cluster", "io.x-k8s.kind.role"
 ADMIN = "/etc/kubernetes/admin.conf"
-API_PORT = "6443/tcp"
 _SUFFIX = ".kubeconfig"
-
-
-LARGEST = 2**20
-"""Bytes of the administrator's kubeconfig."""
-_CLUSTER_FIELDS = frozenset({"server", "certificate-authority-data"})
-_USER_FIELDS = frozenset({"client-certificate-data", "client-key-data", "token"})
-"""What is taken from a container; anything else could run a command here, or read a file, or lead elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +44,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """How a cluster's API is reached: a kubeconfig, empty where that can't be told, and what of it was refused."""
+class _Look:
+    """What Docker has of the clusters that are meant, and of those that were found before."""
 
-    text: str = ""
-    refused: tuple[str, ...] = ()
+    there: frozenset[str]
+    running: frozenset[str]
+    ways: Mapping[str, Way]
+    gone: tuple[str, ...]
+    """Those that were found before and have no container."""
 
 
 def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found:
@@ -68,38 +61,69 @@ def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found:
         SourceError: if Docker doesn't answer and no cluster is known, or a kubeconfig can't be kept.
 
     """
-    files_of = {path.name.removesuffix(_SUFFIX): path for path in sorted(directory.glob(f"*{_SUFFIX}"))}
-    known = {name: path for name, path in files_of.items() if _is_usable(path)}
+    kept = {path.name.removesuffix(_SUFFIX): path for path in sorted(directory.glob(f"*{_SUFFIX}"))}
+    known = {name: path for name, path in kept.items() if is_usable(path)}
     containers = Containers()
     try:
-        nodes = _control_planes(containers)
-        there = {name: node for name, node in nodes.items() if _is_meant(source, name)}
-        looked_at = {name: node for name, node in nodes.items() if name in there or name in known}
-        seen = {name: containers.inspect(str(node["Id"])) for name, node in looked_at.items()}
-        running = {name: one for name, one in seen.items() if one and one["State"]["Running"]}
-        ways = {name: _way(name, containers, str(nodes[name]["Id"]), one) for name, one in running.items()}
+        look = _look(containers, source, known)
     except ContainersError as error:
         return _as_last_found({name: path for name, path in known.items() if _is_meant(source, name)}, error)
-    for name, way in ways.items():
-        if way.text:
-            known[name] = directory / f"{name}{_SUFFIX}"
-            _put(known[name], way.text, keep=keep)
-    gone = sorted(known.keys() - nodes.keys())
-    for name in gone if keep else ():
-        _put(known[name], _forgotten(), keep=keep)
-    sources = tuple(_source(name, known[name]) for name in sorted(there) if name in known)
+    elsewhere = _elsewhere(containers.host, directory, look.gone)
+    usable = {name: way.text for name, way in look.ways.items() if way.text}
+    for name, text in usable.items():
+        _put(directory / f"{name}{_SUFFIX}", text, keep=keep)
+    if keep and not elsewhere:
+        for name in look.gone:
+            _put(known[name], _forgotten(), keep=True)
+        if usable:
+            _put(_docker(directory), containers.host, keep=True)
+    known |= {name: directory / f"{name}{_SUFFIX}" for name in usable}
+    return _found(source, known, look, elsewhere)
+
+
+def _look(containers: Containers, source: KindSource, known: Collection[str]) -> _Look:
+    """Look at the containers. Raises ContainersError."""
+    nodes = _control_planes(containers)
+    there = {name for name in nodes if _is_meant(source, name)}
+    seen = {name: containers.inspect(str(nodes[name]["Id"])) for name in nodes if name in there or name in known}
+    running = {name: one for name, one in seen.items() if one and one["State"]["Running"]}
+    ways = {name: _way(name, containers, str(nodes[name]["Id"]), one) for name, one in running.items()}
+    gone = (name for name in sorted(known) if name not in nodes)
+    return _Look(frozenset(there), frozenset(running), ways, tuple(gone))
+
+
+def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere: str) -> Found:
+    """Tell what was found. `elsewhere` says why those that seem gone needn't be."""
+    there = look.there | ({name for name in look.gone if _is_meant(source, name)} if elsewhere else set())
     missing = [
         f"kind has no cluster {name}; make it, or take it out of local-lb:sources"
-        for name in sorted(source.names - nodes.keys())
+        for name in sorted(source.names - there)
     ]
-    refused = [_refusal(name, ways[name], known) for name in sorted(there) if name in ways and ways[name].refused]
-    young = [name for name in there if name not in known and not (name in ways and ways[name].refused)]
-    unready = [f"the cluster {name} of kind isn't up yet" for name in sorted(young)]
+    refused = {name for name in there if name in look.ways and look.ways[name].refused}
+    young = sorted(name for name in there - refused if name not in known)
+    told = [_refusal(name, look.ways[name], known) for name in sorted(refused)]
     return Found(
-        sources,
-        notices=(*missing, *refused, *unready),
-        unready=any(name in running for name in young),
-        gone=tuple(map(ClusterName, gone)),
+        tuple(_source(name, known[name]) for name in sorted(there) if name in known),
+        complaints=(elsewhere,) if elsewhere else (),
+        notices=(*missing, *told, *(f"the cluster {name} of kind isn't up yet" for name in young)),
+        unready=any(name in look.running for name in young),
+        gone=() if elsewhere else tuple(map(ClusterName, look.gone)),
+    )
+
+
+def _docker(directory: Path) -> Path:
+    """Tell where it is kept in which Docker the clusters were found."""
+    return directory / "docker"
+
+
+def _elsewhere(host: str, directory: Path, gone: Collection[str]) -> str:
+    """Say that this Docker isn't the one that had the clusters, so that they needn't be gone; empty if it is."""
+    before = files.read(_docker(directory)) if gone else None
+    if before in {None, host}:
+        return ""
+    return (
+        f"source kind: {few(gone)} ran in Docker at {before}, this one is at {host}, so those count as last found;"
+        f" correct DOCKER_HOST, or remove {_docker(directory)} if they are gone for good"
     )
 
 
@@ -107,7 +131,7 @@ def _is_meant(source: KindSource, name: str) -> bool:
     return not source.names or name in source.names
 
 
-def _refusal(name: str, way: _Way, known: Collection[str]) -> str:
+def _refusal(name: str, way: Way, known: Collection[str]) -> str:
     told = f"the kubeconfig in the container of the cluster {name} of kind has {few(way.refused)}"
     so = "that is passed over" if name in known else "so the cluster isn't read"
     return f"{told}; local-lb takes certificates and a token from there and nothing else, {so}"
@@ -137,78 +161,14 @@ def _control_planes(containers: Containers) -> dict[str, Document]:
     return found
 
 
-def _way(name: str, containers: Containers, identity: str, container: Document) -> _Way:
+def _way(name: str, containers: Containers, identity: str, container: Document) -> Way:
     """Find out how a cluster is reached, from its container. Raises ContainersError."""
     return admitted(f"kind-{name}", containers.file(identity, ADMIN, LARGEST), container)
-
-
-def admitted(context: str, admin: bytes | None, container: Document) -> _Way:
-    """Take from a cluster's administrator's kubeconfig what may be taken; nothing where that isn't made yet."""
-    try:
-        (document,) = read_documents(admin or b"", is_json=False)
-        value: Any = document.value
-        cluster, user = dict(value["clusters"][0]["cluster"]), dict(value["users"][0]["user"])
-        cluster["server"] = endpoint(str(cluster["server"]), container)
-    except (DocumentError, KeyError, IndexError, TypeError, ValueError):
-        return _Way()
-    refused = (*_beyond(cluster, _CLUSTER_FIELDS), *_beyond(user, _USER_FIELDS))
-    cluster, user = _within(cluster, _CLUSTER_FIELDS), _within(user, _USER_FIELDS)
-    if not user:
-        return _Way(refused=refused or ("no certificate and no token",))
-    return _Way(_text(context, cluster, user), refused)
-
-
-def _beyond(section: Mapping[str, Any], fields: Collection[str]) -> tuple[str, ...]:
-    return tuple(clipped(key) for key, value in section.items() if key not in fields or not isinstance(value, str))
-
-
-def _within(section: Mapping[str, Any], fields: Collection[str]) -> dict[str, str]:
-    return {key: value for key, value in section.items() if key in fields and isinstance(value, str)}
-
-
-def endpoint(server: str, container: Mapping[str, Any]) -> str:
-    """Tell how the API is reached from here: at its published port, otherwise at the container's own address.
-
-    `server` is how the cluster's own machines call it: by the container's name, or by an address that may stay.
-    """
-    host = urlsplit(server).hostname or ""
-    if host not in {str(container.get("Name") or "").lstrip("/"), (container.get("Config") or {}).get("Hostname")}:
-        return server
-    network = container["NetworkSettings"]
-    for published in (network.get("Ports") or {}).get(API_PORT) or ():
-        address = str(published["HostIp"])
-        here = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104 - what Docker publishes on
-        return f"https://{here.get(address, f'[{address}]' if ':' in address else address)}:{published['HostPort']}"
-    addresses = [str(one["IPAddress"]) for one in network["Networks"].values() if one.get("IPAddress")]
-    return f"https://{addresses[0]}:{API_PORT.partition('/')[0]}"
-
-
-def _text(context: str, cluster: object, user: object) -> str:
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": context, "cluster": cluster}],
-        "users": [{"name": context, "user": user}],
-        "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
-    }
-    return yaml.safe_dump(document)
 
 
 def _forgotten() -> str:
     """Make a kubeconfig without a context: nobody waits for that cluster any more."""
     return yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "contexts": []})
-
-
-def _is_usable(path: Path) -> bool:
-    """Tell whether a kept kubeconfig has a context, and nothing but what we take."""
-    try:
-        (document,) = read_documents(foreign.read(path, LARGEST), is_json=False)
-        value: Any = document.value
-        cluster, user = value["clusters"][0]["cluster"], value["users"][0]["user"]
-        extra = _beyond(cluster, _CLUSTER_FIELDS) or _beyond(user, _USER_FIELDS)
-        return bool(value["contexts"]) and not extra
-    except (OSError, DocumentError, KeyError, IndexError, TypeError, ValueError, AttributeError):
-        return False
 
 
 def _put(path: Path, text: str, *, keep: bool) -> None:

@@ -36,7 +36,7 @@ def test_a_cluster_of_kind_is_found_served_and_forgotten(
     play.up()
     assert play.status()["n/web"]["cluster"] == young.name
     assert ask(address(cluster, "web"), 8080) == "web: hello"
-    (kept,) = (play.root / ".state/locallb/dev/kind").iterdir()
+    (kept,) = (play.root / ".state/locallb/dev/kind").glob("*.kubeconfig")
     assert kept.stat().st_mode & 0o777 == 0o600
     young.remove()
     done = play.run("up", "--yes")
@@ -71,7 +71,7 @@ def test_a_watched_cluster_of_kind_comes_and_goes_and_its_neighbours_notice_noth
         try:
             plane.stop_api()
             young.make_ready(plane)
-            becomes(lambda: list(play.root.glob(".state/locallb/dev/kind/*")), watch)
+            becomes(lambda: list(play.root.glob(".state/locallb/dev/kind/*.kubeconfig")), watch)
             neighbour("third")
         finally:
             plane.start_api()

@@ -20,7 +20,8 @@ from locallb.planning.model import ClusterName, Home
 from locallb.planning.settings import KindSource, KubernetesSource, Settings
 from locallb.planning.snapshot import Access
 from locallb.sources import SourceError
-from locallb.sources.kind import LARGEST, admitted, endpoint, find_clusters
+from locallb.sources.kind import find_clusters
+from locallb.sources.kind_access import LARGEST, admitted, endpoint
 from locallb.sources.kubernetes import read_kubernetes
 from locallb.sources.readings import Readings
 from locallb.sources.snapshot import find_sources, readings_directory
@@ -259,11 +260,33 @@ def test_one_that_runs_and_is_no_longer_meant_keeps_its_kubeconfig(docker: Docke
     assert caught.value.fault is Fault.NO_CONTEXT
 
 
+def test_another_docker_says_nothing_of_the_clusters_of_the_first(
+    docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A DOCKER_HOST that leads elsewhere takes nothing away; that they are gone for good is said by a file."""
+    docker.clusters = {"a": container(), "b": container()}
+    find_clusters(KindSource(), tmp_path, keep=True)
+    before = kept(tmp_path)
+    docker.clusters, here = {}, Containers().host
+    monkeypatch.setenv("DOCKER_HOST", "unix:///elsewhere")
+    found = find_clusters(KindSource(), tmp_path, keep=True)
+    assert (found.sources, found.gone, found.notices) == ((source("a", tmp_path), source("b", tmp_path)), (), ())
+    (told,) = found.complaints
+    assert told.startswith(f"source kind: a, b ran in Docker at {here}, this one is at unix:///elsewhere, so")
+    assert f"so those count as last found; correct DOCKER_HOST, or remove {tmp_path}/docker if they are gone" in told
+    assert kept(tmp_path) == before
+    docker.clusters = {"c": container()}
+    found = find_clusters(KindSource(frozenset({"a", "c"})), tmp_path, keep=True)
+    assert [one.cluster for one in found.sources] == ["a", "c"]
+    (tmp_path / "docker").unlink()
+    assert find_clusters(KindSource(), tmp_path, keep=True).gone == (ClusterName("a"), ClusterName("b"))
+
+
 def test_one_that_was_never_meant_is_not_asked_for_its_credentials(docker: Docker, tmp_path: Path) -> None:
     """Others' clusters are none of our business."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
-    assert list(kept(tmp_path)) == ["a.kubeconfig"]
+    assert sorted(kept(tmp_path)) == ["a.kubeconfig", "docker"]
 
 
 NAMED = st.frozensets(st.sampled_from("abc"))
