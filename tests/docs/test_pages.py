@@ -20,6 +20,7 @@ import yaml
 from locallb.cli.grammar import COMMANDS, make_parser
 from locallb.planning.parse_settings import parse_settings
 from tests.docs.reading import CHECKOUT, PAGES, anchors, commands, fences, links, words_of_code
+from tests.e2e.support import free_prefix
 
 IDS = [str(page.relative_to(CHECKOUT)) for page in PAGES]
 README = CHECKOUT / "README.md"
@@ -98,6 +99,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.copy(CHECKOUT / "tests/report/data/pulumi-preview.json", root / "preview.json")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
+    monkeypatch.setenv("LOCALLB_LEDGER", str(tmp_path / "s/locallb/ledger"))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for name in ("NAME", "EMAIL"):
         for who in ("AUTHOR", "COMMITTER"):
@@ -113,8 +115,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def readmes_stack() -> str:
-    """Give the README's stack of manifests."""
-    return next(fence.text for fence in fences(README) if "- manifests: my-services" in fence.text)
+    """Give the README's stack of manifests, with a pool of its own: others may serve from the default one."""
+    text = next(fence.text for fence in fences(README) if "- manifests: my-services" in fence.text)
+    return f"{text}  local-lb:pools: [{{name: default, addresses: [{free_prefix()}.0/27]}}]\n"
 
 
 def installed(venv: Path) -> None:
