@@ -14,6 +14,16 @@ up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The commands in .venv name its path: where the directory was renamed or copied they are another one's, or nobody's.
+MOVED := $(shell [ -L .venv ] || [ ! -f .venv/bin/locallb ] || grep -qsF "$(CURDIR)/.venv/bin/python" .venv/bin/locallb || echo yes)
+ifeq ($(MOVED),yes)
+.PHONY: venv-moved
+venv-moved:
+	@echo "This directory was moved or copied: making .venv again ..."
+	@rm -rf .venv
+.venv/runtime: venv-moved
+endif
+
 .venv/runtime: requirements.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "local-lb needs Python 3.11 or newer with the venv module (Debian: apt install python3-venv)"; exit 1; }
 	@echo "Setting up .venv (once) ..."

@@ -1,7 +1,9 @@
 """The shop's pods, as one small process: `backends.py start | stop | status`.
 
 It answers on the nodePorts of `manifests/`, on the addresses of both nodes, and tells which Service, port and node was
-asked: HTTP over TCP, plain datagrams over UDP. It needs nothing but Python and listens on 127.0.0.0/8 only.
+asked: HTTP over TCP, plain datagrams over UDP. It needs nothing but Python and listens on 127.0.0.0/8 only. Where
+another checkout's shop has these addresses it takes the next ones, and writes them into `manifests/nodes.yaml` until
+`stop`.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socketserver
 import subprocess
@@ -19,10 +22,15 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-NODES = {"node-a": "127.0.0.1", "node-b": "127.0.0.2"}
+NODES = ("node-a", "node-b")
+ADDRESSES = tuple((f"127.0.{number}.1", f"127.0.{number}.2") for number in range(64))
+"""What the nodes' addresses may be, the usual ones first."""
 TCP = {30880: "web http", 30890: "web admin", 30980: "api http", 30853: "names dns-tcp"}
 UDP = {30853: "names dns-udp"}
-RECORD = Path(__file__).resolve().parents[2] / ".cache" / "shop-backends.json"
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = ROOT / ".cache" / "shop-backends.json"
+MANIFEST = Path(__file__).resolve().parent / "manifests" / "nodes.yaml"
+INTERNAL = re.compile(r"(type: InternalIP, address: )([0-9.]+)")
 START_SECONDS = 10.0
 
 
@@ -62,18 +70,71 @@ def udp_handler(answer: str) -> type[socketserver.BaseRequestHandler]:
     return Handler
 
 
-def serve() -> None:
-    """Listen on every node's ports until SIGTERM."""
+def listening(addresses: tuple[str, ...]) -> list[socketserver.BaseServer]:
+    """Listen on every node's ports, or on none: raises OSError with the place that is taken."""
     servers: list[socketserver.BaseServer] = []
-    for node, address in NODES.items():
-        for port, what in TCP.items():
-            servers.append(ThreadingHTTPServer((address, port), http_handler(f"{what} on {node}")))
-        for port, what in UDP.items():
-            servers.append(socketserver.UDPServer((address, port), udp_handler(f"{what} on {node}")))
+    try:
+        for node, address in zip(NODES, addresses, strict=True):
+            for port, what in TCP.items():
+                place = f"{address}:{port}/TCP"
+                servers.append(ThreadingHTTPServer((address, port), http_handler(f"{what} on {node}")))
+            for port, what in UDP.items():
+                place = f"{address}:{port}/UDP"
+                servers.append(socketserver.UDPServer((address, port), udp_handler(f"{what} on {node}")))
+    except OSError as error:
+        for server in servers:
+            server.server_close()
+        raise OSError(error.errno, error.strerror, place) from error
+    return servers
+
+
+def serve(preferred: tuple[str, ...]) -> None:
+    """Listen where all of the nodes' ports are free, until SIGTERM."""
+    failures: list[OSError] = []
+    for addresses in dict.fromkeys((preferred, *ADDRESSES)):
+        try:
+            servers = listening(addresses)
+            break
+        except OSError as error:
+            failures.append(error)
+    else:
+        place = str(failures[0].filename)
+        raise SystemExit(f"{place} is taken by {holder(place)}, and so on 127.0.0.0/8: end that process, and run again")
     for server in servers:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    print("ready", flush=True)
+    print("ready", *addresses, flush=True)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
+
+
+def holder(place: str) -> str:
+    """Tell who has a port, as far as this user may know."""
+    port, _, protocol = place.rpartition(":")[2].partition("/")
+    inodes = set()
+    for table in (protocol.lower(), f"{protocol.lower()}6"):
+        with contextlib.suppress(OSError):
+            fields = [line.split() for line in Path("/proc/net", table).read_text().splitlines()[1:]]
+            inodes |= {f"socket:[{one[9]}]" for one in fields if int(one[1].rpartition(":")[2], 16) == int(port)}
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if str(descriptor.readlink()) in inodes:
+                process = descriptor.parents[1]
+                return f"{(process / 'comm').read_text().strip()} (process {process.name})"
+    return "a process of another user"
+
+
+def node_addresses() -> tuple[str, ...]:
+    """Read the nodes' addresses from the manifest."""
+    return tuple(match[2] for match in INTERNAL.finditer(MANIFEST.read_text()))
+
+
+def tell_nodes(addresses: tuple[str, ...]) -> None:
+    """Write the nodes' addresses into the manifest where they are others."""
+    if node_addresses() != addresses:
+        following = iter(addresses)
+        text = INTERNAL.sub(lambda match: match[1] + next(following), MANIFEST.read_text())
+        beside = MANIFEST.with_name(f".{MANIFEST.name}.new")
+        beside.write_text(text)
+        beside.replace(MANIFEST)
 
 
 def start_ticks(pid: int) -> str | None:
@@ -85,12 +146,13 @@ def start_ticks(pid: int) -> str | None:
 
 
 def running() -> int | None:
-    """Tell the process id of the backends that `start` left, if they still run."""
+    """Tell the process id of the backends that `start` left, if they still run, and belong to this very directory."""
     try:
         record = json.loads(RECORD.read_text())
+        ours = Path(f"/proc/{record['pid']}/cwd").samefile(ROOT)  # a copy of the directory has a copy of the record
     except (OSError, ValueError):
         return None
-    return record["pid"] if start_ticks(record["pid"]) == record["started"] else None
+    return record["pid"] if ours and start_ticks(record["pid"]) == record["started"] else None
 
 
 def start() -> str:
@@ -98,19 +160,25 @@ def start() -> str:
     if pid := running():
         return f"the shop's backends run already (process {pid})"
     child = subprocess.Popen(
-        [sys.executable, __file__, "serve"],
+        [sys.executable, str(Path(__file__).resolve()), "serve", *node_addresses()],
+        cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    if not child.stdout or child.stdout.readline() != "ready\n":
+    word, *addresses = (child.stdout.readline() if child.stdout else "").split() or [""]
+    if word != "ready":
         _, errors = child.communicate(timeout=START_SECONDS)
-        raise SystemExit(f"the shop's backends could not start: {errors.strip().splitlines()[-1]}")
+        raise SystemExit(
+            f"the shop's backends could not start: {(errors.strip() or 'no reason given').splitlines()[-1]}"
+        )
     RECORD.parent.mkdir(exist_ok=True)
     RECORD.write_text(json.dumps({"pid": child.pid, "started": start_ticks(child.pid)}))
-    return f"the shop's backends run (process {child.pid})"
+    tell_nodes(tuple(addresses))
+    where = "" if tuple(addresses) == ADDRESSES[0] else f", on {' and '.join(addresses)}: the usual places are taken"
+    return f"the shop's backends run (process {child.pid}){where}"
 
 
 def stop() -> str:
@@ -122,14 +190,15 @@ def stop() -> str:
         while start_ticks(pid) and time.monotonic() < deadline:
             time.sleep(0.02)
     RECORD.unlink(missing_ok=True)
+    tell_nodes(ADDRESSES[0])
     return "the shop's backends are stopped" if pid else "the shop's backends don't run"
 
 
 def main(words: list[str]) -> None:
     """Run one command."""
-    if words == ["serve"]:
+    if words[:1] == ["serve"]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-        serve()
+        serve(tuple(words[1:]))
     elif words == ["start"]:
         print(start())
     elif words == ["stop"]:
