@@ -146,18 +146,6 @@ def stop(process: Process, patience: float) -> None:
     raise ProcessError(f"process {process.pid} doesn't end, even after SIGKILL: look at /proc/{process.pid}/stack")
 
 
-def wait_end(process: Process, seconds: float) -> bool:
-    """Wait up to `seconds` for `process` to end; tell whether it did."""
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except OSError:
-        return True
-    try:
-        return not is_alive(process) or _ended(descriptor, seconds)
-    finally:
-        os.close(descriptor)
-
-
 def last_words(log: Path, lines: int = 3, without: str = "$^") -> str:
     """Read the end of a log, for an error message: its last lines in one, without control characters.
 

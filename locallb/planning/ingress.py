@@ -20,16 +20,14 @@ CONDITION_NOT_AN_ERROR = frozenset({Reason.NO_BACKENDS})
 """A port without backends is told by condition and event; the port itself has no error."""
 
 
-def load_balancer_status(placement: Placement) -> Mapping[str, Sequence[Mapping[str, object]]]:
-    """Make the body: one ingress entry an address, in the order of spec.ipFamilies, every port in each."""
-    return {"ingress": [_entry(placement, address) for address in _told(placement)]}
-
-
 def publication(planned: Placement | Rejection) -> Published:
-    """Return all that a Service's status shall say of ours."""
+    """Return all that a Service's status shall say of ours.
+
+    One ingress entry for each address, in the order of spec.ipFamilies, every port in each.
+    """
     if isinstance(planned, Rejection):
         return Published((), not_serving([planned.problem]))
-    return Published(load_balancer_status(planned)["ingress"], conditions(planned))
+    return Published([_entry(planned, address) for address in _told(planned)], conditions(planned))
 
 
 def ingress_fields(placement: Placement) -> Sequence[Mapping[str, object]]:

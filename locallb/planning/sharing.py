@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from locallb.planning.model import ServiceKey
-from locallb.planning.settings import ProxySettings, Sharing
+from locallb.planning.settings import ProxySettings
 from locallb.planning.snapshot import HeldSeat
 
 SHARED, SPARE = "shared", "spare"
@@ -75,11 +75,6 @@ def with_spares(assignment: Assignment, held: Iterable[str], wanted: int) -> Ass
     fresh = _unused({*held, *assignment.proxies})
     spares = [*waiting[:wanted], *(next(fresh) for _ in range(wanted - len(waiting)))]
     return Assignment(tuple(sorted({*taken, *spares}, key=_order)), assignment.seats)
-
-
-def can_serve(settings: ProxySettings, name: str) -> bool:
-    """Tell whether a Service may stay at the proxy `name` under this configuration."""
-    return is_shared(name) is (settings.mode is Sharing.SHARED)
 
 
 def _unused(names: set[str]) -> Iterator[str]:

@@ -21,9 +21,9 @@ from locallb.provider.service_config import ServiceConfig
 from locallb.provider.service_events import ServiceEvents
 from locallb.provider.service_status import ServiceStatus
 
-__all__ = ["ProviderError", "make_provider"]
+__all__ = ["KINDS", "ProviderError", "make_provider"]
 
-_KINDS: tuple[type[AnyKind], ...] = (
+KINDS: tuple[type[AnyKind], ...] = (
     LoopbackAddress,
     ProxyConfig,
     EnvoyProcess,
@@ -42,4 +42,4 @@ def make_provider(root: Path | None = None) -> Provider:
     is then left alone by deletions.
     """
     schema = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
-    return Dispatcher(Kinds({f"locallb:index:{kind.__name__}": kind(root) for kind in _KINDS}), schema)
+    return Dispatcher(Kinds({f"locallb:index:{kind.__name__}": kind(root) for kind in KINDS}), schema)

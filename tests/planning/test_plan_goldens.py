@@ -1,4 +1,4 @@
-"""Golden files of the whole way: manifests → plan → what Envoy is told, and that Envoy takes it."""
+"""Golden files of the whole way: manifests → plan → what Envoy and the API are told, and that Envoy takes it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import pytest
 import yaml
 
 from locallb.planning.envoy.parts import as_files
-from locallb.planning.ingress import load_balancer_status
+from locallb.planning.ingress import publication
 from locallb.planning.model import ClusterName, Home
 from locallb.planning.parse_settings import parse_settings
 from locallb.planning.parsing import parse_objects
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
+from locallb.planning.publishing import differences, standing
 from locallb.planning.snapshot import Snapshot
 from tests.conftest import GOLDENS, Golden
 from tests.envoy.support import quiet, validate
+from tests.planning.api import FOREIGN, deployed, in_cluster
 
 CASES = ("chart", "dual-stack", "published", "shared", "shop", "traffic-local", "trouble")
 INPUTS = {"manifests.yaml", "settings.yaml"}
@@ -50,7 +52,6 @@ def placement_words(placement: Placement) -> Mapping[str, object]:
         "ports": [port_words(port) for port in placement.ports],
         "probes": [probe.name for probe in placement.probes],
         **({"proxy": placement.proxy} if placement.part else {}),
-        "status": load_balancer_status(placement),
     }
 
 
@@ -79,7 +80,14 @@ def outputs(plan: Plan) -> Mapping[str, str]:
         if placement.part
         for name, text in as_files(placement.part.rendered.listeners, placement.part.rendered.clusters).items()
     }
-    return {"plan.json": json.dumps(document, indent=2) + "\n", **files, **parts}
+    with deployed(in_cluster(plan)) as (api, _engine):
+        written = dict(sorted(api.written.items()))
+    return {
+        "plan.json": json.dumps(document, indent=2) + "\n",
+        "api.json": json.dumps(written, indent=2) + "\n",
+        **files,
+        **parts,
+    }
 
 
 def whole(plan: Plan, proxy: PlannedProxy) -> Mapping[str, str]:
@@ -88,6 +96,25 @@ def whole(plan: Plan, proxy: PlannedProxy) -> Mapping[str, str]:
     listeners = {name: text for one in rendered for name, text in one.listeners.items()}
     clusters = {name: text for one in rendered for name, text in one.clusters.items()}
     return {**as_files(listeners, clusters), **proxy.rendered.files}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_written_is_what_a_watch_wants_to_see(case: str) -> None:
+    """The provider's patch leaves nothing that a watch would repair, and nothing of ours once it is withdrawn."""
+    plan = in_cluster(planned(case))
+    with deployed(plan) as (api, engine):
+        for placement in plan.placements:
+            said = standing(api.services[placement.key.namespace, placement.key.name])
+            assert said.claimed
+            assert differences(said, (), publication(placement)) == ()
+        for rejection in plan.rejections:
+            if rejection.owner:
+                said = standing(api.services[rejection.key.namespace, rejection.key.name])
+                assert differences(said, (), publication(rejection)) == ()
+        assert engine.destroy().ok
+        for service in api.services.values():
+            left = standing(service)
+            assert ([entry["ip"] for entry in left.ingress], left.conditions, left.claimed) == ([FOREIGN], (), False)
 
 
 @pytest.mark.parametrize("case", CASES)

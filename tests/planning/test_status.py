@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.planning.ingress import load_balancer_status
+from locallb.planning.ingress import publication
 from locallb.planning.model import ClusterName, Home, Owner, Protocol, ServiceKey, ServicePort
 from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection
 from locallb.planning.reasons import Problem, Reason
@@ -95,25 +95,21 @@ def test_the_status_body_has_every_port_and_only_real_errors() -> None:
         PlannedPort(ServicePort(9000), problem=NO_BACKENDS),
         PlannedPort(ServicePort(7, Protocol.SCTP), problem=SCTP),
     )
-    assert load_balancer_status(Placement(OWNER, (ADDRESS,), ports, "p")) == {
-        "ingress": [
-            {
-                "ip": "127.77.0.5",
-                "ipMode": "Proxy",
-                "ports": [
-                    {"port": 8080, "protocol": "TCP"},
-                    {"port": 9000, "protocol": "TCP"},
-                    {"port": 7, "protocol": "SCTP", "error": "local-lb.dev/ProtocolNotSupported"},
-                ],
-            }
-        ]
-    }
+    assert publication(Placement(OWNER, (ADDRESS,), ports, "p")).ingress == [
+        {
+            "ip": "127.77.0.5",
+            "ipMode": "Proxy",
+            "ports": [
+                {"port": 8080, "protocol": "TCP"},
+                {"port": 9000, "protocol": "TCP"},
+                {"port": 7, "protocol": "SCTP", "error": "local-lb.dev/ProtocolNotSupported"},
+            ],
+        }
+    ]
 
 
 def test_the_mode_of_an_address_can_be_set() -> None:
     """KEP-1860: with VIP kube-proxy takes Pods' connections itself."""
     (placement,) = plan_of(open_port(8080)).placements
-    modes = [
-        one["ipMode"] for mode in IpMode for one in load_balancer_status(replace(placement, ip_mode=mode))["ingress"]
-    ]
+    modes = [one["ipMode"] for mode in IpMode for one in publication(replace(placement, ip_mode=mode)).ingress]
     assert modes == ["Proxy", "VIP"]

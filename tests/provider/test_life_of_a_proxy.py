@@ -22,6 +22,7 @@ from locallb.provider import ProviderError
 from locallb.provider.envoy_process import LOG
 from locallb.provider.stopping import running
 from tests.provider.support import Driver, Wanted, accepts, echo, exchanges, owner
+from tests.traffic.waiting import eventually
 
 pytestmark = pytest.mark.envoy
 
@@ -107,7 +108,7 @@ def test_a_killed_process_is_noticed_and_started_again(driver: Driver, wanted: W
     """After kill -9 both the process and the proof are gone for a refresh; creating them serves again."""
     _, process, proof = driver.up(wanted)
     os.kill(process["pid"], signal.SIGKILL)
-    assert processes.wait_end(process_of(process), 5)
+    eventually(lambda: not processes.is_alive(process_of(process)), "the end of the killed process")
     assert driver.read("EnvoyProcess", process) is None
     assert driver.read("Reachable", proof) is None
     again = driver.create("EnvoyProcess", wanted.process)
