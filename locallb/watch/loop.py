@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -30,7 +30,7 @@ from locallb.watch import garbage
 from locallb.watch.converge import Converger, Outcome
 from locallb.watch.disputes import Disputes
 from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
-from locallb.watch.outages import Outages
+from locallb.watch.outages import Outages, proxies_of, serves
 from locallb.watch.outlook import Outlook
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
@@ -280,12 +280,14 @@ class Loop:
 
     def _note_outages(self, plan: Plan, batch: Batch, outcome: Outcome, began: float) -> None:
         """Find out which proxies an update couldn't bring back, and which serve again."""
-        names = _proxies_of(plan, batch.keys)
-        doubtful = {name for key in outcome.failed if (name := names.get(key))}
-        asked = {one.proxy.name: one.proxy for one in plan.proxies if one.proxy.name in doubtful}
-        seen = self._observe(asked.values()) if asked else {}
-        away = {name for name, proxy in asked.items() if not _serves(proxy, seen.get(name))}
         before = self._outages
+        if not outcome.failed and not before.since:
+            return
+        names = proxies_of(plan, batch.keys)
+        doubtful = {name for key in outcome.failed if (name := names.get(key))}
+        asked = [one.proxy for one in plan.proxies if one.proxy.name in doubtful]
+        seen = self._observe(asked)
+        away = {proxy.name for proxy in asked if not serves(proxy, seen.get(proxy.name))}
         self._outages = before.failed(began, away).ended(set(names.values()) - away)
         self._look_by(self._outages.look_at(began))
         if back := before.since.keys() - self._outages.since.keys():
@@ -315,18 +317,6 @@ class Loop:
         self._triggers.stop()
         self._outlook.stop()
         SILENT.put({})
-
-
-def _proxies_of(plan: Plan, keys: Collection[ServiceKey]) -> Mapping[ServiceKey, str]:
-    """Return which proxies serve these, by name; of a proxy's own key it is that one."""
-    own = {one.key: one.proxy.name for one in plan.proxies if one.key in keys}
-    return own | {one.key: one.proxy for one in plan.placements if one.key in keys}
-
-
-def _serves(proxy: Proxy, seen: Observation | None) -> bool:
-    """Return whether a proxy answers and has any of its own listeners, if it has some."""
-    names = {listener.name for listener in proxy.listeners}
-    return seen is not None and (not names or not names.isdisjoint(seen.listening))
 
 
 def _hindrances(plan: Plan) -> str:

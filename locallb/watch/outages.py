@@ -1,7 +1,7 @@
 """Proxies that can't be brought back, and since when: pure data that is told the time.
 
 A repair takes a fraction of a second. What takes longer than `GRACE` is an outage, and whoever is served by that proxy
-is no longer told to have an address. Not here: who finds out whether a proxy answers, and what is told (`withdrawal`).
+is no longer told to have an address. Not here: who asks a proxy, and what is told (`withdrawal`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from locallb.planning.model import ServiceKey
+from locallb.planning.planned import Plan
+from locallb.planning.serving import Proxy
+from locallb.planning.status import Observation
 
 GRACE = 5.0
 """Seconds for which a proxy may be away without anybody being told: many times what its repair takes."""
@@ -42,3 +47,15 @@ class Outages:
     def look_at(self, now: float) -> float | None:
         """Return when the next one will have lasted that long; None if there is none."""
         return min((at + GRACE for at in self.since.values() if at + GRACE > now), default=None)
+
+
+def proxies_of(plan: Plan, keys: Collection[ServiceKey]) -> Mapping[ServiceKey, str]:
+    """Return which proxies serve these, by name; of a proxy's own key it is that one."""
+    own = {one.key: one.proxy.name for one in plan.proxies if one.key in keys}
+    return own | {one.key: one.proxy for one in plan.placements if one.key in keys}
+
+
+def serves(proxy: Proxy, seen: Observation | None) -> bool:
+    """Return whether a proxy answered and has any of its own listeners, if it is to have some."""
+    names = {listener.name for listener in proxy.listeners}
+    return seen is not None and (not names or not names.isdisjoint(seen.listening))

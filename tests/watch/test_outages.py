@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.watch.outages import GRACE, Outages
+from locallb.planning.model import Discovery, Protocol
+from locallb.planning.serving import Listener, Proxy
+from locallb.planning.status import Observation
+from locallb.watch.outages import GRACE, Outages, serves
 
 NAMES = ("web", "api", "shared-1")
 names = st.frozensets(st.sampled_from(NAMES))
@@ -40,3 +45,15 @@ def test_who_has_been_away_for_longer_than_a_repair_takes_is_told_until_it_serve
 def test_a_proxy_that_is_planned_no_more_is_forgotten(failed: frozenset[str], planned: frozenset[str]) -> None:
     """What comes back under its name begins anew."""
     assert Outages().failed(0.0, failed).planned(planned).since.keys() == failed & planned
+
+
+def test_a_proxy_serves_that_answers_with_any_of_its_listeners() -> None:
+    """One port that somebody else took is no outage; an Envoy that hangs, or has none of them, is one."""
+    listeners = tuple(Listener(ip_address("127.77.0.5"), port, Protocol.TCP, "up") for port in (80, 443))
+    proxy = Proxy("web", "0" * 12, Discovery.STATIC, listeners)
+    both = frozenset(one.name for one in listeners)
+    assert serves(proxy, Observation(both))
+    assert serves(proxy, Observation(frozenset({listeners[0].name}), {listeners[1].name: "in use"}))
+    assert not serves(proxy, Observation())
+    assert not serves(proxy, None)
+    assert serves(Proxy("shared-1", "1" * 12, Discovery.STATIC), Observation())
