@@ -26,6 +26,8 @@ from locallb.clients import ClientError
 DEFAULT = "unix:///var/run/docker.sock"
 PATIENCE = 60
 """Seconds that one answer of the daemon may take; a stop waits no longer than it was told to."""
+_SAID = 20_000
+"""Bytes of a log that are told, however long its lines are."""
 _TAR = 10_240
 """Bytes that an archive has beside those of its only file."""
 Document = Mapping[str, Any]
@@ -193,7 +195,7 @@ class Containers:
                 text: bytes = self._client().logs(identity, tail=lines)
             except NotFound:
                 return ""
-            return " | ".join(line.strip() for line in text.decode(errors="replace").splitlines())
+            return " | ".join(line.strip() for line in text[-_SAID:].decode(errors="replace").splitlines())
 
     def has_image(self, image: str) -> bool:
         """Tell whether the daemon has an image."""

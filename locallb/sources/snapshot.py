@@ -32,6 +32,8 @@ from locallb.sources.held import HeldByState, read_held
 from locallb.sources.manifests import Memory, SourceReading, read_manifests
 from locallb.sources.readings import Readings
 
+MOST_SENTENCES = 50
+"""Complaints, and notices, that are told of one source: nobody reads a thousand."""
 _Part = TypeVar("_Part")
 
 
@@ -131,7 +133,14 @@ def assemble(
         contents=tuple(one.reading.contents for one in read if one.reading.contents),
     )
     standings = {key: said for one in parsed for key, said in one.standings}
-    return Reading(snapshot, _each(one.reading.stale for one in read), _each(one.notices for one in parsed), standings)
+    complaints, notices = (_some(one.reading.stale) for one in read), (_some(one.notices) for one in parsed)
+    return Reading(snapshot, _each(complaints), _each(notices), standings)
+
+
+def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the first sentences about a source, and how many there are besides."""
+    more = len(sentences) - MOST_SENTENCES
+    return (*sentences[:MOST_SENTENCES], f"and {more} more like these") if more > 0 else sentences
 
 
 def read_claims(memory: ClaimMemory | None = None) -> tuple[Claim, ...]:

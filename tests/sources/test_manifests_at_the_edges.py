@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locallb.planning.model import Home
 from locallb.planning.settings import ManifestsSource
-from locallb.planning.snapshot import Contents
+from locallb.planning.snapshot import Contents, HostFacts
 from locallb.sources import SourceError
+from locallb.sources.held import HeldByState
 from locallb.sources.manifests import MOST_ALIASED_IN_ALL, read_manifests
+from locallb.sources.snapshot import MOST_SENTENCES, SourceRead, assemble
 from tests.sources.support import DEMO, Place, key, names, service
 
 
@@ -130,3 +133,15 @@ def test_what_no_service_has_is_not_kept(place: Place) -> None:
     place.write(a=f"{service('a')}\nx: {{y: secret}}\n")
     assert place.names(keep=True) == ["a"]
     assert "secret" not in (place.readings / "demo.json").read_text()
+
+
+def test_of_many_mistakes_some_are_told(place: Place) -> None:
+    """The rest is a number, of what is passed over as of what can't be read."""
+    for number in range(MOST_SENTENCES + 7):
+        (place.manifests / f"link{number}").symlink_to(place.root)
+        (place.manifests / f"{number}.yaml").write_text("[")
+    read = SourceRead(place.read())
+    reading = assemble(Home("p", "dev", "/p"), HeldByState(), (), [read, read], HostFacts())
+    for sentences in (reading.complaints, reading.notices):
+        assert len(sentences) == 2 * (MOST_SENTENCES + 1)
+        assert sentences[MOST_SENTENCES] == "and 7 more like these"

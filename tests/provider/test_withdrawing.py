@@ -1,0 +1,45 @@
+"""A Service is let go only with its cluster's word, or with the proof that there is no such cluster any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from locallb.provider import live
+from locallb.provider.errors import ProviderError
+from locallb.provider.properties import Access, Owner
+
+OWNER = Owner("p", "s", "/x", "c", "ns", "svc", "uid")
+WHOLE = yaml.safe_dump(
+    {
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+)
+
+
+def withdraw(path: Path) -> None:
+    """Let go of a Service of the cluster that the context `here` leads to."""
+    live.withdraw(Access(str(path), "here"), OWNER, lambda _found: {"metadata": {}})
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", WHOLE, WHOLE[: WHOLE.index("contexts")], WHOLE[: WHOLE.index("name: here")]]
+)
+def test_nothing_is_let_go_while_its_cluster_can_not_be_asked(text: str | None, tmp_path: Path) -> None:
+    """No file, half a file, an API that doesn't answer: it is told what would prove the cluster gone."""
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ProviderError, match=r"c/ns/svc can't be let go: .*delete-context here --kubeconfig"):
+        withdraw(path)
+
+
+@pytest.mark.parametrize("text", [WHOLE.replace("here", "other"), "contexts: []\nkind: Config\n"])
+def test_a_cluster_that_is_gone_has_nothing_of_ours(text: str, tmp_path: Path) -> None:
+    """Its kubeconfig is whole and doesn't have it."""
+    (tmp_path / "config").write_text(text)
+    withdraw(tmp_path / "config")

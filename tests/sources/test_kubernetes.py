@@ -1,0 +1,49 @@
+"""A cluster that can't be read: what is wrong with its kubeconfig, what fits, and what there is instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from locallb.planning.model import ClusterName
+from locallb.planning.settings import KubernetesSource
+from locallb.sources import SourceError
+from locallb.sources.kubernetes import read_kubernetes
+from locallb.sources.readings import Readings
+
+LIVE = ClusterName("live")
+TWO = """
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: kind-shop, context: {cluster: c, user: u}}, {name: prod, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: t}}]
+"""
+FILE = "mend that file, or name another one by `kubeconfig`"
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "why", "remedy"),
+    [
+        (None, "", "the kubeconfig {path} can't be read: No such file or directory", FILE),
+        ("", "", "{path} is empty; it may be half-written", FILE),
+        ("a: [", "", "{path} isn't a kubeconfig: line 2: did not find expected node content", FILE),
+        (TWO, "", "{path} has no current context; name one in `context`: it has kind-shop, prod", FILE),
+        (TWO, "pord", "{path} has no context pord; it has kind-shop, prod", "name one of these by `context`"),
+        (TWO, "prod", "https://127.0.0.1:1 doesn't answer ([Errno 111] Connection refused)", "start it"),
+    ],
+)
+def test_what_is_wrong_is_told_with_what_helps(
+    text: str | None, context: str, why: str, remedy: str, tmp_path: Path
+) -> None:
+    """As an error where nothing is known of it, otherwise with the last reading."""
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_text(text)
+    source, told = KubernetesSource(LIVE, "config", context), f"source live: the cluster can't be read: {why}"
+    with pytest.raises(SourceError) as caught:
+        read_kubernetes(source, tmp_path, tmp_path)
+    assert str(caught.value) == f"{told.format(path=path)}; {remedy}, or correct local-lb:sources"
+    Readings(tmp_path).keep(LIVE, {"kind-shop": ({"kind": "Service"},)})
+    (stale,) = read_kubernetes(source, tmp_path, tmp_path).reading.stale
+    so = "so its Services count as last read"
+    assert stale == f"{told.format(path=path)}; {so}: {remedy}, or take it out of local-lb:sources"
