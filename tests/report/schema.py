@@ -1,4 +1,4 @@
-"""As much of JSON Schema as docs/preview-report.schema.json uses; a keyword that isn't known is an error."""
+"""As much of JSON Schema as our schemas in docs/ use; a keyword that isn't known is an error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any
 
 KNOWN = {"$schema", "$defs", "$ref", "title", "description", "type", "properties", "required", "additionalProperties"}
 KNOWN |= {"items", "enum", "const"}
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "null": type(None)}
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "boolean": bool,
+    "null": type(None),
+}
+TYPES |= {"number": (int, float)}
 
 
 def mistakes(value: object, schema: dict[str, Any], root: dict[str, Any], path: str = "$") -> Iterator[str]:
@@ -32,15 +40,14 @@ def mistakes(value: object, schema: dict[str, Any], root: dict[str, Any], path: 
 
 
 def _is(value: object, name: str) -> bool:
-    return isinstance(value, TYPES[name]) and not (name == "integer" and isinstance(value, bool))
+    return isinstance(value, TYPES[name]) and not (name in {"integer", "number"} and isinstance(value, bool))
 
 
 def _object(value: dict[str, Any], schema: dict[str, Any], root: dict[str, Any], path: str) -> Iterator[str]:
     properties = schema["properties"]
-    assert schema["additionalProperties"] is False
     yield from (f"{path}.{name} is missing" for name in schema["required"] if name not in value)
     for name, item in value.items():
         if name in properties:
             yield from mistakes(item, properties[name], root, f"{path}.{name}")
-        else:
+        elif not schema["additionalProperties"]:
             yield f"{path}.{name} is unknown"

@@ -1,0 +1,94 @@
+"""Every `--json` output is as its schema in docs/schemas says, and docs/commands.md names them all."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.cli.exit_code import MEANINGS
+from locallb.cli.grammar import COMMANDS
+from tests.e2e.support import Backend, Done, Stage, backends, node, port, service, stage
+from tests.e2e.watching import becomes, watching
+from tests.report.schema import mistakes
+
+DOCS = Path(__file__).parents[2] / "docs"
+WITHOUT = {"completion": "prints no JSON", "image": "needs Docker"}
+
+
+@pytest.fixture
+def play() -> Iterator[tuple[Stage, Backend]]:
+    """Give a project of a Service that can be served, one that can't, and one with a port without backends."""
+    with stage() as made, backends() as make:
+        backend = make("web")
+        good = service("web", port(8080, backend.port), {"port": 81, "protocol": "SCTP"})
+        made.write("s.yaml", node(), good, service("odd", {"port": 80, "protocol": "SCTP"}))
+        yield made, backend
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Read a schema."""
+    read: dict[str, Any] = json.loads((DOCS / "schemas" / f"{name}.schema.json").read_text())
+    return read
+
+
+def check(done: Done, name: str) -> None:
+    """Compare what a command printed with its schema; it prints nothing else."""
+    assert list(mistakes(done.json, schema(name), schema(name))) == [], done.out
+
+
+@pytest.mark.envoy
+def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
+    """Each command, before, while and after something is deployed."""
+    made, _ = play
+    done = made.run("doctor", "--json")
+    assert {one["level"] for one in done.json["findings"]} <= {"ok", "note", "warning", "problem"}
+    check(done, "doctor")
+    check(made.run("preview", "--json"), "run")
+    check(made.run("up", "--yes", "--json"), "run")
+    check(made.run("refresh", "--yes", "--json"), "run")
+    for words in (["status"], ["status", "web", "odd"]):
+        check(made.run(*words, "--json"), "status")
+    for action in ("setup", "teardown", "status"):
+        check(made.run("host", action, "--json"), "host")
+    check(made.run("stack", "list", "--json"), "stack-list")
+    check(made.run("--stack", "mine", "init", "--json"), "init")
+    check(made.run("state", "check", "--json"), "state-check")
+    check(made.run("state", "restore", "--yes", "--json"), "state-restore")
+    (made.root / ".state/.pulumi/stacks/local-lb/dev.json").rename(made.root / "aside")
+    check(made.run("gc", "--json"), "gc")
+    assert made.run("gc", "--json").json
+    (made.root / "aside").rename(made.root / ".state/.pulumi/stacks/local-lb/dev.json")
+    check(made.run("destroy", "--yes", "--json"), "run")
+
+
+@pytest.mark.envoy
+@pytest.mark.slow
+def test_lines_of_the_watch_are_as_their_schema_says(play: tuple[Stage, Backend]) -> None:
+    """From its start to its end, with a Service that comes."""
+    made, backend = play
+    with watching(made, "--json") as watch:
+        becomes(lambda: made.status()["n/web"]["state"] == "degraded", watch)
+        made.write("t.yaml", service("more", port(8080, backend.port)))
+        becomes(lambda: "n/more" in watch.told(), watch)
+        assert watch.stop() == 0
+        lines = watch.told().splitlines()
+    assert lines
+    for line in lines:
+        assert list(mistakes(json.loads(line), schema("watch"), schema("watch"))) == [], line
+
+
+def test_every_schema_is_of_a_command_and_named() -> None:
+    """In docs/commands.md, with each command and each exit code."""
+    text = (DOCS / "commands.md").read_text()
+    for path in (DOCS / "schemas").iterdir():
+        assert f"(schemas/{path.name})" in text
+        assert path.name.removesuffix(".schema.json").split("-")[0] in {*COMMANDS, "run"}
+    for command in COMMANDS:
+        assert re.search(rf"^#+ `{command}\b", text, re.MULTILINE), command
+    for code in MEANINGS:
+        assert f"| {code.value} |" in text
