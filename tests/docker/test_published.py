@@ -104,7 +104,7 @@ def test_backends_change_and_vanish_without_another_container(
         assert ask(at["n/web"], 80) == "other: hello"
         stream.sendall(b"two\n")
         assert answers.readline() == b"web: two\n"
-    shop.write("nodes.yaml")
+    (shop.manifests / "nodes.yaml").unlink()
     shop.up()
     assert shop.status()["n/web"]["reason"] == "NoBackends"
     with socket.create_connection((at["n/web"], 80), timeout=5) as client:

@@ -197,7 +197,7 @@ def test_what_is_not_served_is_explained_by_every_command(play: Stage) -> None:
     play.write("other.yaml", node(), service("other", port(8080, 30000), loadBalancerClass="foo/bar"))
     play.write("odd.yaml", {"apiVersion": "v1", "kind": "service", "metadata": {"name": "odd"}})
     (play.manifests / "text.yaml").write_text("just words\n")
-    play.configure(pins={"n/wbe": ["127.77.0.5"]})
+    play.configure(pins={"n/wbe": [play.at(5)]})
     left_out = "1 Service left out: class foo/bar (this stack serves those without a class): "
     read = "3 files with 3 objects (1 Node, 1 Service of type LoadBalancer, 1 service)"
     notices = ('kind is "service"; write Service', "where an object should be; it is passed over", "has n/wbe, but no")
