@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,13 +26,16 @@ from locallb.cli.watching.telling import Face, Lines, OnScreen, Teller
 from locallb.clients import supervisor
 from locallb.clients.answering import Answering
 from locallb.clients.single import only_one
+from locallb.clients.threads import THREADS, SupervisedThread, Task
 from locallb.engine import load_config
 from locallb.planning.loopback_place import loopback_place
 from locallb.planning.settings import Settings
 from locallb.sources.configuration import stack_settings
-from locallb.watch.happenings import Cause, Happening, Leading, Mark
+from locallb.watch.happenings import Broken, Cause, Happening, Leading, Mark
 from locallb.watch.loop import Loop
 
+_GLANCE = 0.2
+"""Seconds between two looks whether the loop has ended, once it is to end."""
 LAST_WORDS = 1.0
 """Seconds that the teller has for what it still has to tell."""
 
@@ -86,19 +88,21 @@ class _Watch:
         self._teller = Teller(self._relay, self._face, self._health.seen, self._nobody_listens)
         self._fault = ""
         self._over = False
+        self._thread = SupervisedThread(Task.LOOP, "loop", self._follow)
+        THREADS.listen(lambda escape: self._listen(Broken(escape.task, escape.sentence)))
 
     def run(self, place: str) -> int:
         """Run until stopped; give the exit code."""
         server = Answering(*loopback_place(place), pages(self._metrics, lambda: self._loop.pulse)) if place else None
         signals = Signals(self._stop, self._reload, on_terminal=isinstance(self._face, OnScreen))
-        thread = threading.Thread(target=self._follow, args=(signals.wake,), name="loop", daemon=True)
+        self._wake = signals.wake
         with signals.caught(resized=self._relay.poke):
             if server:
                 server.start()
             self._health.start()
             metrics = f"http://{server.place}/metrics" if server else ""
             self._teller.start(started(time.time(), self._stack, __version__, os.getpid(), metrics))
-            thread.start()
+            self._thread.start()
             if not self._leads():
                 self._supervised.stand_by()
             self._wait(signals)
@@ -120,26 +124,29 @@ class _Watch:
         self._supervised.listen(happening)
         self._relay.listen(happening)
 
-    def _follow(self, ended: Callable[[], None]) -> None:
-        """Run the loop; a mistake of ours ends it with a sentence, not silently."""
+    def _follow(self) -> None:
+        """Run the loop; after a mistake of ours it begins again, unless it was to stop."""
         try:
             self._loop.run()
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            self._fault = f"the loop ended by a mistake in local-lb ({type(error).__name__}: {error}); please report it"
         finally:
-            self._over = True
-            ended()
+            if self._thread.stopped.is_set():
+                self._over = True
+                self._wake()
 
     def _wait(self, signals: Signals) -> None:
         """Wait for the loop to end; tell the supervisor that it goes on."""
         interval = supervisor.watchdog_seconds()
-        while not self._over:
-            signals.wait(interval / 2 if interval else None)
+        while not self._over and not self._thread.join(0):
+            signals.wait(interval / 2 if interval else _GLANCE if self._thread.stopped.is_set() else None)
             if interval:
                 self._supervised.alive(self._loop.pulse)
 
     def _stop(self) -> None:
         self._supervised.stopping()
+        self._end()
+
+    def _end(self) -> None:
+        self._thread.stop()
         self._loop.stop()
 
     def _reload(self) -> None:
@@ -148,7 +155,7 @@ class _Watch:
 
     def _nobody_listens(self, error: OSError) -> None:
         self._fault = f"nobody reads standard output any more ({error.strerror}); what serves goes on serving"
-        self._loop.stop()
+        self._end()
 
 
 def _alone() -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import closing
 
-from locallb.clients.containers import Containers, ContainersError
+from locallb.clients.containers import Containers, ContainersError, EventStream
+from locallb.clients.threads import SupervisedThread, Task
 
 HARM = ("die", "pause", "unpause", "destroy", "update", "rename")
 """What ends or changes a container: for those that we start ourselves."""
@@ -33,34 +33,51 @@ class ContainerEvents:
         self._changed = changed
         self._presence = presence
         self._since = time.time()
-        self._stopped = threading.Event()
-        threading.Thread(target=self._follow, name=f"containers {label}", daemon=True).start()
+        self._absent = False
+        self._stream: EventStream | None = None
+        self._thread = SupervisedThread(Task.CONTAINERS, f"containers {label}", self._follow, failed=self._lose)
+        self._thread.start()
 
     def stop(self) -> None:
-        """End; the thread goes with the next event or with the process."""
-        self._stopped.set()
+        """End, also in the midst of a silence."""
+        self._thread.stop()
+        if self._stream:
+            self._stream.cut()
 
     def _follow(self) -> None:
-        absent = False
-        while not self._stopped.is_set():
+        while not self._thread.stopped.is_set():
             try:
-                stream = Containers().events(self._label, self._actions, self._since)
-                if absent:
-                    absent = False
-                    self._presence("")
-                for event in stream:
-                    if self._stopped.is_set():
-                        return
-                    self._changed(_labelled(event, self._label))
+                with closing(Containers()) as docker:
+                    self._take(docker)
                 reason = "Docker ended its events"
             except ContainersError as error:
                 reason = str(error)
-            self._since = time.time()
-            if not absent and not self._stopped.is_set():
-                absent = True
-                self._presence(reason)
-            self._stopped.wait(_AGAIN)
+            self._lose(reason)
+            self._thread.stopped.wait(_AGAIN)
+
+    def _take(self, docker: Containers) -> None:
+        """Pass on what happens until Docker goes."""
+        self._stream = docker.events(self._label, self._actions, self._since)
+        if self._absent:
+            self._presence("")
+            self._absent = False
+        if self._thread.stopped.is_set():  # too late for `stop` to cut it
+            self._stream.cut()
+        for event in self._stream:
+            if self._thread.stopped.is_set():
+                return
+            self._changed(_labelled(event, self._label))
+
+    def _lose(self, reason: str) -> None:
+        """Note that nobody tells any more what happens."""
+        self._since = time.time()
+        if not self._absent and not self._thread.stopped.is_set():
+            self._presence(reason)
+            self._absent = True
 
 
-def _labelled(event: Mapping[str, Any], label: str) -> str:
-    return str(((event.get("Actor") or {}).get("Attributes") or {}).get(label, ""))
+def _labelled(event: object, label: str) -> str:
+    """Read the value of a label; empty where there is none."""
+    for key in ("Actor", "Attributes", label):
+        event = event.get(key) if isinstance(event, Mapping) else None
+    return str(event or "")

@@ -10,7 +10,7 @@ import os
 import socket
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -18,8 +18,10 @@ from typing import Any, TypeVar, cast
 import requests
 from docker import APIClient
 from docker.context import ContextAPI
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound, StreamParseError
+from docker.types import CancellableStream
 from docker.utils import kwargs_from_env
+from urllib3.exceptions import HTTPError
 
 from locallb.clients import ClientError
 
@@ -94,16 +96,18 @@ class Containers:
         listed: Sequence[Document] = self._client().containers(all=True, filters={"label": label})
         return listed
 
-    def events(self, label: str, actions: Sequence[str], since: float) -> Iterator[Document]:
-        """Give what happened to containers that have a label since a time (Unix), as it happens, until Docker goes."""
+    def events(self, label: str, actions: Sequence[str], since: float) -> EventStream:
+        """Return what happened to containers that have a label since a time (Unix), as it happens."""
         with self._telling():
             filters = {"type": "container", "label": label, "event": list(actions)}
             stream = self._client().events(decode=True, filters=filters, since=f"{since:.9f}")
-        return self._each(stream)
+        return EventStream(stream, self._telling)
 
-    def _each(self, stream: Iterable[Document]) -> Iterator[Document]:
-        with self._telling():
-            yield from stream
+    def close(self) -> None:
+        """Let the connections go that nobody uses."""
+        made, self._made = self._made, None
+        if made is not None:
+            made.close()
 
     def file(self, identity: str, path: str, most: int) -> bytes | None:
         """Read a regular file of at most `most` bytes in a container, running or not; None if it isn't there."""
@@ -236,9 +240,32 @@ class Containers:
             yield
         except APIError as error:
             raise ContainersError(f"Docker refuses: {error.explanation or error}") from error
-        except (DockerException, requests.RequestException, OSError) as error:
-            self._made = None
+        except (DockerException, requests.RequestException, HTTPError, OSError) as error:
+            self.close()
             raise DockerAbsentError(_absence(self.host, error)) from error
+        except (StreamParseError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ContainersError(f"Docker at {self.host} answers what Docker doesn't say ({error!r:.200})") from error
+
+
+class EventStream:
+    """Events as they happen, until Docker goes. For one thread, but `cut` may be called from any."""
+
+    def __init__(self, stream: CancellableStream, telling: Callable[[], AbstractContextManager[None]]) -> None:
+        self._stream = stream
+        self._telling = telling
+
+    def __iter__(self) -> Iterator[Document]:
+        """Give each event. Raises ContainersError."""
+        try:
+            with self._telling():
+                yield from self._stream
+        finally:
+            self._stream._response.close()  # noqa: SLF001 - docker-py leaves its descriptor to the garbage
+
+    def cut(self) -> None:
+        """End it, also in the midst of a silence."""
+        with suppress(OSError, DockerException, AttributeError):  # docker-py looks for a socket that may be gone
+            self._stream.close()
 
 
 def _beginning(stream: Iterable[bytes], most: int) -> bytes:

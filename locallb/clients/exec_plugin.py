@@ -18,9 +18,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import IO, Any
 
 from locallb.clients.kube_errors import Fault, KubeError
+from locallb.clients.threads import Task, do_once
 from locallb.planning.snapshot import Access
 from locallb.planning.words import clipped
 
@@ -96,7 +98,7 @@ def token(plugin: Plugin) -> str:
             if not credential.is_good():
                 _renew(plugin, credential)
     elif not credential.is_good(EARLY) and credential.running.acquire(blocking=False):
-        threading.Thread(target=_renew_beside, args=(plugin, credential), name="exec plugin", daemon=True).start()
+        do_once(Task.PLUGIN, "exec plugin", partial(_renew_beside, plugin, credential))
     return credential.token or token(plugin)  # refused meanwhile
 
 

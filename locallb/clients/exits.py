@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from locallb.clients.processes import Process, is_alive
+from locallb.clients.threads import SupervisedThread, Task
 
 
 class Exits:
@@ -22,8 +23,7 @@ class Exits:
         self._lock = threading.Lock()
         self._followed: dict[Process, int] = {}
         self._names: dict[int, tuple[Process, str]] = {}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._wait, name="exits", daemon=True)
+        self._thread = SupervisedThread(Task.EXITS, "exits", self._wait)
         self._thread.start()
 
     def follow(self, processes: Mapping[Process, str]) -> None:
@@ -37,7 +37,7 @@ class Exits:
 
     def stop(self) -> None:
         """Follow nothing any more."""
-        self._stopped.set()
+        self._thread.stop()
         os.eventfd_write(self._bell, 1)
         self._thread.join(2)
         with self._lock:
@@ -53,8 +53,10 @@ class Exits:
             return True
         try:
             descriptor = os.pidfd_open(process.pid)
-        except OSError:
+        except ProcessLookupError:
             return False
+        except OSError:  # no descriptor left, for instance: nothing tells its end until it is followed
+            return is_alive(process)
         if not is_alive(process):  # another one has its pid by now
             os.close(descriptor)
             return False
@@ -71,15 +73,12 @@ class Exits:
         os.close(descriptor)
 
     def _wait(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                found = self._epoll.poll()
-            except (OSError, ValueError):
-                return
-            for descriptor, _event in found:
+        while not self._thread.stopped.is_set():
+            for descriptor, _event in self._epoll.poll():
                 with self._lock:
                     process, name = self._names.get(descriptor, (None, ""))
-                    if process:
-                        self._drop(process)
                 if process:
                     self._ended(name)
+                    with self._lock:
+                        if self._followed.get(process) == descriptor:
+                            self._drop(process)

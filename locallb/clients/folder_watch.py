@@ -7,12 +7,13 @@ reading.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from watchfiles import watch
+
+from locallb.clients.threads import SupervisedThread, Task
 
 STEP, MOST = 20, 50
 """Milliseconds: as soon as nothing more happens for the first, at the latest after the second. The watch wakes as often
@@ -23,24 +24,30 @@ _Stamp = tuple[int, ...] | None
 
 
 class FolderWatch:
-    """Calls `changed` from a thread of its own, until `stop`."""
+    """Calls `changed` from a thread of its own, until `stop`; `source` names what depends on that thread."""
 
-    def __init__(self, directory: Path, changed: Callable[[], None]) -> None:
+    def __init__(self, directory: Path, changed: Callable[[], None], source: str = "") -> None:
         self._directory = directory
         self._changed = changed
-        self._stopped = threading.Event()
-        threading.Thread(target=self._follow, name=f"watch {directory.name}", daemon=True).start()
+        self._thread = SupervisedThread(
+            Task.FOLDER,
+            f"watch {directory.name}",
+            self._follow,
+            subject=source,
+            failed=lambda _sentence: changed(),
+        )
+        self._stopped = self._thread.stopped
+        self._thread.start()
 
     def stop(self) -> None:
         """End; a call that is under way goes on."""
-        self._stopped.set()
+        self._thread.stop()
 
     def _follow(self) -> None:
         while not self._stopped.is_set():
             with suppress(OSError, RuntimeError):  # absent, unreadable, or no inotify left: looked at again below
                 self._watch(_identity(self._directory))
-            self._stopped.wait(LOOK)
-            if not self._stopped.is_set():
+            if not self._stopped.wait(LOOK):
                 self._changed()
 
     def _watch(self, identity: _Stamp) -> None:
@@ -76,20 +83,20 @@ class FileWatch:
     def __init__(self, files: Iterable[Path], changed: Callable[[Path], None]) -> None:
         self._stamps = {path: _stamp(path) for path in files}
         self._changed = changed
-        self._stopped = threading.Event()
-        threading.Thread(target=self._look, name="watch files", daemon=True).start()
+        self._thread = SupervisedThread(Task.FILES, "watch files", self._look)
+        self._thread.start()
 
     def stop(self) -> None:
         """End."""
-        self._stopped.set()
+        self._thread.stop()
 
     def _look(self) -> None:
-        while not self._stopped.wait(LOOK):
+        while not self._thread.stopped.wait(LOOK):
             for path, before in tuple(self._stamps.items()):
                 now = _stamp(path)
                 if now != before:
-                    self._stamps[path] = now
                     self._changed(path)
+                    self._stamps[path] = now
 
 
 def _identity(path: Path) -> _Stamp:

@@ -120,6 +120,15 @@ class Leading:
 
 
 @dataclass(frozen=True, slots=True)
+class Broken:
+    """Something that nobody expected ended the work of a thread, which begins again by itself: one sentence."""
+
+    task: str
+    """What the thread is for."""
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pulse:
     """When the loop's thread was last seen to go on, by the monotonic clock, and whether it is at work."""
 
@@ -127,5 +136,5 @@ class Pulse:
     busy: bool = False
 
 
-Happening: TypeAlias = Planned | Updated | Failed | Converged | Leading | Stopped
+Happening: TypeAlias = Planned | Updated | Failed | Converged | Leading | Broken | Stopped
 Listener: TypeAlias = Callable[[Happening], None]

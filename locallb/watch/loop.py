@@ -71,6 +71,8 @@ class Loop:
         self._observe = observe
         """Asks proxies what they serve; those that don't answer are missing."""
         self._marks: SimpleQueue[Mark | None] = SimpleQueue()
+        self._waiting: set[Mark] = set()
+        """Those in the queue, which so can't grow while an update takes long."""
         self._stopped = Event()
         self._schedule = Schedule()
         self._outlook = Outlook(home, engine, load, self.mark)
@@ -84,8 +86,10 @@ class Loop:
         """For whoever wants to know whether the thread of `run` goes on."""
 
     def mark(self, mark: Mark) -> None:
-        """Say that something may have changed."""
-        self._marks.put(mark)
+        """Say that something may have changed; a mark that waits to be taken says so already."""
+        if mark not in self._waiting:
+            self._waiting.add(mark)
+            self._marks.put(mark)
 
     def reload(self) -> None:
         """Read the configuration and every source anew."""
@@ -98,7 +102,8 @@ class Loop:
         self._marks.put(None)
 
     def run(self) -> None:
-        """Converge until stopped."""
+        """Converge until stopped. May be called again where something escaped that nobody expected."""
+        self._state = _UNKNOWN
         self._take(Mark(Cause.START))
         try:
             while not self._stopped.is_set():
@@ -112,8 +117,9 @@ class Loop:
                     moments = (now + TICK, at, self._schedule.rings_at())
                     self._wait(min(one for one in moments if one is not None))
         finally:
-            self._close()
-            self._listen(Stopped())
+            if self._stopped.is_set():
+                self._close()
+                self._listen(Stopped())
 
     def _wait(self, until: float) -> None:
         """Take the next mark, and those that are there with it."""
@@ -135,6 +141,7 @@ class Loop:
 
     def _take(self, mark: Mark | None) -> None:
         if mark is not None:
+            self._waiting.discard(mark)
             self._schedule = self._schedule.marked(time.monotonic(), mark)
 
     def _look(self) -> None:

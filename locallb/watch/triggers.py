@@ -73,7 +73,7 @@ class Triggers:
     def _folders(self, settings: Settings) -> list[FolderWatch]:
         """Watch the directories of manifests."""
         return [
-            FolderWatch(manifests_path(one, self._root), self._setter(Mark(Cause.SOURCE, one.cluster)))
+            FolderWatch(manifests_path(one, self._root), self._setter(Mark(Cause.SOURCE, one.cluster)), one.cluster)
             for one in settings.sources
             if isinstance(one, ManifestsSource)
         ]

@@ -5,14 +5,20 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from locallb.clients import supervisor
-from locallb.clients.answering import AT_ONCE, Answering, AnsweringError, Page
+from locallb.clients import answering, supervisor
+from locallb.clients.answering import AT_ONCE, PATIENCE, Answering, AnsweringError, Page, Pages, _answer
+from locallb.clients.threads import Escape, Task, Threads
 
 PAGES = {
     "/metrics": lambda accept: Page(f"for {accept}".encode(), "text/x"),
@@ -20,14 +26,23 @@ PAGES = {
 }
 
 
+@contextmanager
+def serving(pages: Pages, address: str = "127.0.0.1") -> Iterator[tuple[str, int]]:
+    """Serve pages on a free port; give address and port."""
+    server = Answering(ip_address(address), 0, pages)
+    server.start()
+    host, _, number = server.place.rpartition(":")
+    try:
+        yield host.strip("[]"), int(number)
+    finally:
+        server.stop()
+
+
 @pytest.fixture(params=["127.0.0.1", "::1"])
 def served(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
     """Serve pages on a free port; give address and port."""
-    server = Answering(ip_address(request.param), 0, PAGES)
-    server.start()
-    host, _, number = server.place.rpartition(":")
-    yield host.strip("[]"), int(number)
-    server.stop()
+    with serving(PAGES, request.param) as place:
+        yield place
 
 
 def get(place: tuple[str, int], path: str, method: str = "GET") -> tuple[int, str, bytes]:
@@ -57,6 +72,108 @@ def test_clients_that_say_nothing_hold_up_nobody_for_ever(served: tuple[str, int
     for one in silent:
         one.close()
     assert get(served, "/metrics")[0] == 200
+
+
+def resources() -> tuple[int, int]:
+    """Count threads and open descriptors of this process."""
+    return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.1\r\nAccept: a", b"\0"])
+def test_clients_that_are_slow_hold_up_nobody(served: tuple[str, int], beginning: bytes) -> None:
+    """More than there is room for, none of which ever finishes: whoever asks is answered."""
+    with ExitStack() as stack:
+        for _ in range(3 * AT_ONCE):
+            slow = stack.enter_context(socket.create_connection(served))
+            slow.sendall(beginning)
+            assert get(served, "/metrics")[0] == 200
+
+
+def test_the_client_that_has_been_there_longest_goes_first(served: tuple[str, int]) -> None:
+    """Where there is no room for another one."""
+    with ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(served)) for _ in range(AT_ONCE + 1)]
+        slow[0].settimeout(20)
+        assert slow[0].recv(1) == b""
+        slow[-1].sendall(b"HEAD /metrics HTTP/1.0\n\n")
+        slow[-1].settimeout(20)
+        assert slow[-1].recv(15) == b"HTTP/1.0 200 OK"
+
+
+def sent(client: socket.socket) -> bool:
+    """Send a byte after a while; return whether that was possible."""
+    time.sleep(0.005)
+    try:
+        client.sendall(b"x")
+    except OSError:
+        return False
+    return True
+
+
+def test_a_request_has_a_deadline_however_busily_it_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the whole of it; a head without an end has a largest size before that."""
+    monkeypatch.setattr(answering, "PATIENCE", 0.3)
+    with serving(PAGES) as place, socket.create_connection(place) as client:
+        assert sum(sent(client) for _ in range(2000)) < 2000
+    with serving(PAGES) as place, socket.create_connection(place) as client, suppress(OSError):
+        client.settimeout(20)
+        client.sendall(b"x" * 20_000)
+        assert client.recv(1) == b""
+
+
+def test_whoever_takes_no_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the same time."""
+    monkeypatch.setattr(answering, "PATIENCE", 0.3)
+    large = {"/metrics": lambda _accept: Page(b"x" * (32 << 20))}
+    with serving(large) as place, socket.create_connection(place) as client:
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        time.sleep(0.6)  # longer than it may
+        client.settimeout(20)
+        taken = 0
+        with suppress(ConnectionError):
+            while part := client.recv(1 << 20):
+                taken += len(part)
+    assert taken < 32 << 20
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET /m", b"GET /metrics HTTP/1.0\r\n\r\n"])
+def test_stopping_takes_no_longer_whatever_clients_do(beginning: bytes) -> None:
+    """All the room is taken; nothing of it stays."""
+    before = resources()
+    with ExitStack() as stack:
+        server = Answering(ip_address("127.0.0.1"), 0, {"/metrics": lambda _accept: Page(b"x" * (32 << 20))})
+        server.start()
+        host, _, number = server.place.rpartition(":")
+        for _ in range(AT_ONCE):
+            stack.enter_context(socket.create_connection((host, int(number)))).sendall(beginning)
+        stopper = threading.Thread(target=server.stop)
+        stopper.start()
+        stopper.join(PATIENCE / 2)
+        assert not stopper.is_alive(), "it waits for clients"
+    assert resources() == before
+
+
+def test_a_page_that_can_not_be_made_is_told_and_the_others_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an error of ours: told, counted, with the sentence as the answer."""
+    mine, told = Threads(), list[Escape]()
+    monkeypatch.setattr(answering, "THREADS", mine)
+    mine.listen(told.append)
+
+    def broken(_accept: str) -> Page:
+        raise KeyError("what")
+
+    with serving({**PAGES, "/broken": broken}) as place:
+        status, _, body = get(place, "/broken")
+        assert (status, body.decode().strip()) == (500, told[0].sentence)
+        assert "KeyError: 'what'" in told[0].sentence
+        assert get(place, "/metrics")[0] == 200
+    assert mine.counts()[Task.HTTP] == 1
+
+
+@given(st.binary(max_size=200) | st.text(" /:\r\nGETHADmetricsAcp\0", max_size=60).map(str.encode))
+def test_whatever_is_asked_has_an_answer(head: bytes) -> None:
+    """Nothing escapes."""
+    assert _answer(head, PAGES).startswith(b"HTTP/1.0 ")
 
 
 def test_a_port_in_use_is_told_in_a_sentence() -> None:

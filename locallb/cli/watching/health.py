@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from threading import Condition, Thread
+from threading import Condition
 
+from locallb.clients.threads import SupervisedThread, Task
 from locallb.planning.planned import Placement
 from locallb.planning.serving import Proxy
 from locallb.planning.status import Observation
@@ -45,8 +46,7 @@ class Health:
         self._seen: dict[str, Observation | None] = {}
         self._turn: list[str] = []
         self._turn_at = 0.0
-        self._stopped = False
-        self._thread = Thread(target=self._run, name="health", daemon=True)
+        self._thread = SupervisedThread(Task.HEALTH, "health", self._run)
 
     def start(self) -> None:
         """Begin."""
@@ -54,8 +54,8 @@ class Health:
 
     def stop(self) -> None:
         """End; an answer that is awaited is awaited no more."""
+        self._thread.stop()
         with self._lock:
-            self._stopped = True
             self._lock.notify()
 
     def seen(self) -> Mapping[str, Observation | None]:
@@ -114,14 +114,13 @@ class Health:
 
     def _run(self) -> None:
         news = False
-        while True:
+        while not self._thread.stopped.is_set():
             with self._lock:
-                if self._stopped:
-                    return
                 self._absorb()
                 proxy = self._next(time.monotonic())
                 if proxy is None and not news:
-                    self._lock.wait(self._pause(time.monotonic()))
+                    if not self._thread.stopped.is_set():
+                        self._lock.wait(self._pause(time.monotonic()))
                     continue
             if proxy:
                 news = self._look(proxy) or news

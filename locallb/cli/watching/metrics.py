@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.relay import Batch, Entry
 from locallb.clients.kube import WRITES
+from locallb.clients.threads import THREADS
 from locallb.planning.report.room import rooms_for
 from locallb.planning.status import Observation, State
 from locallb.watch.happenings import Converged, Failed, Happening, Planned, Updated
@@ -97,12 +98,13 @@ class Metrics:
 
 
 class _Ready:
-    """Whether the loop once had everything as planned, and can read and plan now."""
+    """Whether the loop once had everything as planned, can read and plan now, and every thread works."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._converged = False
         self._failure = ""
+        self._stale = ""
 
     def listen(self, happening: Happening) -> None:
         with self._lock:
@@ -113,12 +115,14 @@ class _Ready:
                     self._failure = happening.sentence
                 case Planned():
                     self._failure = ""
+                    self._stale = next(iter(happening.stale.values()), "")
                 case _:
                     pass
 
     def why(self) -> str:
         with self._lock:
-            return self._failure or ("" if self._converged else "the first convergence isn't done")
+            beginning = "" if self._converged else "the first convergence isn't done"
+            return self._failure or beginning or self._stale or THREADS.trouble()
 
 
 class _Now(Collector):
@@ -134,7 +138,11 @@ class _Now(Collector):
 
     def collect(self) -> Iterator[Metric]:
         board, views = self._look()
-        yield _gauge("ready", "1 after the first convergence, while sources can be read.", not self._ready.why())
+        yield _gauge(
+            "ready",
+            "1 after the first convergence, while sources can be read and every thread works.",
+            not self._ready.why(),
+        )
         yield _gauge("open_load_balancers", "Load balancers that aren't as planned.", board.open)
         yield _gauge("waiting_retries", "Load balancers that failed and are tried again.", board.waiting)
         yield _gauge("last_converged_timestamp_seconds", "When all was as planned last; 0 if never.", board.converged)
@@ -143,10 +151,9 @@ class _Now(Collector):
         yield from _proxies(board)
         yield _stale(board)
         yield from _pools(board)
-        writes = CounterMetricFamily(f"{PREFIX}_api_writes", "Requests to Kubernetes APIs that write.", labels=["kind"])
-        for kind, count in sorted(WRITES.counts().items()):
-            writes.add_metric([kind], count)
-        yield writes
+        yield _counted("api_writes", "Requests to Kubernetes APIs that write.", "kind", WRITES.counts())
+        text = "Threads that something unexpected ended, by what they are for; they begin again by themselves."
+        yield _counted("thread_failures", text, "thread", THREADS.counts())
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -157,6 +164,13 @@ def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> 
     family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=[label])
     for key, value in sorted(values.items()):
         family.add_metric([key], value)
+    return family
+
+
+def _counted(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=[label])
+    for key, count in sorted(counts.items()):
+        family.add_metric([key], count)
     return family
 
 

@@ -16,7 +16,7 @@ from locallb.cli.watching.relay import Batch
 from locallb.planning.model import ServiceKey
 from locallb.planning.status import State
 from locallb.planning.words import counted
-from locallb.watch.happenings import Cause, Converged, Failed, Happening, Leading, Planned, Stopped, Updated
+from locallb.watch.happenings import Broken, Cause, Converged, Failed, Happening, Leading, Planned, Stopped, Updated
 
 _NAMED = 3
 """Services that a sentence names."""
@@ -99,6 +99,8 @@ class Narrator:
             case Leading():
                 sentence = "this process leads now" if one.leads else "another process may lead: standing by"
                 yield Record(at, Level.INFO, "leader", sentence, {"leads": one.leads})
+            case Broken():
+                yield Record(at, Level.ERROR, "thread", one.sentence, {"thread": one.task, "message": one.sentence})
             case Stopped():
                 yield Record(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
 

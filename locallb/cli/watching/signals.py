@@ -7,8 +7,9 @@ import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Timer
 from types import FrameType
+
+from locallb.clients.threads import SupervisedThread, Task
 
 INTERRUPTED = 130
 PATIENCE = 2.0
@@ -26,7 +27,7 @@ class Signals:
         self._stop = stop
         self._reload = reload
         self._on_terminal = on_terminal
-        self._timer: Timer | None = None
+        self._timer: SupervisedThread | None = None
         self._news, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def wait(self, seconds: float | None) -> None:
@@ -59,7 +60,7 @@ class Signals:
             yield
         finally:
             if self._timer:
-                self._timer.cancel()
+                self._timer.stop()
             signal.set_wakeup_fd(woken)
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -68,10 +69,13 @@ class Signals:
         del number, frame
         if self._timer:
             self.leave()
-        self._timer = Timer(PATIENCE, self.leave)
-        self._timer.daemon = True
+        self._timer = SupervisedThread(Task.SIGNALS, "signals", self._leave_later)
         self._timer.start()
         self._stop()
+
+    def _leave_later(self) -> None:
+        if self._timer and not self._timer.stopped.wait(PATIENCE):
+            self.leave()
 
     def _hung_up(self, number: int, frame: FrameType | None) -> None:
         """Reload; but a terminal that went away took its user with it."""

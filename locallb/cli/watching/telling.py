@@ -6,7 +6,6 @@ import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from io import RawIOBase
-from threading import Thread
 from typing import Protocol
 
 from rich.console import Console
@@ -14,8 +13,9 @@ from rich.live import Live
 
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.records import Level, Narrator, Record
-from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.relay import Batch, Relay
 from locallb.cli.watching.screen import Screen
+from locallb.clients.threads import SupervisedThread, Task
 from locallb.planning.status import Observation
 from locallb.planning.words import counted
 
@@ -120,7 +120,8 @@ class Teller:
         self._face = face
         self._seen = seen
         self._gone = gone
-        self._thread = Thread(target=self._run, name="teller", daemon=True)
+        self._board, self._narrator = Board(), Narrator()
+        self._thread = SupervisedThread(Task.TELLER, "teller", self._run)
 
     def start(self, *first: Record) -> None:
         """Begin, with these records."""
@@ -130,24 +131,26 @@ class Teller:
 
     def join(self, seconds: float) -> bool:
         """Wait for the last words; tell whether they were told."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        return self._thread.join(seconds)
 
     def close(self) -> None:
         """Leave the terminal or stream as it was found."""
         self._face.close()
 
     def _run(self) -> None:
-        board, narrator = Board(), Narrator()
         try:
-            while not board.stopped:
+            while not self._board.stopped:
                 self._relay.wait()
                 time.sleep(self._face.pace)  # not while the loop goes on with what it just told
-                batch = self._relay.take(0)
-                board.seen = self._seen()
-                board.take(batch)
-                views = board.views()
-                told = [*narrator.tell(batch, views), *narrator.services(time.time(), views)]
-                self._face.show(told, board, views)
+                self._tell(self._relay.take(0))
         except OSError as error:
             self._gone(error)
+        self._thread.stop()
+
+    def _tell(self, batch: Batch) -> None:
+        board, narrator = self._board, self._narrator
+        board.seen = self._seen()
+        board.take(batch)
+        views = board.views()
+        told = [*narrator.tell(batch, views), *narrator.services(time.time(), views)]
+        self._face.show(told, board, views)

@@ -1,0 +1,61 @@
+"""A mistake of ours in the loop's thread: it begins again from the beginning, and ends only when it is told to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from locallb.clients.threads import SupervisedThread, Task
+from locallb.engine import Engine
+from locallb.planning.model import Home
+from locallb.planning.settings import Settings, SettingsError
+from locallb.watch.happenings import Cause, Failed, Happening, Mark, Stopped
+from locallb.watch.loop import Loop
+from tests.watch.api import becomes
+
+
+class _Engine:
+    def cancel(self) -> None:
+        """Nothing is under way."""
+
+
+def loop(tmp_path: Path, answers: list[Exception], told: list[Happening]) -> Loop:
+    """Make one whose configuration can't be read in these ways, one after the other; the last one stays."""
+
+    def load() -> Settings:
+        raise answers.pop(0) if len(answers) > 1 else answers[0]
+
+    home = Home("p", "s", str(tmp_path))
+    return Loop(home, cast("Engine", _Engine()), load, tmp_path / "stack.yaml", told.append)
+
+
+def test_a_loop_that_broke_off_begins_again_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    """What it follows is followed on meanwhile; its end is told once."""
+    told: list[Happening] = []
+    made = loop(tmp_path, [KeyError("a mistake"), SettingsError(("broken",))], told)
+    thread = SupervisedThread(Task.LOOP, "loop", made.run)
+    thread.start()
+    becomes(lambda: any(isinstance(one, Failed) and one.sentence == "broken" for one in told), lambda: told)
+    assert not any(isinstance(one, Stopped) for one in told)
+    thread.stop()
+    made.stop()
+    assert thread.join(20)
+    assert [one for one in told if isinstance(one, Stopped)] == [Stopped()]
+
+
+def test_marks_that_wait_are_no_more_than_there_are_sorts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often something changes while an update takes long; each counts once when it ends."""
+    made = loop(tmp_path, [SettingsError(("broken",))], [])
+    monkeypatch.setattr(made, "_look", lambda: None)
+    marks = [Mark(Cause.SOURCE, f"c{number}") for number in range(3)]
+    for number in range(1000):
+        made.mark(marks[number % 3])
+    assert made._marks.qsize() == 3
+    queue: Any = made
+    queue._take_all()
+    assert made._schedule.marks == set(marks)
+    made.mark(marks[0])
+    assert made._marks.qsize() == 1
+    made._close()
