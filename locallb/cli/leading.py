@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -14,11 +14,13 @@ from locallb.clients import places
 from locallb.clients.election import Election
 from locallb.clients.fence import FENCE, NotLeaderError
 from locallb.clients.kube import Cluster
-from locallb.clients.kubeconfig import resolve
+from locallb.clients.kube_answers import Object
+from locallb.clients.kubeconfig import kubeconfig_path, resolve, stamp
 from locallb.clients.ledger import Ledger
 from locallb.planning.leadership import Candidate
 from locallb.planning.model import Home
 from locallb.planning.settings import KubernetesSource, LeaderElection, Settings
+from locallb.planning.snapshot import Access
 
 _GLANCE = 0.05
 
@@ -53,6 +55,36 @@ def leading(settings: Settings, home: Home) -> Iterator[None]:
         yield
 
 
+class _CurrentCluster:
+    """The cluster that keeps the Lease, as its kubeconfig says now. Raises KubeError if that can't be used at first."""
+
+    def __init__(self, source: KubernetesSource, root: Path) -> None:
+        self._source = source
+        self._path = Access(str(kubeconfig_path(source.kubeconfig, root)), "")
+        self._root = root
+        self._seen = stamp(self._path)
+        self._cluster = Cluster(self._meant())
+
+    def lease(self, namespace: str, name: str) -> Object | None:
+        """Return a Lease; None if there is none. Raises KubeError."""
+        return self._now().lease(namespace, name)
+
+    def write_lease(self, namespace: str, body: Mapping[str, object], *, fresh: bool) -> Object:
+        """Create or replace a Lease. Raises KubeError (CONFLICT if there is one, or another version of it)."""
+        return self._now().write_lease(namespace, body, fresh=fresh)
+
+    def _now(self) -> Cluster:
+        """Return the cluster that the kubeconfig means; it is read only where the file is another one."""
+        if (seen := stamp(self._path)) != self._seen:
+            if (access := self._meant()) != self._cluster.access:
+                self._cluster = Cluster(access)
+            self._seen = seen
+        return self._cluster
+
+    def _meant(self) -> Access:
+        return resolve(self._source.kubeconfig, self._source.context, self._root)
+
+
 def _await(election: Election) -> None:
     timing = election.timing
     deadline = time.monotonic() + timing.lease_duration + 2 * timing.retry_period
@@ -68,10 +100,9 @@ def _await(election: Election) -> None:
 def _election(wanted: LeaderElection, settings: Settings, home: Home, changed: Callable[[bool], None]) -> Election:
     sources = [one for one in settings.sources if isinstance(one, KubernetesSource)]
     source = next(one for one in sources if one.cluster == wanted.cluster)
-    cluster = Cluster(resolve(source.kubeconfig, source.context, Path(home.root)))
     identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
     return Election(
-        cluster,
+        _CurrentCluster(source, Path(home.root)),
         (wanted.namespace, wanted.lease),
         Candidate(identity, wanted.timing),
         least=lambda: Ledger(places.ledger_directory()).term(home) + 1,

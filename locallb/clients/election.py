@@ -5,14 +5,24 @@ Campaigns again after every loss. What to do next is decided in `planning.leader
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any, Protocol
 
-from locallb.clients.kube import Cluster
 from locallb.clients.kube_errors import Fault, KubeError
+from locallb.clients.threads import SupervisedThread, Task
 from locallb.planning.leadership import Candidate, Term, Timing, lease_record, lease_spec, observed, wanted_term, won
+
+
+class Leases(Protocol):
+    """Where Leases are kept."""
+
+    def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return a Lease; None if there is none. Raises KubeError."""
+
+    def write_lease(self, namespace: str, body: Mapping[str, object], *, fresh: bool) -> dict[str, Any]:
+        """Create or replace a Lease. Raises KubeError (CONFLICT if there is one, or another version of it)."""
 
 
 class Election:
@@ -20,7 +30,7 @@ class Election:
 
     def __init__(  # noqa: PLR0913 - what an election consists of
         self,
-        cluster: Cluster,
+        leases: Leases,
         place: tuple[str, str],
         candidate: Candidate,
         *,
@@ -28,7 +38,7 @@ class Election:
         changed: Callable[[bool], None] = lambda _leads: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cluster = cluster
+        self._leases = leases
         self._namespace, self._name = place
         self._candidate = candidate
         self._least = least
@@ -36,8 +46,7 @@ class Election:
         self._clock = clock
         self._acquired = ""
         self._told = False
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="election", daemon=True)
+        self._thread = SupervisedThread(Task.ELECTION, "election", self._run)
         self.problem = ""
         """Why the last step failed; empty if it didn't."""
 
@@ -66,9 +75,8 @@ class Election:
 
     def stop(self) -> None:
         """Give the Lease up, if it is ours, and take no part any more."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.stop()
+        self._thread.join()
         if self.leads():
             try:
                 self._write(self._candidate.term.number if self._candidate.term else 0, holder="")
@@ -80,7 +88,7 @@ class Election:
     def step(self) -> None:
         """Read the Lease, and take or renew it if that may be."""
         try:
-            found = self._cluster.lease(self._namespace, self._name)
+            found = self._leases.lease(self._namespace, self._name)
             self._candidate = observed(self._candidate, lease_record(found) if found else None, self._clock())
             asked = self._clock()
             term = wanted_term(self._candidate, asked, self._least())
@@ -101,15 +109,15 @@ class Election:
         spec = {**lease_spec(self._candidate, term, wall, self._acquired or wall), "holderIdentity": holder}
         version = {"resourceVersion": seen.version} if seen else {}
         body = {"metadata": {"name": self._name, "namespace": self._namespace, **version}, "spec": spec}
-        return self._cluster.write_lease(self._namespace, body, fresh=seen is None)
+        return self._leases.write_lease(self._namespace, body, fresh=seen is None)
 
     def _tell(self) -> None:
         if (leads := self.leads()) != self._told:
-            self._told = leads
             self._changed(leads)
+            self._told = leads
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
+        while not self._thread.stopped.is_set():
             self.step()
-            self._stopped.wait(self.timing.retry_period)
+            self._thread.stopped.wait(self.timing.retry_period)
             self._tell()

@@ -1,6 +1,6 @@
 """Kubernetes APIs, by kubeconfig and context: lists of what is read, and patches of a Service's status.
 
-The only module that talks to an API server. Objects are plain JSON, as `planning.parsing` takes them; what they mean
+Objects are plain JSON, as `planning.parsing` takes them; what they mean
 and what is written is decided elsewhere. Credentials stay where the kubeconfig says.
 """
 
@@ -10,21 +10,24 @@ import ssl
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 from lightkube import ApiError, Client, ConfigError
+from lightkube.core.exceptions import NotReadyError
+from lightkube.core.generic_client import ListIterable
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
+from locallb.clients.kube_answers import Object, OddError, listed
 from locallb.clients.kube_auth import PluginAuth
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import Stamp, connection, stamp
 from locallb.clients.tally import Tally
 from locallb.planning.snapshot import Access
 
-Object: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds for an answer, and for a connection."""
@@ -37,11 +40,14 @@ _PAGE = 500
 _TRANSIENT = frozenset({408, 410, 429, 500, 502, 503, 504})
 """Answers that another attempt may change; 410 is a list that took too long to turn its pages."""
 _MANAGER = "local-lb"
+_KEPT = 600.0
+"""Seconds without a call after which a connection is let go."""
 
 SERVICE = create_namespaced_resource("", "v1", "Service", "services")
 SLICE = create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
 LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
+_LEASES = "coordination.k8s.io/v1"
 NODE = create_global_resource("", "v1", "Node", "nodes")
 
 
@@ -49,15 +55,19 @@ WRITES = Tally()
 """Requests of this process that write, whatever became of them: `status` and `event`."""
 
 
-class Cluster:
-    """One cluster's API. Safe to use from several threads."""
+class _Connected:
+    """A connection, with what it was made from; closed when nobody uses it any more."""
 
     def __init__(self, access: Access) -> None:
-        self.access = access
+        named = connection(access).files
+        self.stamp: Stamp | None = None
+        with suppress(KubeError):  # using them tells what is wrong
+            self.stamp = stamp(access, named)  # before they are read: what changes now is seen next time
         found = connection(access)
-        self._server = found.server
+        self.files = found.files
+        self.server = found.server
         try:
-            self._client = Client(
+            self.client = Client(
                 found.config,
                 timeout=TIMEOUT,
                 field_manager=_MANAGER,
@@ -68,26 +78,42 @@ class Cluster:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
             raise KubeError(Fault.KUBECONFIG, told) from None
         if found.plugin:
-            self._client._client._client.auth = PluginAuth(found.plugin)  # noqa: SLF001 - no other way to its requests
-        self._client._client._client.event_hooks = {"request": [_hurry_event]}  # noqa: SLF001 - likewise
-        weakref.finalize(self, self._client.close)
+            self.client._client._client.auth = PluginAuth(found.plugin)  # noqa: SLF001 - no other way to its requests
+        self.client._client._client.event_hooks = {"request": [_hurry_event]}  # noqa: SLF001 - likewise
+        weakref.finalize(self, self.client.close)
+
+
+class Cluster:
+    """One cluster's API, as its kubeconfig and the files that it names say at each call. Safe in several threads."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._lock = Lock()
+        self._connected = _Connected(access)
+
+    def _connection(self) -> _Connected:
+        """Return the connection; another one where another server or credential counts now. Raises KubeError."""
+        with self._lock:
+            if self._connected.stamp != stamp(self.access, self._connected.files):
+                self._connected = _Connected(self.access)
+            return self._connected
 
     def objects(self) -> list[Object]:
         """List every Service, Node and EndpointSlice. Raises KubeError."""
         return [
-            *self._list("v1", "Service", lambda: self._client.list(SERVICE, namespace="*", chunk_size=_PAGE)),
-            *self._list("v1", "Node", lambda: self._client.list(NODE, chunk_size=_PAGE)),
+            *self._list("v1", "Service", lambda client: client.list(SERVICE, namespace="*", chunk_size=_PAGE)),
+            *self._list("v1", "Node", lambda client: client.list(NODE, chunk_size=_PAGE)),
             *self._list(
                 "discovery.k8s.io/v1",
                 "EndpointSlice",
-                lambda: self._client.list(SLICE, namespace="*", chunk_size=_PAGE),
+                lambda client: client.list(SLICE, namespace="*", chunk_size=_PAGE),
             ),
         ]
 
     def service(self, namespace: str, name: str) -> Object | None:
         """Give a Service; None if there is none. Raises KubeError."""
         found = self._call(
-            f"Service {namespace}/{name}", lambda: self._client.get(SERVICE, name, namespace=namespace), absent=True
+            f"Service {namespace}/{name}", lambda client: client.get(SERVICE, name, namespace=namespace), absent=True
         )
         return None if found is None else dict(found)
 
@@ -96,7 +122,7 @@ class Cluster:
         WRITES.add("status")
         done = self._call(
             f"the status of Service {namespace}/{name}",
-            lambda: self._client.patch(
+            lambda client: client.patch(
                 SERVICE.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE
             ),
             absent=True,
@@ -107,78 +133,86 @@ class Cluster:
         """Create an event of events.k8s.io/v1, in one attempt that never takes long. Raises KubeError."""
         WRITES.add("event")
         event = EVENT.from_dict(dict(body))
-        self._call("an event", lambda: self._client.create(event, namespace=namespace), pauses=())
+        self._call("an event", lambda client: client.create(event, namespace=namespace), pauses=())
 
     def lease(self, namespace: str, name: str) -> Object | None:
         """Give a Lease; None if there is none. Raises KubeError."""
-        found = self._call(
-            f"Lease {namespace}/{name}", lambda: self._client.get(LEASE, name, namespace=namespace), absent=True
+        return self._call(
+            f"Lease {namespace}/{name}",
+            lambda client: listed(client.get(LEASE, name, namespace=namespace), _LEASES, "Lease"),
+            absent=True,
         )
-        return None if found is None else dict(found)
 
     def write_lease(self, namespace: str, body: Mapping[str, object], *, fresh: bool) -> Object:
         """Create or replace a Lease. Raises KubeError (CONFLICT if there is one, or another version of it)."""
         lease: GenericNamespacedResource = LEASE.from_dict(dict(body))
 
-        def send() -> Mapping[str, Any]:
-            if fresh:
-                return self._client.create(lease, namespace=namespace)
-            return self._client.replace(lease)
+        def send(client: Client) -> Object:
+            made = client.create(lease, namespace=namespace) if fresh else client.replace(lease)
+            return listed(made, _LEASES, "Lease")
 
-        return dict(self._call("the Lease", send) or {})
+        return self._call("the Lease", send) or {}
 
-    def _list(self, version: str, kind: str, pages: Callable[[], Iterable[Mapping[str, Any]]]) -> list[Object]:
+    def _list(self, api: str, kind: str, pages: Callable[[Client], ListIterable[Any]]) -> list[Object]:
         """List a kind, all pages; items of a list don't say what they are, so that is added."""
-        listed = self._call(f"the list of {kind}s", lambda: list(pages()))
-        return [{**one, "apiVersion": version, "kind": kind} for one in listed or ()]
+
+        def read(client: Client) -> list[Object]:
+            found = pages(client)
+            objects = [listed(item, api, kind) for item in found]
+            if not found.resourceVersion:  # an answer that is no list must not count as an empty one
+                raise OddError("the list has no version")
+            return objects
+
+        return self._call(f"the list of {kind}s", read) or []
 
     def _call(
-        self, what: str, call: Callable[[], T], *, absent: bool = False, pauses: Iterable[float] = _PAUSES
+        self, what: str, call: Callable[[Client], T], *, absent: bool = False, pauses: Iterable[float] | None = None
     ) -> T | None:
         """Call, with patience for an API that can't answer just now. `absent` makes 404 an answer.
 
         Whoever writes over a resourceVersion may be answered twice: the second answer is then a conflict.
         """
-        for pause in (*pauses, None):
+        for pause in (*(_PAUSES if pauses is None else pauses), None):
+            connected = self._connection()
             try:
-                return call()
+                return call(connected.client)
             except httpx2.HTTPStatusError as error:
                 code, message = _said(error)
                 if code == httpx2.codes.NOT_FOUND and absent:
                     return None
                 if pause is None or code not in _TRANSIENT:
-                    raise self._refused(what, code, message) from None
+                    raise self._refused(connected, what, code, message) from None
                 time.sleep(_wish(error) or pause)
             except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:  # it was reached, and cut us off
                 if pause is None:
-                    raise self._unreachable(error) from None
+                    raise _unreachable(connected, error) from None
                 time.sleep(pause)
             except httpx2.HTTPError as error:
-                raise self._unreachable(error) from None
+                raise _unreachable(connected, error) from None
             except (ConfigError, httpx2.InvalidURL, OSError) as error:  # credentials by a file
                 raise KubeError(Fault.KUBECONFIG, f"the context {self.access.context} can't be used: {error}") from None
-            except (ValueError, KeyError, TypeError) as error:
-                raise self._nonsense(error) from None
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NotReadyError) as error:
+                raise self._nonsense(connected, error) from None
         raise AssertionError(what)
 
-    def _nonsense(self, error: Exception) -> KubeError:
-        told = f"{self._server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
+    def _nonsense(self, connected: _Connected, error: Exception) -> KubeError:
+        told = f"{connected.server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
         return KubeError(Fault.UNREACHABLE, told)
 
-    def _unreachable(self, error: httpx2.HTTPError) -> KubeError:
-        return KubeError(
-            Fault.UNREACHABLE, f"{self._server} doesn't answer ({str(error) or type(error).__name__:.200})"
-        )
-
-    def _refused(self, what: str, code: int, message: str) -> KubeError:
+    def _refused(self, connected: _Connected, what: str, code: int, message: str) -> KubeError:
         if code == httpx2.codes.CONFLICT:
             return KubeError(Fault.CONFLICT, f"{what} was changed by somebody else: {message}")
         if code >= httpx2.codes.INTERNAL_SERVER_ERROR or code in _TRANSIENT:
-            return KubeError(Fault.UNREACHABLE, f"{self._server} can't serve {what} now ({code}: {message})")
+            return KubeError(Fault.UNREACHABLE, f"{connected.server} can't serve {what} now ({code}: {message})")
         remedy = ""
         if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             remedy = f"; give the user of context {self.access.context} the rights of deploy/rbac.yaml"
-        return KubeError(Fault.REFUSED, f"{self._server} refuses {what} ({code}: {message}){remedy}")
+        return KubeError(Fault.REFUSED, f"{connected.server} refuses {what} ({code}: {message}){remedy}")
+
+
+def _unreachable(connected: _Connected, error: httpx2.HTTPError) -> KubeError:
+    told = f"{connected.server} doesn't answer ({str(error) or type(error).__name__:.200})"
+    return KubeError(Fault.UNREACHABLE, told)
 
 
 def _hurry_event(request: httpx2.Request) -> None:
@@ -201,18 +235,19 @@ def _wish(error: httpx2.HTTPStatusError) -> float:
 
 
 class Clusters:
-    """Connections that are kept, one a context, as long as its kubeconfig and the files that it names stay the same."""
+    """Clusters by context, whose connections are kept; those that nobody asked for in a while are let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lock = Lock()
-        self._known: dict[Access, tuple[tuple[str, ...], Stamp, Cluster]] = {}
+        self._known: dict[Access, tuple[float, Cluster]] = {}
 
     def at(self, access: Access) -> Cluster:
-        """Give the cluster of a context. Raises KubeError."""
+        """Return the cluster of a context. Raises KubeError."""
+        now = self._clock()
         with self._lock:
+            self._known = {one: kept for one, kept in self._known.items() if now - kept[0] < _KEPT}
             known = self._known.get(access)
-            if known is None or known[1] != stamp(access, known[0]):
-                named = connection(access).files
-                seen = stamp(access, named)  # before they are read: what changes now is seen next time
-                known = self._known[access] = (named, seen, Cluster(access))
-            return known[2]
+            cluster = known[1] if known else Cluster(access)
+            self._known[access] = now, cluster
+            return cluster

@@ -1,15 +1,17 @@
 """One kind of a cluster's objects as they come: a list, then its changes, with bookmarks.
 
 The API server sends a bookmark about once a minute, so a watch that says nothing for longer is broken, whatever the
-connection looks like. Not here: what to do when a feed ends, and what the objects mean.
+connection looks like. Whatever isn't an answer of a Kubernetes API is an error like one that doesn't come; no answer
+takes longer or grows larger than it may. Not here: what to do when a feed ends, and what the objects mean.
 """
 
 from __future__ import annotations
 
-import json
+import socket
 import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,7 @@ import httpx2
 from lightkube import ConfigError
 from lightkube.config import client_adapter
 
-from locallb.clients.kube import Object
+from locallb.clients.kube_answers import ERROR, Object, OddError, Told, lines, list_page, watch_line
 from locallb.clients.kube_auth import PluginAuth
 from locallb.clients.kube_errors import Fault, KubeError
 from locallb.clients.kubeconfig import connection
@@ -32,12 +34,20 @@ PATHS: Mapping[str, tuple[str, str]] = {
 OPENED = "OPENED"
 SILENCE = 100.0
 """Seconds without a word after which a watch counts as broken."""
+PATIENCE = 30.0
+"""Seconds that one whole answer, but for a watch's, may take."""
+LARGEST = 256 << 20
+"""Bytes of a page of a list."""
+PAGES_AT_ONCE, PAGE_EVERY = 3, 0.5
+"""Pages of a list that are asked for without a pause, and the seconds between two of the others."""
 _LIFE = 300
 """Seconds after which the server shall end a watch; it goes on where it was."""
-_PAGE = 500
+_PAGE = 1000
+_MOST_PAGES = 1000
 _TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 _GONE = 410
-_ERROR = 400
+_EXCERPT = 4096
+_CONNECTED = ("connect_tcp.complete", "start_tls.complete")
 
 
 class ExpiredError(Exception):
@@ -57,11 +67,14 @@ class Event:
 
 
 class Feed:
-    """Objects of one kind of one cluster. For one thread; `close` may be called from any."""
+    """Objects of one kind of one cluster. For one thread; `cut` may be called from any."""
 
     def __init__(self, access: Access, kind: str) -> None:
         self.kind = kind
         self._api, self._path = PATHS[kind]
+        self._sockets: list[socket.socket] = []
+        self._is_cut = False
+        self._due = float("inf")
         found = connection(access)
         self._server = found.server
         try:
@@ -74,23 +87,40 @@ class Feed:
             raise KubeError(Fault.KUBECONFIG, told) from None
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Let the connections go; only for the thread that reads."""
         self._client.close()
 
-    def list(self) -> tuple[list[Object], str]:
-        """Give every object, and the version from which a watch goes on. Raises KubeError."""
+    def cut(self) -> None:
+        """Break off whatever is read now or later: it ends with a KubeError."""
+        self._is_cut = True
+        for each in tuple(self._sockets):
+            with suppress(OSError):
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+    def cut_if_overdue(self, now: float) -> None:
+        """Break off an answer that takes longer than it may, however busily its bytes drip in."""
+        if now > self._due:
+            self.cut()
+
+    def list(self, pause: Callable[[float], object] = time.sleep) -> tuple[list[Object], str]:
+        """Return every object, and the version from which a watch goes on. Raises KubeError.
+
+        Further pages of a long list are asked for at a pace that `pause` keeps.
+        """
         found: list[Object] = []
-        page: dict[str, str] = {"limit": str(_PAGE)}
-        while True:
+        parameters = {"limit": str(_PAGE)}
+        for number in range(1, _MOST_PAGES + 1):
             with self._telling():
-                answer = self._client.get(self._path, params=page)
-                self._refuse(answer)
-                document = answer.json()
-            found.extend({**one, "apiVersion": self._api, "kind": self.kind} for one in document.get("items") or ())
-            metadata = document["metadata"]
-            if not (more := metadata.get("continue")):
-                return found, str(metadata["resourceVersion"])
-            page["continue"] = str(more)
+                page = list_page(self._get(parameters), self._api, self.kind)
+                found.extend(page.objects)
+                if not page.more:
+                    return found, page.version
+                if page.more == parameters.get("continue"):
+                    raise OddError("the list turns no page")
+            parameters["continue"] = page.more
+            if number >= PAGES_AT_ONCE:
+                pause(PAGE_EVERY)
+        raise KubeError(Fault.UNREACHABLE, f"{self._server} lists {self.kind}s without an end")
 
     def watch(self, version: str) -> Iterator[Event]:
         """Give what happens after `version`, until the server ends it. Raises KubeError, ExpiredError."""
@@ -101,41 +131,78 @@ class Feed:
             "timeoutSeconds": str(_LIFE),
         }
         timeout = httpx2.Timeout(10.0, connect=3.0, read=SILENCE)
-        with self._telling(), self._client.stream("GET", self._path, params=parameters, timeout=timeout) as answer:
-            if answer.status_code >= _ERROR:
-                answer.read()
+        with self._telling(), self._asked(parameters, timeout) as answer:
+            if answer.status_code != httpx2.codes.OK:
                 self._refuse(answer)
+            self._due = time.monotonic() + _LIFE + PATIENCE
             yield Event(OPENED, {}, version)
-            for line in answer.iter_lines():
-                yield self._event(json.loads(line))
+            last = time.monotonic()
+            for line in lines(answer.iter_bytes()):
+                if line is not None:
+                    yield self._event(watch_line(line, self._api, self.kind))
+                    last = time.monotonic()
+                elif time.monotonic() - last > SILENCE:
+                    raise OddError("a line of the watch doesn't end")
 
-    def _event(self, raw: Mapping[str, Any]) -> Event:
-        found: Object = raw["object"]
-        if raw["type"] == "ERROR":
-            if found.get("code") == _GONE:
+    def _event(self, told: Told) -> Event:
+        if told.type == ERROR:
+            if told.object.get("code") == _GONE:
                 raise ExpiredError
-            raise KubeError(Fault.UNREACHABLE, f"{self._server} ended a watch: {found.get('message', '')!s:.200}")
-        version = str(found["metadata"]["resourceVersion"])
-        return Event(str(raw["type"]), {**found, "apiVersion": self._api, "kind": self.kind}, version)
+            raise KubeError(Fault.UNREACHABLE, f"{self._server} ended a watch: {told.object.get('message', '')!s:.200}")
+        return Event(told.type, told.object, told.version)
+
+    def _get(self, parameters: Mapping[str, str]) -> bytes:
+        """Read a whole answer."""
+        with self._asked(parameters, _TIMEOUT) as answer:
+            if answer.status_code != httpx2.codes.OK:
+                self._refuse(answer)
+            text = bytearray()
+            for chunk in answer.iter_bytes():
+                text += chunk
+                if len(text) > LARGEST:
+                    raise OddError(f"a page of the list is larger than {LARGEST >> 20} MiB")
+                if time.monotonic() > self._due:
+                    raise OddError(f"the list takes longer than {PATIENCE:.0f} s")
+            return bytes(text)
+
+    @contextmanager
+    def _asked(self, parameters: Mapping[str, str], timeout: httpx2.Timeout) -> Iterator[httpx2.Response]:
+        """Send a request; the answer's head has come."""
+        self._due = time.monotonic() + max(PATIENCE, timeout.read or 0)
+        try:
+            with self._client.stream(
+                "GET", self._path, params=parameters, timeout=timeout, extensions={"trace": self._trace}
+            ) as answer:
+                yield answer
+        finally:
+            self._due = float("inf")
+
+    def _trace(self, what: str, info: Mapping[str, Any]) -> None:
+        """Take note of each connection, so that it can be cut in the midst of a read."""
+        if what.endswith(_CONNECTED):
+            self._sockets.append(info["return_value"].get_extra_info("socket"))
+            if self._is_cut:
+                self.cut()
 
     def _refuse(self, answer: httpx2.Response) -> None:
+        """Raise what an answer that is none says."""
         if answer.status_code == _GONE:
             raise ExpiredError
-        if answer.status_code >= _ERROR:
-            told = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {answer.text[:200]})"
-            denied = answer.status_code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
-            raise KubeError(Fault.REFUSED if denied else Fault.UNREACHABLE, told)
+        text = next(answer.iter_bytes(_EXCERPT), b"").decode(errors="replace")
+        told = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text[:200]})"
+        denied = answer.status_code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
+        raise KubeError(Fault.REFUSED if denied else Fault.UNREACHABLE, told)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
         """Tell in a sentence what goes wrong with the connection."""
         try:
             yield
-        except (httpx2.HTTPError, ssl.SSLError, OSError) as error:
-            told = f"{self._server} doesn't answer ({error!s:.200})"
+        except OddError as error:
+            told = f"{self._server} answers with something that isn't a Kubernetes API's ({error!s:.200})"
+            raise KubeError(Fault.UNREACHABLE, told) from None
+        except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, OSError) as error:
+            told = f"{self._server} doesn't answer ({str(error) or type(error).__name__:.200})"
             raise KubeError(Fault.UNREACHABLE, told) from None
         except (ConfigError, httpx2.InvalidURL) as error:
             raise KubeError(Fault.KUBECONFIG, f"{self._server} can't be asked: {error}") from None
-        except (ValueError, KeyError, TypeError) as error:
-            told = f"{self._server} answers with something that isn't a Kubernetes API's ({error!s:.200})"
-            raise KubeError(Fault.UNREACHABLE, told) from None

@@ -92,7 +92,8 @@ def won(candidate: Candidate, record: Record, asked: float, now: float) -> Candi
 
 def lease_record(lease: Mapping[str, Any]) -> Record:
     """Read a Lease; what is missing or odd counts as nobody's."""
-    spec = lease.get("spec") or {}
+    given = lease.get("spec")
+    spec = given if isinstance(given, Mapping) else {}
     transitions = spec.get("leaseTransitions")
     number = transitions if isinstance(transitions, int) else 0
     return Record(str(spec.get("holderIdentity") or ""), number, str(lease["metadata"].get("resourceVersion") or ""))

@@ -1,29 +1,34 @@
 """A running cluster, followed: what it has now, kept by lists and watches, each object understood once.
 
 One thread a kind. Where a feed breaks, what is known stays and is called stale until the feed is back; a feed that the
-server has forgotten starts again with a list. Not here: what a change leads to.
+server has forgotten starts again with a list. Not here: how often (`tempo`), and what a change leads to.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 
-from locallb.clients.kube import Object
+from locallb.clients.kube_answers import BOOKMARK, DELETED, Object
 from locallb.clients.kube_errors import KubeError
 from locallb.clients.kube_feed import OPENED, PATHS, Event, ExpiredError, Feed
 from locallb.clients.recent import RECENT
+from locallb.clients.threads import SupervisedThread, Task
 from locallb.planning.model import ClusterName
 from locallb.planning.parsing import Document, Identity, Parsed, parse_objects
 from locallb.planning.snapshot import Access
 from locallb.sources.readings import slim
-from locallb.watch.schedule import delay
+from locallb.watch.tempo import Tempo
 
+NOBODY: Mapping[str, Tempo] = MappingProxyType({})
+"""Nobody followed it before."""
 _SERVICE = "Service"
-_LONGEST = 3.0
-"""Seconds until a cluster that doesn't answer is asked again, at most: it is near, and nobody tells of its return."""
 _RELIST = 600.0
 """Seconds after which everything is listed anew, whatever the watch said."""
 
@@ -48,7 +53,13 @@ class _Known:
 class FollowedCluster:
     """Calls `changed` from its threads whenever something relevant is different."""
 
-    def __init__(self, cluster: ClusterName, access: Access, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterName,
+        access: Access,
+        changed: Callable[[], None],
+        tempos: Mapping[str, Tempo] = NOBODY,
+    ) -> None:
         self.cluster = cluster
         self.access = access
         self._changed = changed
@@ -56,15 +67,29 @@ class FollowedCluster:
         self._known = {kind: _Known() for kind in PATHS}
         self._stopped = threading.Event()
         self._feeds: dict[str, Feed] = {}
-        for kind in PATHS:
-            threading.Thread(target=self._follow, args=(kind,), name=f"{cluster} {kind}", daemon=True).start()
+        self._tempos = {kind: tempos.get(kind, Tempo()) for kind in PATHS}
+        self._threads = [self._follower(kind) for kind in PATHS]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
-        """Follow it no more."""
-        self._stopped.set()
+        """Follow it no more: threads and connections end as soon as they see it, also in the midst of an answer."""
+        for thread in self._threads:
+            thread.stop()
         for feed in tuple(self._feeds.values()):
-            feed.close()
+            feed.cut()
         RECENT.forget(self.access)
+
+    def tempos(self) -> Mapping[str, Tempo]:
+        """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
+        now = time.monotonic()
+        return {kind: tempo.hurried(now) for kind, tempo in self._tempos.items()}
+
+    def look_after(self) -> None:
+        """Break off answers that take longer than they may; to be called now and again."""
+        now = time.monotonic()
+        for feed in tuple(self._feeds.values()):
+            feed.cut_if_overdue(now)
 
     def ready(self) -> bool:
         """Tell whether everything was listed once."""
@@ -95,46 +120,53 @@ class FollowedCluster:
         with self._lock:
             return tuple(known.objects[name] for known in self._known.values() for name in known.order())
 
+    def _follower(self, kind: str) -> SupervisedThread:
+        return SupervisedThread(
+            Task.FOLLOWER,
+            f"{self.cluster} {kind}",
+            partial(self._follow, kind),
+            subject=self.cluster,
+            failed=partial(self._break, kind),
+            stopped=self._stopped,
+        )
+
     def _follow(self, kind: str) -> None:
         """List and watch one kind until stopped."""
-        failures = 0
-        while not self._stopped.is_set():
+        while not self._stopped.wait(self._tempos[kind].lists.wait(time.monotonic())):
             try:
-                feed = self._feeds[kind] = Feed(self.access, kind)
-                try:
+                with closing(Feed(self.access, kind)) as feed:
+                    self._feeds[kind] = feed
                     self._run(kind, feed)
-                finally:
-                    feed.close()
             except ExpiredError:
-                failures = 0
-                continue
+                self._pace(kind, Tempo.broken)
             except KubeError as error:
-                failures = 1 if self._is_well(kind) else failures + 1
+                self._pace(kind, Tempo.broken)
                 self._break(kind, str(error))
-            except RuntimeError:  # the client was closed by `stop`
-                return
-            self._stopped.wait(min(delay(failures), _LONGEST) if failures else 0)
+
+    def _pace(self, kind: str, note: Callable[[Tempo, float, float], Tempo]) -> None:
+        self._tempos[kind] = note(self._tempos[kind], time.monotonic(), random.random())  # noqa: S311 - no secret
 
     def _run(self, kind: str, feed: Feed) -> None:
         """List, then watch for as long as the list is good for."""
-        objects, version = feed.list()
+        objects, version = feed.list(self._stopped.wait)
         self._replace(kind, objects)
         listed = time.monotonic()
-        while not self._stopped.is_set() and time.monotonic() - listed < _RELIST:
+        while not self._stopped.wait(self._tempos[kind].watches.wait(time.monotonic())):
+            if time.monotonic() - listed > _RELIST:
+                return
             for event in feed.watch(version):
-                version = event.version
-                self._take(kind, event)
                 if self._stopped.is_set():
                     return
-
-    def _is_well(self, kind: str) -> bool:
-        with self._lock:
-            return not self._known[kind].broken
+                version = event.version
+                self._take(kind, event)
+            self._pace(kind, Tempo.ended)
 
     def _break(self, kind: str, why: str) -> None:
+        if self._stopped.is_set():
+            return
         with self._lock:
             new, self._known[kind].broken = not self._known[kind].broken, why
-        if new and not self._stopped.is_set():
+        if new:
             self._changed()
 
     def _mend(self, kind: str) -> None:
@@ -159,17 +191,18 @@ class FollowedCluster:
 
     def _take(self, kind: str, event: Event) -> None:
         if event.type == OPENED:
+            self._tempos[kind] = self._tempos[kind].opened(time.monotonic())
             self._mend(kind)
-        if event.type in {OPENED, "BOOKMARK"}:
+        if event.type in {OPENED, BOOKMARK}:
             return
         one = _slim(event.object)
         identity = Identity.of(one)
         if kind == _SERVICE:
-            self._tell_writers(identity, None if event.type == "DELETED" else one)
+            self._tell_writers(identity, None if event.type == DELETED else one)
         with self._lock:
             known = self._known[kind]
             before = known.parsed.get(identity)
-            if event.type == "DELETED":
+            if event.type == DELETED:
                 known.objects.pop(identity, None)
                 known.parsed.pop(identity, None)
                 different = before is not None and before != Parsed()

@@ -8,7 +8,7 @@ says nothing that can be used, what was read last counts. Not here: which cluste
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +22,8 @@ from locallb.sources.kubernetes import health_ports, not_up_yet
 from locallb.sources.manifests import SourceReading
 from locallb.sources.readings import Readings
 from locallb.sources.snapshot import SourceRead, read_source, readings_directory
-from locallb.watch.clusters import FollowedCluster
+from locallb.watch.clusters import NOBODY, FollowedCluster
+from locallb.watch.tempo import Tempo
 
 KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
@@ -66,9 +67,14 @@ class Following:
 
         """
         one = self._live.get(source.cluster)
+        if one is not None and one.source != source:
+            self._end(self._live.pop(source.cluster))
+            one = None
         if one is None:
             one = self._live[source.cluster] = self._begun(source, known, wait=anew)
             return one.read
+        if anew:
+            one.followed.look_after()
         if kubeconfig:
             self._look_up(one)
         self._refresh(one, anew=anew)
@@ -77,13 +83,16 @@ class Following:
     def forget(self, others: Collection[ClusterName]) -> None:
         """Follow these and no others."""
         for name in self._live.keys() - others:
-            self._live.pop(name).followed.stop()
+            self._end(self._live.pop(name))
 
     def stop(self) -> None:
         """Follow nothing any more; keep what was read last."""
-        for one in self._live.values():
-            one.followed.stop()
-            self._keep(one, due=True)
+        self.forget(())
+
+    def _end(self, one: _Live) -> None:
+        """Follow one no more; keep what was read last."""
+        one.followed.stop()
+        self._keep(one, due=True)
 
     def _begun(self, source: KubernetesSource, known: Collection[ServiceKey], *, wait: bool) -> _Live:
         """Begin to follow a cluster. Before everything is listed, it is read once as `up` does.
@@ -109,14 +118,13 @@ class Following:
             one.fault = str(error)
             return
         if one.fault:
-            one.fault, one.read = "", _with_stale(one.read)
+            one.fault, one.read = "", with_stale(one.read)
         if meant == one.meant:
             return
         self._refresh(one, anew=False)
-        self._keep(one, due=True)
-        one.followed.stop()
-        one.meant, one.followed = meant, self._follow(one.source, meant.access)
-        one.read, one.keep_at = _with_stale(one.read), 0.0
+        self._end(one)
+        one.meant, one.followed = meant, self._follow(one.source, meant.access, one.followed.tempos())
+        one.read, one.keep_at = with_stale(one.read), 0.0
 
     def _refresh(self, one: _Live, *, anew: bool) -> None:
         """Take over what is known by now."""
@@ -138,13 +146,15 @@ class Following:
         elif one.read.unready:
             one.read = _unready(one.source, one.followed.access, why) if why else one.read
         elif stale and (one.fault or not one.read.reading.stale):
-            one.read = _with_stale(one.read, *stale)
+            one.read = with_stale(one.read, *stale)
 
     def _meaning(self, source: KubernetesSource) -> Meaning:
         return meaning(source.kubeconfig, source.context, Path(self.home.root))
 
-    def _follow(self, source: KubernetesSource, access: Access) -> FollowedCluster:
-        return FollowedCluster(source.cluster, access, lambda: self.changed(source.cluster))
+    def _follow(
+        self, source: KubernetesSource, access: Access, tempos: Mapping[str, Tempo] = NOBODY
+    ) -> FollowedCluster:
+        return FollowedCluster(source.cluster, access, lambda: self.changed(source.cluster), tempos)
 
     def _keep(self, one: _Live, *, due: bool) -> None:
         """Write the last good reading, now and again."""
@@ -161,5 +171,6 @@ def _unready(source: KubernetesSource, access: Access, why: str = "") -> SourceR
     return SourceRead(nothing.reading, {source.cluster: access}, unready=True)
 
 
-def _with_stale(read: SourceRead, *stale: str) -> SourceRead:
+def with_stale(read: SourceRead, *stale: str) -> SourceRead:
+    """Return the same with these sentences of why it may be old; none: it isn't."""
     return replace(read, reading=replace(read.reading, stale=stale))

@@ -52,11 +52,14 @@ class Outlook:
         return self.world.settings
 
     def open(self) -> None:
-        """Read the configuration; another one means another world. Raises what `load` does."""
+        """Read the configuration; another one means another world, where clusters that stay are followed on.
+
+        Raises what `load` does.
+        """
         settings = self.load()
         if self._world is None or self._world.settings != settings:
-            self.stop()
-            self._world = World(self.home, settings, self.engine, self.mark)
+            followed = self._world.following if self._world else None
+            self._world = World(self.home, settings, self.engine, self.mark, followed=followed)
 
     def plan(self, snapshot: Snapshot, down: frozenset[str]) -> Plan:
         """Plan while these proxies can't be brought back; what was planned just before is as it was."""

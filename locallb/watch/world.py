@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 
 from locallb.clients import places
 from locallb.clients.ledger import ClaimMemory
+from locallb.clients.threads import THREADS
 from locallb.engine import Engine
 from locallb.planning.known import Known
 from locallb.planning.model import ClusterName, Home, ServiceKey
@@ -33,7 +34,7 @@ from locallb.sources.snapshot import (
     refuse_another_runtime,
     told_of_pools,
 )
-from locallb.watch.following import Following
+from locallb.watch.following import Following, with_stale
 from locallb.watch.happenings import Cause, Mark
 
 HOST_FRESH = 30.0
@@ -57,7 +58,9 @@ class World:
     _read: dict[ClusterName, SourceRead] = field(default_factory=dict)
     _memories: dict[ClusterName, Memory] = field(default_factory=dict)
     """What directories of manifests had; a full pass doesn't rely on it."""
-    _following: Following = field(init=False)
+    followed: InitVar[Following | None] = None
+    """The clusters that were followed so far: those that stay are followed on, whatever else is configured now."""
+    following: Following = field(init=False)
     _unready: float | None = None
     """Since when a cluster is in the making and no container came or went, by the monotonic clock."""
     _held: HeldByState | None = None
@@ -71,9 +74,9 @@ class World:
     _host: tuple[float, HostFacts, SourceRead] | None = None
     """When it was looked at, what it is like, and what that means for the pools."""
 
-    def __post_init__(self) -> None:
-        """Follow no cluster yet."""
-        self._following = Following(self.home, lambda name: self.mark(Mark(Cause.SOURCE, name)))
+    def __post_init__(self, followed: Following | None) -> None:
+        """Follow no cluster that wasn't followed before."""
+        self.following = followed or Following(self.home, lambda name: self.mark(Mark(Cause.SOURCE, name)))
 
     def read(self, marks: Collection[Mark]) -> Reading:
         """Read what the marks are about, and give it with the rest.
@@ -114,7 +117,7 @@ class World:
 
     def stop(self) -> None:
         """Follow nothing any more; keep what was read last."""
-        self._following.stop()
+        self.following.stop()
 
     def _find(self, marks: Collection[Mark], *, anew: bool) -> tuple[Source, ...]:
         """Find out which sources there are now, where a mark says that it may be others; forget those that went."""
@@ -132,7 +135,7 @@ class World:
         elif self._unready is None or any(mark.cause is Cause.KIND and mark.subject for mark in marks):
             self._unready = time.monotonic()
         clusters = {source.cluster for source in self._sources}
-        self._following.forget(clusters)
+        self.following.forget(clusters)
         for name in self._read.keys() - clusters:
             del self._read[name]
         return self._sources
@@ -145,10 +148,13 @@ class World:
                 if anew or source.cluster not in self._memories:
                     self._memories[source.cluster] = Memory()
                 memory = self._memories[source.cluster]
-                return read_source(self.home, source, known, keep=True, memory=memory)
+                read = read_source(self.home, source, known, keep=True, memory=memory)
+                why = THREADS.trouble(source.cluster)
+                told = f"source {source.cluster}: {why}; until it works again, changes are seen late"
+                return with_stale(read, *read.reading.stale, told) if why else read
             case KubernetesSource():
                 kubeconfig = anew or any(mark.cause in {Cause.KUBECONFIG, Cause.KIND} for mark in marks)
-                return self._following.read(source, known, anew=anew, kubeconfig=kubeconfig)
+                return self.following.read(source, known, anew=anew, kubeconfig=kubeconfig)
 
     def _holders(self, held: HeldByState, claims: tuple[Claim, ...]) -> set[ServiceKey]:
         if self._known is None or self._known[0] is not held or self._known[1] is not claims:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -171,15 +172,43 @@ def test_what_is_no_file_of_a_bounded_size_is_told(tmp_path: Path, what: str, ro
 
 
 def test_connections_are_kept_until_the_kubeconfig_changes(tmp_path: Path) -> None:
-    """Another file under the name is another connection; a missing one an error."""
-    access, clusters = written(tmp_path / "config"), Clusters()
-    first = clusters.at(access)
-    assert clusters.at(access) is first
+    """Another file under the name is another connection of whoever has the cluster; a missing one an error."""
+    cluster = Cluster(written(tmp_path / "config"))
+    first = cluster._connection()
+    assert cluster._connection() is first
     (tmp_path / "config").unlink()
     with pytest.raises(KubeError, match="can't be read"):
-        clusters.at(access)
+        cluster.objects()
     written(tmp_path / "config", user={"token": "other"})
-    assert clusters.at(access) is not first
+    assert cluster._connection() is not first
+
+
+def test_a_connection_is_closed_once_nobody_uses_it(tmp_path: Path) -> None:
+    """Neither while a request of another thread goes on, nor only when somebody collects garbage."""
+    cluster = Cluster(written(tmp_path / "config"))
+    used = cluster._connection()
+    closed: list[str] = []
+    weakref.finalize(used, closed.append, "closed")
+    written(tmp_path / "config", user={"token": "other"})
+    assert cluster._connection() is not used
+    assert not closed
+    del used
+    assert closed
+
+
+def test_clusters_that_nobody_asks_for_are_let_go(tmp_path: Path) -> None:
+    """Each context that ever was named would keep its connections otherwise."""
+    now = 0.0
+    clusters = Clusters(lambda: now)
+    first, other = written(tmp_path / "one"), written(tmp_path / "two")
+    kept = clusters.at(first)
+    for now in (300.0, 800.0, 1300.0):  # noqa: B007 - the clock reads it
+        assert clusters.at(first) is kept
+    clusters.at(other)
+    for now in (1800.0, 2300.0):  # noqa: B007 - the clock reads it
+        clusters.at(other)
+    assert list(clusters._known) == [other]
+    assert clusters.at(first) is not kept
 
 
 @pytest.mark.parametrize("way", ["renewed in place", "replaced"])
@@ -188,18 +217,18 @@ def test_a_credential_that_is_renewed_beside_the_kubeconfig_counts(tmp_path: Pat
     token = tmp_path / "token"
     token.write_text("one")
     access = written(tmp_path / "config", user={"tokenFile": "token"})
-    clusters = Clusters()
-    first = clusters.at(access)
-    assert clusters.at(access) is first
+    cluster = Clusters().at(access)
+    first = cluster._connection()
+    assert cluster._connection() is first
     if way == "replaced":
         (tmp_path / "new").write_text("two")
         (tmp_path / "new").replace(token)
     else:
         token.write_text("two")
-    assert clusters.at(access) is not first
+    assert cluster._connection() is not first
     token.unlink()
     with pytest.raises(KubeError, match=r"token, which the kubeconfig .*config names, can't be read"):
-        clusters.at(access)
+        cluster.objects()
 
 
 def test_a_token_file_is_beside_the_kubeconfig(tmp_path: Path) -> None:

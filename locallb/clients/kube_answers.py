@@ -1,0 +1,128 @@
+"""What an API server says in lists and watches, checked: pages of a list, and lines of a watch.
+
+A list that lacks its items, or is of another kind, must not count as an empty one: everything would be taken for gone.
+Pure; whatever isn't as Kubernetes writes it raises OddError with a few words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Object: TypeAlias = dict[str, Any]
+ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
+LONGEST_LINE = 16 << 20
+"""Bytes of a line of a watch: an object is at most 1.5 MiB in etcd, and JSON may write a byte with six characters."""
+
+
+class OddError(ValueError):
+    """This isn't what a Kubernetes API says: a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """A page of a list."""
+
+    objects: list[Object]
+    version: str
+    """From which a watch goes on."""
+    more: str
+    """What to ask the next page with; empty on the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A line of a watch: what happened to an object, or in place of one what went wrong."""
+
+    type: str
+    object: Object
+    version: str = ""
+    """Empty with ERROR."""
+
+
+def list_page(text: bytes, api: str, kind: str) -> ListPage:
+    """Read a page of a list; items of a list don't say what they are, so that is added. Raises OddError."""
+    document = _mapping(_json(text), "the list")
+    if document.get("kind", f"{kind}List") != f"{kind}List":
+        raise OddError(f"the list is a {document['kind']!s:.60} instead of a {kind}List")
+    metadata = _mapping(document.get("metadata"), "the list's metadata")
+    if "items" not in document:
+        raise OddError("the list has no items")
+    items = document["items"]
+    if not isinstance(items, list | None):
+        raise OddError(f"the list's items are a {type(items).__name__}")
+    objects = [listed(item, api, kind) for item in items or ()]
+    return ListPage(objects, _version(metadata), _optional(metadata, "continue"))
+
+
+def watch_line(text: bytes, api: str, kind: str) -> Told:
+    """Read a line of a watch. Raises OddError."""
+    document = _mapping(_json(text), "a line of the watch")
+    sort, about = document.get("type"), _mapping(document.get("object"), "the object in a line of the watch")
+    if sort == ERROR:
+        return Told(ERROR, about)
+    if sort == BOOKMARK:
+        return Told(BOOKMARK, about, _version(_mapping(about.get("metadata"), "a bookmark's metadata")))
+    if not isinstance(sort, str) or sort not in {ADDED, MODIFIED, DELETED}:
+        raise OddError(f"a line of the watch has the type {sort!s:.60}")
+    found = listed(about, api, kind)
+    return Told(sort, found, _version(found["metadata"]))
+
+
+def listed(value: object, api: str, kind: str) -> Object:
+    """Check an object of that kind and add what it is. Raises OddError."""
+    found = _mapping(value, f"a {kind}")
+    metadata = _mapping(found.get("metadata"), f"the metadata of a {kind}")
+    if found.get("kind", kind) != kind:
+        raise OddError(f"a {found['kind']!s:.60} came instead of a {kind}")
+    if not _optional(metadata, "name"):
+        raise OddError(f"a {kind} has no name")
+    return {**found, "apiVersion": api, "kind": kind}
+
+
+def lines(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes | None]:
+    """Cut what comes into lines, without their ends; None after each chunk that completes none. Raises OddError."""
+    rest = bytearray()
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest += first
+        if len(rest) > longest:
+            raise OddError(f"a line of the watch is longer than {longest >> 20} MiB")
+        for other in others:
+            yield bytes(rest)
+            rest[:] = other
+        if not others:
+            yield None
+    if rest.strip():
+        raise OddError("the watch ended within a line")
+
+
+def _json(text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise OddError("it is nested too deep") from None
+    except ValueError as error:
+        raise OddError(f"it isn't JSON: {error!s:.100}") from None
+
+
+def _mapping(value: object, what: str) -> Object:
+    if not isinstance(value, dict):
+        raise OddError(f"{what} is {'missing' if value is None else f'a {type(value).__name__}'}")
+    return value
+
+
+def _version(metadata: Mapping[str, Any]) -> str:
+    version = _optional(metadata, "resourceVersion")
+    if not version:
+        raise OddError("its metadata has no resourceVersion")
+    return version
+
+
+def _optional(metadata: Mapping[str, Any], key: str) -> str:
+    value = metadata.get(key)
+    if not isinstance(value, str | None):
+        raise OddError(f"its metadata's {key} is a {type(value).__name__}")
+    return value or ""

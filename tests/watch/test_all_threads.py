@@ -1,0 +1,297 @@
+"""Every thread that `watch` keeps: something nobody expected ends its work; it is told, counted, and goes on."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.cli.watching import signals as signals_module
+from locallb.cli.watching.health import Health
+from locallb.cli.watching.lines import plain
+from locallb.cli.watching.metrics import Metrics
+from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.signals import Signals
+from locallb.cli.watching.telling import Lines, Teller
+from locallb.clients import threads
+from locallb.clients.answering import Answering, Page
+from locallb.clients.container_events import ContainerEvents
+from locallb.clients.election import Election
+from locallb.clients.exits import Exits
+from locallb.clients.folder_watch import FileWatch, FolderWatch
+from locallb.clients.threads import THREADS, Escape, SupervisedThread, Task, do_once
+from locallb.planning.leadership import Candidate, Timing
+from locallb.planning.model import ClusterName
+from locallb.planning.pacing import Pace
+from locallb.watch.clusters import FollowedCluster
+from locallb.watch.happenings import Converged, Stopped
+from tests.cli.watch_story import planned, snapshot_of
+from tests.watch.api import becomes, served
+
+
+class UnexpectedError(BaseException):
+    """What nobody expects."""
+
+
+@dataclass
+class Trap:
+    """Raises once in the place of something, wherever it is called; goes on as it did afterwards."""
+
+    monkeypatch: pytest.MonkeyPatch
+    sprung: int = 0
+    again: int = 0
+    """How often it was called after that."""
+    armed: bool = True
+
+    def set(self, owner: Any, name: str) -> None:  # noqa: ANN401 - any class or module
+        """Put it in the place of `owner.name`."""
+        self.monkeypatch.setattr(owner, name, self.before(getattr(owner, name)))
+
+    def before(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Return it with the trap before it."""
+
+        def trapped(*args: Any, **words: Any) -> Any:  # noqa: ANN401 - anything
+            if self.armed:
+                self.armed = False
+                self.sprung += 1
+                raise UnexpectedError("on purpose")
+            self.again += 1
+            return real(*args, **words)
+
+        return trapped
+
+
+@dataclass
+class Case:
+    """What is needed to run a thread, and what to do at the end."""
+
+    trap: Trap
+    directory: Path
+    stack: ExitStack
+    told: list[Escape] = field(default_factory=list)
+
+
+def a_follower(case: Case) -> None:
+    """One of three; the source counts as old meanwhile."""
+    _, access = case.stack.enter_context(served(case.directory))
+    case.trap.set(FollowedCluster, "_replace")
+    stale: list[str] = []
+    followed = FollowedCluster(ClusterName("demo"), access, lambda: stale.append(followed.stale()))
+    case.stack.callback(followed.stop)
+    becomes(lambda: followed.ready() and not followed.stale())
+    assert any("broke off" in one for one in stale)
+
+
+def a_folder(case: Case) -> None:
+    """Count its source as old meanwhile, and look when it is watched again."""
+    case.trap.set(FolderWatch, "_watch")
+    troubles: list[str] = []
+    watch = FolderWatch(case.directory, lambda: troubles.append(THREADS.trouble("demo")), "demo")
+    case.stack.callback(watch.stop)
+    becomes(lambda: len(troubles) > 1 and not troubles[-1])
+    assert "broke off" in troubles[0]
+
+
+def files(case: Case) -> None:
+    """Tell a change then that nobody was told of."""
+    path, changed = case.directory / "file", list[Path]()
+
+    watch = FileWatch([path], case.trap.before(changed.append))
+    case.stack.callback(watch.stop)
+    path.write_text("x")
+    becomes(lambda: changed == [path])
+
+
+def containers(case: Case) -> None:
+    """Whoever listens is told that nobody knows what happened meanwhile."""
+    case.trap.set(ContainerEvents, "_take")
+    case.trap.monkeypatch.setenv("DOCKER_HOST", f"unix://{case.directory}/nothing.sock")
+    presence: list[str] = []
+    events = ContainerEvents("l", (), lambda _name: None, presence.append)
+    case.stack.callback(events.stop)
+    becomes(lambda: presence and case.trap.again)
+
+
+def exits(case: Case) -> None:
+    """Tell an end afterwards that was not told, for the kernel keeps it."""
+    ended: list[str] = []
+    followed = Exits(case.trap.before(ended.append))
+    case.stack.callback(followed.stop)
+    pids = [os.posix_spawn("/bin/sleep", ["sleep", seconds], {}) for seconds in ("0.3", "0.6")]
+    followed.follow({_process(pid): str(pid) for pid in pids})
+    becomes(lambda: ended == [str(pid) for pid in pids])
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
+def _process(pid: int) -> Any:  # noqa: ANN401 - a Process
+    from locallb.clients.processes import _stat  # noqa: PLC0415 - only here
+
+    seen = _stat(pid)
+    assert seen
+    return seen.process
+
+
+def election(case: Case) -> None:
+    """Take the next step."""
+
+    class Leases:
+        def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
+            del namespace, name
+            return None
+
+        def write_lease(self, namespace: str, body: Any, *, fresh: bool) -> dict[str, Any]:  # noqa: ANN401 - JSON
+            del namespace, fresh
+            return {**body, "metadata": {**body["metadata"], "resourceVersion": "1"}}
+
+    case.trap.set(Leases, "lease")
+    candidate = Election(Leases(), ("n", "l"), Candidate("me", Timing(3, 2, 0.01)))
+    candidate.start()
+    case.stack.callback(candidate.stop)
+    becomes(candidate.leads)
+
+
+def http(case: Case) -> None:
+    """Clients are served on."""
+    import http.client  # noqa: PLC0415 - only here
+
+    case.trap.set(Answering, "_accept")
+    server = Answering(ip_address("127.0.0.1"), 0, {"/": lambda _accept: Page(b"ok")})
+    server.start()
+    case.stack.callback(server.stop)
+    connection = http.client.HTTPConnection(server.place, timeout=20)
+    case.stack.callback(connection.close)
+    connection.request("GET", "/")
+    assert connection.getresponse().read() == b"ok"
+
+
+def teller(case: Case) -> None:
+    """Tell what comes next, and the last word as well."""
+    relay, written = Relay(), io.BytesIO()
+    case.trap.set(Lines, "show")
+    case.trap.armed = False
+    out: Any = written
+    telling = Teller(relay, Lines(out, plain), dict, lambda _error: None)
+    telling.start()
+    case.trap.armed = True
+    relay.listen(Converged())
+    becomes(lambda: case.told)
+    relay.listen(planned(snapshot_of("web")))
+    relay.listen(Stopped())
+    assert telling.join(20)
+    assert b"stopped" in written.getvalue()
+
+
+def health(case: Case) -> None:
+    """Proxies are asked on."""
+    asked: list[str] = []
+    looking = Health(case.trap.before(lambda proxy: asked.append(proxy.name)), lambda: None)
+    looking.start()
+    case.stack.callback(looking.stop)
+    looking.listen(planned(snapshot_of("web")))
+    becomes(lambda: case.told)
+    looking._turn_at = 0.0
+    looking.listen(planned(snapshot_of("web", "api")))
+    becomes(lambda: asked)
+
+
+def signals(case: Case) -> None:
+    """Leave at the end of patience."""
+    left: list[int] = []
+    case.trap.monkeypatch.setattr(signals_module, "PATIENCE", 0.01)
+    caught = Signals(lambda: None, lambda: None, on_terminal=False)
+
+    def leave(code: int) -> None:
+        left.append(code)
+        assert caught._timer
+        caught._timer.stop()
+
+    case.trap.monkeypatch.setattr(os, "_exit", leave)
+    case.trap.set(Signals, "leave")
+    caught._asked_to_stop(15, None)
+    becomes(lambda: left)
+    for descriptor in (caught._news, caught._bell):
+        os.close(descriptor)
+
+
+CASES: dict[Task, Callable[[Case], None]] = {
+    Task.FOLLOWER: a_follower,
+    Task.FOLDER: a_folder,
+    Task.FILES: files,
+    Task.CONTAINERS: containers,
+    Task.EXITS: exits,
+    Task.ELECTION: election,
+    Task.HTTP: http,
+    Task.TELLER: teller,
+    Task.HEALTH: health,
+    Task.SIGNALS: signals,
+}
+ELSEWHERE = {Task.LOOP: "tests/watch/test_loop_goes_on.py", Task.PLUGIN: "it is done once; below"}
+
+
+@pytest.fixture
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
+    """Give what a case needs, with whoever is told of what escapes."""
+    with ExitStack() as stack:
+        made = Case(Trap(monkeypatch), tmp_path, stack)
+        THREADS.listen(made.told.append)
+        stack.callback(THREADS.listen, None)
+        yield made
+
+
+def test_every_task_has_a_case() -> None:
+    """A thread that comes later needs one too."""
+    assert CASES.keys() | ELSEWHERE.keys() == set(Task)
+
+
+@pytest.mark.parametrize("task", CASES)
+def test_a_thread_that_breaks_off_is_told_counted_and_goes_on(case: Case, task: Task) -> None:
+    """Whatever it is for."""
+    before = THREADS.counts()[task]
+    CASES[task](case)
+    assert case.trap.sprung == 1
+    assert [escape.task for escape in case.told] == [task]
+    assert "(UnexpectedError: on purpose at " in case.told[0].sentence
+    assert THREADS.counts()[task] == before + 1
+    becomes(lambda: not THREADS.trouble())
+
+
+def test_what_is_done_once_is_told_and_counted(case: Case) -> None:
+    """Whoever needs it asks again."""
+
+    def work() -> None:
+        raise UnexpectedError
+
+    do_once(Task.PLUGIN, "exec plugin", work)
+    becomes(lambda: case.told)
+    assert case.told[0].task is Task.PLUGIN
+
+
+def test_readiness_and_metrics_know_of_a_thread_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not ready until it works again; counted by what it is for."""
+    monkeypatch.setattr(threads, "AGAIN", Pace(first=3600, longest=3600))
+    metrics = Metrics(dict)
+    for happening in (planned(snapshot_of("web")), Converged()):
+        metrics.listen(happening)
+    assert not metrics.unready()
+
+    def work() -> None:
+        raise UnexpectedError
+
+    before = THREADS.counts()[Task.EXITS]
+    thread = SupervisedThread(Task.EXITS, "exits", work, pace=threads.AGAIN)
+    thread.start()
+    becomes(metrics.unready)
+    assert "the thread exits broke off" in metrics.unready()
+    text = metrics.text("")[0].decode()
+    assert f'locallb_thread_failures_total{{thread="exits"}} {before + 1.0}' in text
+    assert "locallb_ready 0.0" in text
+    thread.stop()
+    assert not metrics.unready()

@@ -1,0 +1,103 @@
+"""Fifty edits of the configuration and of a kubeconfig: what is followed afterwards costs what it did before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from locallb.engine import Engine
+from locallb.planning.model import ClusterName, Home
+from locallb.planning.settings import KindSource, KubernetesSource, ManifestsSource, Settings
+from locallb.watch.following import Following
+from locallb.watch.outlook import Outlook
+from locallb.watch.triggers import Triggers
+from tests.watch.api import Api, becomes, kubeconfig, served
+
+EDITS = 50
+NAME = ClusterName("demo")
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[tuple[Api, int]]:
+    """Serve an API; give its port too."""
+    with served(tmp_path) as (answers, access):
+        port = int(Path(access.kubeconfig).read_text().partition("127.0.0.1:")[2].split()[0])
+        yield answers, port
+
+
+def resources() -> tuple[int, int]:
+    """Count threads and open descriptors of this process."""
+    return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+
+def source(root: Path) -> KubernetesSource:
+    """Name the cluster of that API."""
+    return KubernetesSource(NAME, kubeconfig=str(root / "kubeconfig"))
+
+
+def test_edits_of_a_kubeconfig_leave_no_thread_and_no_descriptor(api: tuple[Api, int], tmp_path: Path) -> None:
+    """Each renews the credential, so everything is followed anew; and the API isn't asked more often for it."""
+    answers, port = api
+    following = Following(Home("p", "s", str(tmp_path)), lambda _name: None)
+    following.read(source(tmp_path), (), anew=True, kubeconfig=True)
+    becomes(lambda: answers.count("watch") == 3)
+    before = resources()
+    begun = len(answers.asked)
+    for number in range(EDITS):
+        kubeconfig(tmp_path / "kubeconfig", port, f"credential {number}")
+        following.read(source(tmp_path), (), anew=False, kubeconfig=True)
+    one = following._live[NAME]
+    becomes(lambda: one.followed.ready() and not one.followed.stale(), one.followed.stale)
+    becomes(lambda: resources() <= before, resources)
+    times = [at for at, _ in answers.asked[begun:]]
+    assert max(sum(first <= at < first + 1 for at in times) for first in times) <= 18
+    following.stop()
+
+
+def test_edits_of_the_configuration_go_on_following_what_stays(api: tuple[Api, int], tmp_path: Path) -> None:
+    """The world is another one, its clusters are not: nothing is listed for it."""
+    answers, _ = api
+    texts = iter(range(1000))
+    base = Settings((source(tmp_path),), ())
+
+    def load() -> Settings:
+        return replace(base, metrics=f"127.0.0.1:{2000 + next(texts)}")
+
+    home = Home("p", "s", str(tmp_path))
+    outlook = Outlook(home, cast("Engine", object()), load, lambda _mark: None)
+    outlook.open()
+    outlook.world.following.read(source(tmp_path), (), anew=True, kubeconfig=True)
+    becomes(lambda: answers.count("watch") == 3)
+    before, asked = resources(), len(answers.asked)
+    worlds = set()
+    for _ in range(EDITS):
+        outlook.open()
+        worlds.add(id(outlook.world))
+        outlook.world.following.read(source(tmp_path), (), anew=True, kubeconfig=True)
+    assert len(worlds) > 1
+    assert len(answers.asked) == asked
+    becomes(lambda: resources() <= before, resources)
+    moved = replace(source(tmp_path), context="here")
+    outlook.world.following.read(moved, (), anew=True, kubeconfig=True)
+    becomes(lambda: resources() <= before, resources)
+    outlook.stop()
+    becomes(lambda: threading.active_count() <= before[0] - 3)
+
+
+def test_edits_of_the_configuration_leave_no_watch_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of files, directories and containers, also where Docker isn't there."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    triggers = Triggers(Home("p", "s", str(tmp_path)), tmp_path / "stack.yaml", lambda _mark: None)
+    base = Settings((ManifestsSource(NAME, str(tmp_path)), source(tmp_path)), (), kind=KindSource())
+    triggers.follow(base)
+    threads = threading.active_count()
+    for number in range(EDITS):
+        triggers.follow(replace(base, metrics=f"127.0.0.1:{2000 + number}"))
+    becomes(lambda: threading.active_count() <= threads)
+    triggers.stop()
+    becomes(lambda: threading.active_count() <= threads - 3)

@@ -1,0 +1,140 @@
+"""The election and its cluster: a credential that is renewed and a server that moves cost no lead."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.cli.leading import taking_part
+from locallb.clients.election import Election
+from locallb.planning.leadership import Timing
+from locallb.planning.model import ClusterName, Home
+from locallb.planning.settings import KubernetesSource, LeaderElection, Settings
+from tests.watch.api import becomes, kubeconfig
+
+TIMING = Timing(lease_duration=3, renew_deadline=2, retry_period=0.05)
+NAME = ClusterName("demo")
+
+
+class Keeper:
+    """Keeps one Lease, for whoever has the credential."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.credential = "t"
+        self.version = 0
+        self.instead: bytes | None = None
+        """What is answered in place of a Lease."""
+        self.port = 0
+
+
+@contextmanager
+def kept() -> Iterator[Keeper]:
+    """Serve a Lease."""
+    keeper = Keeper()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._give(keeper.lease)
+
+        def do_PUT(self) -> None:
+            given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self._is_known():
+                keeper.version += 1
+                given["metadata"]["resourceVersion"] = str(keeper.version)
+                keeper.lease = given
+            self._give(given)
+
+        do_POST = do_PUT  # noqa: N815 - names of the base class
+
+        def _is_known(self) -> bool:
+            return bool(self.headers["Authorization"] == f"Bearer {keeper.credential}")
+
+        def _give(self, lease: dict[str, Any] | None) -> None:
+            code = 401 if not self._is_known() else 200 if lease or keeper.instead else 404
+            body = json.dumps(lease if code == 200 else {"kind": "Status", "code": code, "message": "no"}).encode()
+            body = keeper.instead if keeper.instead is not None and code == 200 else body
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        keeper.port = server.server_port
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield keeper
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
+def candidate(root: Path) -> Iterator[Election]:
+    """Take part, as `watch` does, by the kubeconfig in `root`."""
+    source = KubernetesSource(NAME, kubeconfig=str(root / "kubeconfig"))
+    settings = Settings((source,), (), leader_election=LeaderElection(NAME, "l", "kube-system", TIMING))
+    with taking_part(settings, Home("p", "s", str(root))) as election:
+        assert election
+        yield election
+
+
+def test_a_renewed_credential_and_a_server_that_moves_cost_no_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both stand in the kubeconfig, which is looked at again before each step."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with kept() as keeper, kept() as elsewhere:
+        kubeconfig(tmp_path / "kubeconfig", keeper.port)
+        with candidate(tmp_path) as election:
+            becomes(election.leads, lambda: election.problem)
+            keeper.credential = "renewed"
+            becomes(lambda: "401" in election.problem)
+            kubeconfig(tmp_path / "kubeconfig", keeper.port, "renewed")
+            becomes(lambda: election.leads() and not election.problem, lambda: election.problem)
+            kubeconfig(tmp_path / "kubeconfig", elsewhere.port)
+            becomes(lambda: elsewhere.lease and election.leads(), lambda: election.problem)
+
+
+@pytest.mark.parametrize("text", ["", "kind: Config", "{"])
+def test_a_kubeconfig_in_the_midst_of_being_rewritten_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """It is told, and asked again."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with kept() as keeper:
+        path = tmp_path / "kubeconfig"
+        kubeconfig(path, keeper.port)
+        with candidate(tmp_path) as election:
+            becomes(election.leads, lambda: election.problem)
+            path.write_text(text)
+            becomes(lambda: "kubeconfig" in election.problem, lambda: election.problem)
+            kubeconfig(path, keeper.port)
+            becomes(lambda: election.leads() and not election.problem, lambda: election.problem)
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"7", b'{"metadata": null}', b'{"metadata": "x", "spec": 7}'])
+def test_an_odd_lease_is_told_and_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    """As an API that doesn't answer."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with kept() as keeper:
+        kubeconfig(tmp_path / "kubeconfig", keeper.port)
+        with candidate(tmp_path) as election:
+            becomes(election.leads, lambda: election.problem)
+            keeper.instead = text
+            becomes(lambda: "isn't a Kubernetes API's" in election.problem, lambda: election.problem)
+            keeper.instead = None
+            becomes(lambda: election.leads() and not election.problem, lambda: election.problem)

@@ -1,0 +1,207 @@
+"""Followers of a cluster against an API that answers anything: no answer ends one, and none makes it ask too often."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.clients import kube_feed
+from locallb.clients.kube import Cluster
+from locallb.clients.kube_errors import Fault, KubeError
+from locallb.planning.model import ClusterName
+from locallb.planning.pacing import Pace
+from locallb.planning.snapshot import Access
+from locallb.watch import tempo
+from locallb.watch.clusters import FollowedCluster
+from locallb.watch.tempo import MOST
+from tests.clients.test_kube_answers import ENDLESS, ODD_LISTS, ODD_WATCHES, line
+from tests.watch.api import Api, becomes, node, served
+
+NAME = ClusterName("demo")
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[tuple[Api, Access]]:
+    """Serve an API."""
+    with served(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again soon."""
+    for name in ("LISTS", "WATCHES"):
+        monkeypatch.setattr(tempo, name, Pace(first=0.02, longest=0.05, floor=0.02))
+
+
+SOME_LISTS = ("nothing", "an object", "a list", "an item as a text", "null metadata", ENDLESS)
+SOME_WATCHES = ("no JSON", "an array", "an unknown type", "an error without an object", "no metadata", "too deep")
+LISTS_FOR_COMMANDS = ("nothing", "an object", "a list", "an item as a text", "null metadata", "no items", "too deep")
+
+
+def follower(access: Access) -> FollowedCluster:
+    """Follow a cluster, and wait until everything is listed."""
+    followed = FollowedCluster(NAME, access, lambda: None)
+    becomes(followed.ready, followed.stale)
+    return followed
+
+
+def names(followed: FollowedCluster) -> set[str]:
+    """Give the names of the Nodes that are known."""
+    return {str(one.name) for one in followed.parsed().nodes}
+
+
+def is_followed_again(followed: FollowedCluster, api: Api) -> None:
+    """Heal the API: what is new there becomes known, and nothing counts as old."""
+    api.nodes, api.listed, api.watched = [node("a"), node("b")], None, None
+    api.end_watches()
+    becomes(lambda: names(followed) == {"a", "b"} and not followed.stale(), followed.stale)
+
+
+@pytest.mark.parametrize("name", SOME_LISTS)
+@pytest.mark.usefixtures("quick")
+def test_an_odd_list_is_an_error_of_the_source_and_what_is_known_stays(api: tuple[Api, Access], name: str) -> None:
+    """It is told in a sentence, nothing counts as gone, and it is asked again until the answer is one."""
+    answers, access = api
+    answers.nodes = [node("a")]
+    followed = follower(access)
+    try:
+        answers.listed, answers.watched = (200, ODD_LISTS[name]), (410, b"{}")
+        answers.end_watches()
+        becomes(lambda: "isn't a Kubernetes API's" in followed.stale(), followed.stale)
+        assert names(followed) == {"a"}
+        is_followed_again(followed, answers)
+    finally:
+        followed.stop()
+
+
+@pytest.mark.parametrize("name", SOME_WATCHES)
+@pytest.mark.usefixtures("quick")
+def test_an_odd_line_of_a_watch_is_an_error_of_the_source(api: tuple[Api, Access], name: str) -> None:
+    """As above; the list is good, so it is made again."""
+    answers, access = api
+    answers.nodes = [node("a")]
+    told: list[str] = []
+    followed = FollowedCluster(NAME, access, lambda: told.append(followed.stale()))
+    try:
+        becomes(followed.ready, followed.stale)
+        answers.watched = (200, ODD_WATCHES[name])
+        answers.end_watches()
+        becomes(lambda: any("http://127.0.0.1" in one for one in tuple(told)), lambda: told)
+        assert names(followed) == {"a"}
+        is_followed_again(followed, answers)
+    finally:
+        followed.stop()
+
+
+@pytest.mark.parametrize("status", [204, 302, 401, 503])
+@pytest.mark.usefixtures("quick")
+def test_a_refusal_is_an_error_of_the_source(api: tuple[Api, Access], status: int) -> None:
+    """Of lists and of watches, also what is neither an answer nor an error."""
+    answers, access = api
+    followed = follower(access)
+    try:
+        body = b"" if status == 204 else b"no"
+        answers.listed = answers.watched = (status, body)
+        answers.end_watches()
+        becomes(lambda: f"({status}: " in followed.stale(), followed.stale)
+        is_followed_again(followed, answers)
+    finally:
+        followed.stop()
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_answer_without_an_end_is_an_error(api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line, a page, a list that turns pages for ever, one that drips in."""
+    answers, access = api
+    monkeypatch.setattr(kube_feed, "PATIENCE", 0.2)
+    monkeypatch.setattr(kube_feed, "LARGEST", 1 << 20)
+    followed = follower(access)
+    try:
+        answers.watched = (200, b"x" * (17 << 20))
+        answers.end_watches()
+        becomes(lambda: "longer than 16 MiB" in followed.stale(), followed.stale)
+        is_followed_again(followed, answers)
+        answers.listed, answers.watched = (200, b" " * (2 << 20)), (410, b"")
+        answers.end_watches()
+        becomes(lambda: "larger than 1 MiB" in followed.stale(), followed.stale)
+        is_followed_again(followed, answers)
+        answers.listed, answers.watched, answers.drip = (200, b" " * 10_000), (410, b""), 0.02
+        answers.end_watches()
+        becomes(lambda: "takes longer than" in followed.stale(), followed.stale)
+        answers.drip = 0.0
+        is_followed_again(followed, answers)
+    finally:
+        followed.stop()
+
+
+@pytest.mark.parametrize("name", LISTS_FOR_COMMANDS)
+def test_an_odd_list_is_told_to_commands_as_well(
+    api: tuple[Api, Access], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`up` reads a cluster by another client: a sentence, no traceback, and never an empty cluster."""
+    answers, access = api
+    monkeypatch.setattr("locallb.clients.kube._PAUSES", ())
+    answers.listed = (200, ODD_LISTS[name])
+    with pytest.raises(KubeError, match="isn't a Kubernetes API's") as caught:
+        Cluster(access).objects()
+    assert caught.value.fault is Fault.UNREACHABLE
+
+
+WORST: dict[str, dict[str, Any]] = {
+    "watches that close at once": {"watched": (200, b"")},
+    "watches that are gone": {"watched": (410, b"")},
+    "watches that are gone after they were opened": {"watched": (200, line("ERROR", {"code": 410}))},
+    "watches of rubbish": {"watched": (200, b"hello\n")},
+    "refused watches": {"watched": (503, b"")},
+    "lists of rubbish": {"listed": (200, b"{}"), "watched": (410, b"")},
+    "lists that are gone": {"listed": (410, b""), "watched": (410, b"")},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORST)
+def test_whatever_the_api_answers_it_is_not_asked_too_often(api: tuple[Api, Access], name: str) -> None:
+    """In any second, all followers of a cluster together: counted where the requests arrive."""
+    answers, access = api
+    followed = follower(access)
+    try:
+        for key, value in WORST[name].items():
+            setattr(answers, key, value)
+        answers.end_watches()
+        threading.Event().wait(4)  # how long it is watched, not how long something takes
+        is_followed_again(followed, answers)
+    finally:
+        followed.stop()
+    times = [at for at, _ in answers.asked]
+    most = max(sum(begun <= at < begun + 1 for at in times) for begun in times)
+    assert most <= 3 * MOST
+    lists = [at for at, what in answers.asked if what == "list"]
+    assert max(sum(begun <= at < begun + 0.95 for at in lists) for begun in lists) <= 3
+
+
+def resources() -> tuple[int, int]:
+    """Count threads and open descriptors of this process."""
+    return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_follower_that_is_stopped_leaves_nothing(api: tuple[Api, Access], *, silent: bool) -> None:
+    """Neither threads nor descriptors, also where the API never answers: stopping interrupts whatever is awaited."""
+    answers, access = api
+    before = resources()
+    for _ in range(10):
+        answers.silent = False
+        followed = follower(access)
+        answers.silent = silent
+        if silent:
+            seen = len(answers.asked)
+            answers.end_watches()
+            becomes(partial(lambda limit: len(answers.asked) > limit, seen))
+        followed.stop()
+    becomes(lambda: resources() <= before, resources)
