@@ -28,7 +28,7 @@ def loop(tmp_path: Path, answers: list[Exception], told: list[Happening]) -> Loo
         raise answers.pop(0) if len(answers) > 1 else answers[0]
 
     home = Home("p", "s", str(tmp_path))
-    return Loop(home, cast("Engine", _Engine()), load, tmp_path / "stack.yaml", told.append)
+    return Loop(home, cast("Engine", _Engine()), load, tmp_path / "stack.yaml", told.append, observe=lambda _: {})
 
 
 def test_a_loop_that_broke_off_begins_again_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
