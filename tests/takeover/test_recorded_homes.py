@@ -7,12 +7,12 @@ changed: a version that can't take one over breaks a promise to its users.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,26 +37,29 @@ _PROCESS = re.compile(r"""("pid":\s?|")(\d+)(,[^{}]{0,80}"started":\s?"|@)([0-9a
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
-    """Wait until no other test on this host uses the path: an abstract socket, gone with its holder."""
+def _alone() -> Iterator[None]:
+    """Wait until no other test of any user has a recorded home: they lie at one path. The lock leaves no file."""
     deadline = time.monotonic() + 300
-    with socket.socket(socket.AF_UNIX) as lock:
+    descriptor = os.open("/tmp", os.O_RDONLY | os.O_DIRECTORY)  # noqa: S108 - what every user may open
+    try:
         while True:
             try:
-                lock.bind(f"\0{name}")
-            except OSError:
-                assert time.monotonic() < deadline, f"another test keeps {name}"
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                assert time.monotonic() < deadline, "another test keeps the recorded homes"
                 time.sleep(0.1)
                 continue
             break
         yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
 def restored(home: str) -> Iterator[Stage]:
     """Put a home back where it was recorded, its Envoys running; only one test on this host has it at a time."""
     root = Path(f"/tmp/local-lb-recorded-{home.rpartition('/')[2]}")  # noqa: S108 - names of proxies depend on the path
-    with _alone(root.name):
+    with _alone():
         before = {name: os.environ.get(name) for name in ("XDG_STATE_HOME", "LOCALLB_LEDGER")}
         os.environ["XDG_STATE_HOME"] = str(root / "s")
         os.environ["LOCALLB_LEDGER"] = str(root / "s/locallb/ledger")
