@@ -165,11 +165,18 @@ def _read_yaml(path: Path) -> dict[str, Value]:
     except OSError as error:
         raise ProjectError(f"{path} can't be read: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bytes that are no text, an odd date
-        problem = " ".join(str(error).split())
-        raise ProjectError(f"{path} is no YAML: {problem}") from None
+        raise ProjectError(f"{path} is no YAML: {_yaml_problem(error)}") from None
     if not isinstance(raw or {}, dict):
         raise ProjectError(f"{path} must hold keys and values, not a {type(raw).__name__}")
     return cast("dict[str, Value]", raw or {})
+
+
+def _yaml_problem(error: Exception) -> str:
+    """Return what is wrong and where, without the parser's own name for the text."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
 
 
 def _section(raw: Mapping[str, Value], key: str, path: Path) -> dict[str, Value]:

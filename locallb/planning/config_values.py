@@ -31,7 +31,7 @@ class Mistakes:
         """Take `value` for a mapping with words as keys; empty if it isn't one."""
         if isinstance(value, Mapping) and all(isinstance(each, str) for each in value):
             return value
-        self.add(key, f"{shown(value)} is not a mapping; write {example}")
+        self.add(key, f"must be a mapping, not {shown(value)}; write {example}")
         return {}
 
     def items(self, key: str, value: object, example: str) -> Iterator[tuple[str, object]]:
@@ -40,7 +40,7 @@ class Mistakes:
             for number, item in enumerate(value):
                 yield f"{key}[{number}]", item
         else:
-            self.add(key, f"{shown(value)} is not a list; write {example}")
+            self.add(key, f"must be a list, not {shown(value)}; write {example}")
 
     def texts(self, key: str, value: object, example: str) -> list[str]:
         """Take `value` for a list of words, without those that aren't."""
@@ -50,7 +50,7 @@ class Mistakes:
         """Take `value` for a text; empty if it isn't one."""
         if isinstance(value, str) and value.strip():
             return value.strip()
-        self.add(key, f"{shown(value)} is not a text; write {example}")
+        self.add(key, f"must be a text, not {shown(value)}; write {example}")
         return ""
 
     def label(self, key: str, value: object, example: str) -> str:

@@ -34,5 +34,5 @@ def parse_selector(mistakes: Mistakes, key: str, value: object) -> Mapping[str, 
         if isinstance(wanted, str):
             selector[label] = wanted
         else:
-            mistakes.add(f"{key}.{clipped(label)}", f"{shown(wanted)} is not a text; write it in quotes")
+            mistakes.add(f"{key}.{clipped(label)}", f"must be a text, not {shown(wanted)}; write it in quotes")
     return selector

@@ -149,21 +149,21 @@ def test_a_source_is_named_after_its_directory(directory: str, name: str) -> Non
 SOURCE_MISTAKES: list[tuple[object, str]] = [
     (None, f"sources: there is none; write a list such as [{A_SOURCE}]"),
     ([], f"sources: there is none; write a list such as [{A_SOURCE}]"),
-    ("shop", f'sources: "shop" is not a list; write a list such as [{A_SOURCE}]'),
-    ({"manifests": "d"}, f"sources: an object of 1 field is not a list; write a list such as [{A_SOURCE}]"),
-    (["d"], f'sources[0]: "d" is not a mapping; write {A_SOURCE}'),
+    ("shop", f'sources: must be a list, not "shop"; write a list such as [{A_SOURCE}]'),
+    ({"manifests": "d"}, f"sources: must be a list, not an object of 1 field; write a list such as [{A_SOURCE}]"),
+    (["d"], f'sources[0]: must be a mapping, not "d"; write {A_SOURCE}'),
     ([{}], f"sources[0]: it names no directory; write {A_SOURCE}"),
     ([{"name": "x"}], f"sources[0]: it names no directory; write {A_SOURCE}"),
     (
         [{"manifests": 3}],
-        "sources[0].manifests: 3 is not a text; write a directory such as examples/shop/manifests",
+        "sources[0].manifests: must be a text, not 3; write a directory such as examples/shop/manifests",
     ),
     (
         [{"manifests": " "}],
-        'sources[0].manifests: " " is not a text; write a directory such as examples/shop/manifests',
+        'sources[0].manifests: must be a text, not " "; write a directory such as examples/shop/manifests',
     ),
     ([{"manifests": "d", "name": "A B"}], f'sources[0].name: "A B" is not a name; {A_NAME}'),
-    ([{"manifests": "d", "name": None}], "sources[0].name: null is not a text; write a name such as shop"),
+    ([{"manifests": "d", "name": None}], "sources[0].name: must be a text, not null; write a name such as shop"),
     ([{"manifests": "d", "nam": "x"}], "sources[0].nam: no such key; did you mean name?"),
     (
         [{"manifests": ".."}],
@@ -177,7 +177,7 @@ SOURCE_MISTAKES: list[tuple[object, str]] = [
     ([{"kubernetes": {"name": "A"}}], f'sources[0].kubernetes.name: "A" is not a name; {A_NAME}'),
     (
         [{"kubernetes": {"name": "a", "context": 3}}],
-        "sources[0].kubernetes.context: 3 is not a text; write a name such as kind-shop",
+        "sources[0].kubernetes.context: must be a text, not 3; write a name such as kind-shop",
     ),
     (
         [{"kubernetes": {"name": "a", "server": "x"}}],
@@ -217,18 +217,18 @@ def test_a_missing_source_is_told() -> None:
 
 POOL_MISTAKES: list[tuple[object, str]] = [
     ([], "pools: the list is empty; name a pool, or leave the key out for the default 127.77.0.0/27"),
-    ("10.0.0.0/8", f'pools: "10.0.0.0/8" is not a list; write a list such as [{A_POOL}]'),
-    (["x"], f'pools[0]: "x" is not a mapping; write {A_POOL}'),
+    ("10.0.0.0/8", f'pools: must be a list, not "10.0.0.0/8"; write a list such as [{A_POOL}]'),
+    (["x"], f'pools[0]: must be a mapping, not "x"; write {A_POOL}'),
     ([{}], f"pools[0]: the pool is empty; write {A_POOL}"),
-    ([{"name": "p"}], f"pools[0].addresses: null is not a list; write {RANGES}"),
-    ([{"addresses": ["10.0.0.0/24"]}], "pools[0].name: null is not a text; write a name such as shop"),
+    ([{"name": "p"}], f"pools[0].addresses: must be a list, not null; write {RANGES}"),
+    ([{"addresses": ["10.0.0.0/24"]}], "pools[0].name: must be a text, not null; write a name such as shop"),
     ([{"name": "P", "addresses": ["10.0.0.0/24"]}], f'pools[0].name: "P" is not a name; {A_NAME}'),
     (
         [{"name": "p", "addresses": "10.0.0.0/24"}],
-        f'pools[0].addresses: "10.0.0.0/24" is not a list; write {RANGES}',
+        f'pools[0].addresses: must be a list, not "10.0.0.0/24"; write {RANGES}',
     ),
     (pool(), f"pools[0].addresses: the list is empty; write {RANGES}"),
-    (pool(5), f"pools[0].addresses[0]: 5 is not a text; write {A_RANGE}"),
+    (pool(5), f"pools[0].addresses[0]: must be a text, not 5; write {A_RANGE}"),
     (pool("banana"), f'pools[0].addresses[0]: "banana" is neither a CIDR nor a range; write {A_RANGE}'),
     (pool("10.0.0"), f'pools[0].addresses[0]: "10.0.0" is neither a CIDR nor a range; write {A_RANGE}'),
     (pool("10.0.0.0/33"), f'pools[0].addresses[0]: "10.0.0.0/33" is neither a CIDR nor a range; write {A_RANGE}'),
@@ -275,14 +275,14 @@ POOL_MISTAKES: list[tuple[object, str]] = [
     ),
     (
         pool("10.0.0.0/24", namespaces="shop"),
-        'pools[0].namespaces: "shop" is not a list; write a list such as [shop]',
+        'pools[0].namespaces: must be a list, not "shop"; write a list such as [shop]',
     ),
     (pool("10.0.0.0/24", namespaces=["X"]), f'pools[0].namespaces[0]: "X" is not a name; {A_NAME}'),
     (
         pool("10.0.0.0/24", selector=["a"]),
-        "pools[0].selector: a list of 1 item is not a mapping; write labels such as {team: web}",
+        "pools[0].selector: must be a mapping, not a list of 1 item; write labels such as {team: web}",
     ),
-    (pool("10.0.0.0/24", selector={"a": 1}), "pools[0].selector.a: 1 is not a text; write it in quotes"),
+    (pool("10.0.0.0/24", selector={"a": 1}), "pools[0].selector.a: must be a text, not 1; write it in quotes"),
     (
         [*pool("10.0.0.0/24"), *pool("10.0.1.0/24")],
         "pools: 2 pools are called p; give each a name of its own",
@@ -305,12 +305,12 @@ def test_a_mistake_in_pools_is_told(value: object, sentence: str) -> None:
 
 
 PIN_MISTAKES: list[tuple[object, str]] = [
-    ([], "pins: a list of 0 items is not a mapping; write {shop/web: [127.77.0.5]}"),
+    ([], "pins: must be a mapping, not a list of 0 items; write {shop/web: [127.77.0.5]}"),
     ({"web": ["127.77.0.1"]}, "pins.web: the key is not a Service; write `namespace/name`, such as shop/web"),
     ({"a/b/c": ["127.77.0.1"]}, "pins.a/b/c: the key is not a Service; write `namespace/name`, such as shop/web"),
-    ({"a/b": "127.77.0.1"}, 'pins.a/b: "127.77.0.1" is not a list; write a list such as [127.77.0.5]'),
+    ({"a/b": "127.77.0.1"}, 'pins.a/b: must be a list, not "127.77.0.1"; write a list such as [127.77.0.5]'),
     ({"a/b": []}, "pins.a/b: the list is empty; name an address or remove the pin"),
-    ({"a/b": [5]}, "pins.a/b[0]: 5 is not a text; write an address such as 127.77.0.5"),
+    ({"a/b": [5]}, "pins.a/b[0]: must be a text, not 5; write an address such as 127.77.0.5"),
     ({"a/b": ["here"]}, 'pins.a/b[0]: "here" is not an address; write one such as 127.77.0.5'),
     ({"a/b": ["127.77.0.0/27"]}, 'pins.a/b[0]: "127.77.0.0/27" is not an address; write one such as 127.77.0.5'),
     ({"a/b": ["127.0.0.53"]}, "pins.a/b[0]: 127.0.0.53 is never handed out (systemd-resolved); choose another address"),
@@ -363,7 +363,7 @@ OTHER_MISTAKES: list[tuple[str, object, str]] = [
     ("proxies", {"spares": "1"}, 'proxies.spares: "1" is not a whole number; write one without quotes, such as 10'),
     ("pool", [], "pool: no such key; did you mean pools?"),
     ("colour", "red", f"colour: no such key; the keys are {', '.join(KEYS)}"),
-    ("classes", True, "classes: true is not a mapping; write {default: true, names: [local-lb.dev/local]}"),
+    ("classes", True, "classes: must be a mapping, not true; write {default: true, names: [local-lb.dev/local]}"),
     ("classes", {"name": ["x"]}, "classes.name: no such key; did you mean names?"),
     (
         "classes",
@@ -373,7 +373,7 @@ OTHER_MISTAKES: list[tuple[str, object, str]] = [
     (
         "classes",
         {"names": "x"},
-        'classes.names: "x" is not a list; write a list such as [local-lb.dev/local]',
+        'classes.names: must be a list, not "x"; write a list such as [local-lb.dev/local]',
     ),
 ]
 

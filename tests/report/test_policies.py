@@ -43,12 +43,12 @@ def test_all_policies_can_be_written() -> None:
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ("strict", '"strict" is not a mapping'),
+        ("strict", 'must be a mapping, not "strict"'),
         ({"addressChange": "forbidden"}, "did you mean addressChanges?"),
         ({"addressChanges": True}, "true is neither forbidden nor allowed; write one of them"),
         ({"sourceRanges": ["x"]}, "a list of 1 item is neither required nor optional"),
         ({"ports": []}, "the list is empty and would forbid every port"),
-        ({"ports": 443}, "443 is not a list"),
+        ({"ports": 443}, "must be a list, not 443"),
         ({"ports": ["https"]}, '"https" is no port; write one such as 443, 8000-8999 or 53/UDP'),
         ({"ports": ["9-8"]}, '"9-8" is no range of ports'),
         ({"ports": [70000]}, "70000 is no range of ports"),
