@@ -15,7 +15,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The commands in .venv name its path: where the directory was renamed or copied they are another one's, or nobody's.
-MOVED := $(shell [ -L .venv ] || [ ! -f .venv/bin/locallb ] || grep -qsF "$(CURDIR)/.venv/bin/python" .venv/bin/locallb || echo yes)
+MOVED := $(shell [ -L .venv ] || [ -L .venv/bin ] || [ ! -f .venv/bin/locallb ] || grep -qsF "$(CURDIR)/.venv/bin/python" .venv/bin/locallb || echo yes)
 ifeq ($(MOVED),yes)
 .PHONY: venv-moved
 venv-moved:
