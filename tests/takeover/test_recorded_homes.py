@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ import pytest
 
 from tests.e2e.support import Stage, envoys
 from tests.e2e.watching import becomes, watching
+from tests.host.support import Namespace
+from tests.traffic.spaces import inside
 
 pytestmark = pytest.mark.envoy
 
@@ -56,10 +59,25 @@ def _alone() -> Iterator[None]:
 
 
 @contextmanager
+def _network() -> Iterator[None]:
+    """Be where nobody else serves: the recorded addresses are of the default pool. Who isn't root takes the host's."""
+    if os.geteuid() != 0:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as nowhere:
+        space = Namespace(Path(nowhere), "ip link set lo up\n", flags=("-n",))
+        try:
+            with inside(space):
+                yield
+        finally:
+            space.close()
+
+
+@contextmanager
 def restored(home: str) -> Iterator[Stage]:
     """Put a home back where it was recorded, its Envoys running; only one test on this host has it at a time."""
     root = Path(f"/tmp/local-lb-recorded-{home.rpartition('/')[2]}")  # noqa: S108 - names of proxies depend on the path
-    with _alone():
+    with _alone(), _network():
         before = {name: os.environ.get(name) for name in ("XDG_STATE_HOME", "LOCALLB_LEDGER")}
         os.environ["XDG_STATE_HOME"] = str(root / "s")
         os.environ["LOCALLB_LEDGER"] = str(root / "s/locallb/ledger")
