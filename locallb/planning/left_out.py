@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from locallb.planning.model import MalformedService, Service
 from locallb.planning.planned import Plan
-from locallb.planning.selection import implements, selects
+from locallb.planning.selection import implements, is_ours, selects
 from locallb.planning.settings import Settings
 from locallb.planning.snapshot import Contents, Snapshot
 from locallb.planning.words import clipped, counted, few
@@ -31,9 +31,8 @@ def left_out(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[str, .
         return nothing  # as nearly always, at no cost
     groups: dict[str, list[_Any]] = {}
     everything: list[_Any] = [*snapshot.services, *snapshot.malformed]
-    for one in sorted(everything, key=lambda one: one.key):
-        if why := _why(one, settings):
-            groups.setdefault(why, []).append(one)
+    for one in sorted((one for one in everything if not is_ours(one, settings)), key=lambda one: one.key):
+        groups.setdefault(_why(one, settings), []).append(one)
     sentences = [f"{counted(len(some), 'Service')} left out: {why}: {_examples(some)}" for why, some in groups.items()]
     more = len(sentences) - _GROUPS
     rest = [f"Services left out for {counted(more, 'more reason')}"] if more > 0 else []
@@ -64,16 +63,14 @@ def _nothing_to_serve(contents: Sequence[Contents]) -> str:
 
 
 def _why(one: _Any, settings: Settings) -> str:
-    """Say why a Service isn't ours; empty if it is."""
+    """Say why a Service isn't ours."""
     if not implements(one, settings.classes):
         klass = "no class" if one.load_balancer_class is None else f"class {clipped(one.load_balancer_class) or '``'}"
         return f"{klass} (this stack serves {_classes(settings)})"
     if not selects(one, settings.namespaces, {}):
         return f"namespace {clipped(one.key.namespace)} (local-lb:namespaces has {_few(sorted(settings.namespaces))})"
-    if not selects(one, (), settings.selector):
-        wanted = _few([f"{clipped(key)}={clipped(value)}" for key, value in sorted(settings.selector.items())])
-        return f"other labels (local-lb:selector wants {wanted})"
-    return ""
+    wanted = _few([f"{clipped(key)}={clipped(value)}" for key, value in sorted(settings.selector.items())])
+    return f"other labels (local-lb:selector wants {wanted})"
 
 
 def _classes(settings: Settings) -> str:
