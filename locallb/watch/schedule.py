@@ -213,8 +213,3 @@ class Schedule:
 def _again(before: Retry | None, now: float, chance: float, wanted: str, pace: Pace = UPDATES) -> Retry:
     backoff = before.backoff if before and before.wanted == wanted else Backoff(pace)
     return Retry(backoff.failed(now, chance), wanted)
-
-
-def delay(failures: int) -> float:
-    """Return how many seconds to wait after so many failures in a row."""
-    return UPDATES.delay(failures)
