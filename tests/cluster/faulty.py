@@ -34,6 +34,8 @@ class Fault:
     """Answer with it and pass nothing on."""
     retry_after: int | None = None
     body: str = ""
+    empty: bool = False
+    """Nothing is said at all, not even why."""
     cut: bool = False
     """Close without an answer."""
     late: bool = False
@@ -53,6 +55,8 @@ class FaultyApi:
     faults: list[Fault] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     """Every request that came."""
+    times: list[float] = field(default_factory=list)
+    """When each came (monotonic)."""
 
     def inject(self, line: str, times: int = 1, **what: Any) -> Fault:  # noqa: ANN401 - fields of Fault
         """Add a fault."""
@@ -62,11 +66,25 @@ class FaultyApi:
     def take(self, line: str) -> Fault | None:
         """Find the fault of a request, once."""
         self.lines.append(line)
+        self.times.append(time.monotonic())
         for fault in self.faults:
             if fault.times > 0 and re.search(fault.line, line):
                 fault.times -= 1
                 return fault
         return None
+
+    def heal(self) -> None:
+        """Let all faults end."""
+        self.faults.clear()
+
+    def busiest(self) -> int:
+        """Return how many requests came in the busiest second."""
+        times, first, most = sorted(self.times), 0, 0
+        for last, at in enumerate(times):
+            while at - times[first] >= 1:
+                first += 1
+            most = max(most, last - first + 1)
+        return most
 
     @property
     def source(self) -> dict[str, Any]:
@@ -82,6 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.api.take(f"{self.command} {self.path}")
+        if fault is None and "watch=true" in self.path:
+            self._pass_watch_on()
+            return
         if fault is None:
             self._answer(*self._passed_on(body))
             return
@@ -106,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
         heads = {"Content-Type": "text/plain" if fault.body else "application/json"}
         if fault.retry_after is not None:
             heads["Retry-After"] = str(fault.retry_after)
-        self._answer(fault.status, heads, (fault.body or json.dumps(reason)).encode())
+        self._answer(fault.status, heads, b"" if fault.empty else (fault.body or json.dumps(reason)).encode())
 
     do_GET = do_PATCH = do_POST = do_PUT = do_DELETE = _any  # noqa: N815 - names of the base class
 
@@ -115,6 +136,18 @@ class _Handler(BaseHTTPRequestHandler):
         done = self.client.request(self.command, self.path, content=body, headers=heads)
         kept = {name: value for name, value in done.headers.items() if name.lower() not in HOP}
         return done.status_code, kept, done.content
+
+    def _pass_watch_on(self) -> None:
+        """Pass on what the API says as it says it, until either side goes."""
+        heads = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
+        self.close_connection = True
+        with self.client.stream("GET", self.path, headers=heads, timeout=None) as done:
+            self.send_response(done.status_code)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.flush()
+            for line in done.iter_lines():
+                self.wfile.write(line.encode() + b"\n")
 
     def _answer(self, status: int, heads: dict[str, str], body: bytes) -> None:
         self.send_response(status)
