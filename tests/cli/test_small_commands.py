@@ -106,7 +106,7 @@ def test_stacks_are_listed_with_their_state_and_without(play: Stage) -> None:
         ("preview --format h", ["html"]),
         ("host t", ["teardown"]),
         ("host setup --per", ["--persist"]),
-        ("state ", ["check", "adopt"]),
+        ("state c", ["check"]),
         ("completion ", list(SHELLS)),
         ("preview --from-pulumi ", []),
         ("-C /nonexistent --stack ", []),
