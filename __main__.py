@@ -5,15 +5,14 @@ from pathlib import Path
 import pulumi
 
 from components.stack import declare
-from locallb.clients import ClientError
+from locallb.config.settings import SettingsError
 from locallb.engine import EngineError, refuse_unfinished, state_file
-from locallb.planning.model import Home
-from locallb.planning.plan import make_plan
-from locallb.planning.settings import SettingsError
+from locallb.model.errors import ClientError
+from locallb.model.identities import Home
 from locallb.sources import SourceError
 from locallb.sources.configuration import program_settings
-from locallb.sources.snapshot import read_snapshot
 from locallb.sources.stack_home import require_here, write
+from locallb.sources.workspace import Workspace
 
 root = Path(pulumi.get_root_directory()).resolve()
 home = Home(pulumi.get_project(), pulumi.get_stack(), str(root))
@@ -21,11 +20,10 @@ try:
     refuse_unfinished(root, home.stack)
     check_home = require_here if pulumi.runtime.is_dry_run() else write
     check_home(home, state_file(root, home.stack))
-    settings = program_settings()
-    reading = read_snapshot(home, settings, state_file(root, home.stack), keep=not pulumi.runtime.is_dry_run())
+    workspace = Workspace(home, program_settings(), state_file(root, home.stack))
+    reading, plan = workspace.read_and_plan(keep=not pulumi.runtime.is_dry_run())
 except (ClientError, EngineError, SettingsError, SourceError) as error:
     raise pulumi.RunError(str(error)) from None
-plan = make_plan(reading.snapshot, settings)
 declare(plan)
 for notice in reading.notices:
     pulumi.log.warn(notice)

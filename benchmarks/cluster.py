@@ -50,12 +50,12 @@ class Figures:
 
 
 def answered(load: Load, since: float) -> set[str]:
-    """Tell which pods answered requests that began since then."""
+    """Return which pods answered requests that began since then."""
     return {one.answer.partition(":")[0] for one in tuple(load.requests) if one.began > since and one.answer}
 
 
 def last(load: Load, name: str, since: float) -> float:
-    """Tell when the last request began that this pod answered; `since` if there was none after that."""
+    """Return when the last request began that this pod answered; `since` if there was none after that."""
     return max((one.began for one in tuple(load.requests) if one.answer.startswith(f"{name}:")), default=since)
 
 

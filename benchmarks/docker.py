@@ -27,9 +27,9 @@ from typing import Protocol as Shape
 from benchmarks.contestants import Locallb, by_hand
 from benchmarks.figures import result, spreads, table, tell
 from benchmarks.traffic import ADDRESS, PORT, backend, until
-from locallb.clients.containers import Containers
-from locallb.clients.envoy_image import make_image
-from locallb.planning.envoy import ARGUMENTS
+from locallb.envoy import ARGUMENTS
+from locallb.runtimes.docker import Containers
+from locallb.runtimes.envoy_image import make_image
 
 BACKEND_PORT = 18080
 

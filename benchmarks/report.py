@@ -68,7 +68,7 @@ def counted(figures: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def measured_on(result: Result) -> str:
-    """Say where and when."""
+    """Return where and when."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
     load = result["load"][0]
     notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in result["notes"])

@@ -34,7 +34,7 @@ def ask(address: str, port: int, patience: float = PATIENCE) -> str:
 
 
 def connects(address: str, port: int) -> bool:
-    """Tell whether a connection is accepted."""
+    """Return whether a connection is accepted."""
     try:
         socket.create_connection((address, port), timeout=PATIENCE).close()
     except OSError:

@@ -30,13 +30,13 @@ from pathlib import Path
 
 from benchmarks.contestants import private_memory
 from benchmarks.figures import Spread, result, spreads, table, tell
-from locallb.cli.observe import observe
+from locallb.cli.commands.observe import observe
 from locallb.cli.session import Session
 from locallb.engine import load_config
+from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
-from locallb.planning.snapshot import Snapshot
 from locallb.sources.configuration import stack_settings
-from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Planned, Updated
+from locallb.watch.events import Cause, Converged, Failed, Happening, Mark, Planned, Updated
 from locallb.watch.loop import Loop
 from tests.e2e.support import Stage, node, port, service, stage
 
@@ -109,11 +109,11 @@ class Driven:
         return clock
 
     def planned(self) -> tuple[float, Planned]:
-        """Give the last plan, and when it was there."""
+        """Return the last plan, and when it was there."""
         return next((at, one) for at, one in self.happenings if isinstance(one, Planned))
 
     def updates(self) -> int:
-        """Tell how many updates the last look led to."""
+        """Return how many updates the last look led to."""
         return sum(isinstance(one, Updated) for _, one in self.happenings)
 
     def close(self) -> None:

@@ -18,10 +18,10 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.types import PatchType
 
 from benchmarks.requests import LONGEST
-from locallb.clients.kube import NODE, SERVICE
-from locallb.clients.kube_errors import KubeError
-from locallb.clients.kube_feed import ExpiredError, Feed
-from locallb.planning.snapshot import Access
+from locallb.kubernetes.api.client import NODE, SERVICE
+from locallb.kubernetes.api.errors import KubeError
+from locallb.kubernetes.api.feed import ExpiredError, Feed
+from locallb.model.snapshot import Access
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 PREFIX = "bench-"
@@ -83,7 +83,7 @@ class Services:
                 self.delete(name.removeprefix(PREFIX))
 
     def nodes(self) -> Mapping[str, str]:
-        """Give the Nodes' names by InternalIP."""
+        """Return the Nodes' names by InternalIP."""
         return {
             str(entry["address"]): str(one["metadata"]["name"])
             for one in self._client.list(NODE)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.requests import until
-from locallb.clients import envoy_binary
-from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError
+from locallb.envoy import binary
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.planning.containers import PROXY_LABEL
 from tests.cluster.controlplane import ControlPlane
 from tests.e2e.support import CHECKOUT, Stage, envoys, stage
@@ -135,7 +135,7 @@ def target(mode: str, plane: ControlPlane) -> Iterator[Target]:
 
 
 def absent(mode: str) -> str:
-    """Say why a mode can't be measured here; empty if it can."""
+    """Return why a mode can't be measured here; empty if it can."""
     if mode == "pulumi up" and not shutil.which("pulumi"):
         return "no `pulumi` on PATH"
     if mode == "docker" and not _has_image():
@@ -145,7 +145,7 @@ def absent(mode: str) -> str:
 
 def docker_image() -> str:
     """Name the image that `locallb image` makes."""
-    return f"local-lb/envoy:{envoy_binary.installed().version}"
+    return f"local-lb/envoy:{binary.installed().version}"
 
 
 def _has_image() -> bool:

@@ -148,7 +148,7 @@ def node_excluded(stand: Stand, figures: Figures, address: str) -> None:
 
 
 def calm(since: float) -> bool:
-    """Tell whether long enough ago."""
+    """Return whether long enough ago."""
     return time.perf_counter() > since + CALM
 
 
@@ -203,7 +203,7 @@ def node_dies(stand: Stand, far: FarNode, figures: Figures) -> None:
 
 
 def quiet(load: Load, since: float) -> bool:
-    """Tell whether no request has failed for some time; one that hangs isn't known to fail yet."""
+    """Return whether no request has failed for some time; one that hangs isn't known to fail yet."""
     last = max((one.ended for one in load.failed), default=since)
     return time.perf_counter() > max(last, since + 2) + SILENT_CALM
 
@@ -240,7 +240,7 @@ def idle(stand: Stand, one: OurLoop, figures: Figures) -> None:
 
 
 def processor(pid: int) -> float:
-    """Tell for how many seconds a process had a processor."""
+    """Return for how many seconds a process had a processor."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = 100  # USER_HZ, the same on every Linux
     return (int(fields[11]) + int(fields[12])) / ticks

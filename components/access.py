@@ -8,7 +8,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_kubernetes as k8s
 
-from locallb.planning.rights import ELECTION_RULES, NAME, RULES, Rule
+from locallb.kubernetes.rights import ELECTION_RULES, NAME, RULES, Rule
 
 
 class ClusterAccess(pulumi.ComponentResource):

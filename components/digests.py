@@ -6,11 +6,11 @@ may get another name without touching a load balancer. Not here: what was applie
 
 from __future__ import annotations
 
-from locallb.planning.events import event_fields, placement_events, rejection_events
-from locallb.planning.ingress import conditions, ingress_fields, not_serving
-from locallb.planning.naming import access_fields, digest, owner_fields
+from locallb.kubernetes.events import event_fields, placement_events, rejection_events
+from locallb.kubernetes.service_status import conditions, ingress_fields, not_serving
+from locallb.model.naming import access_fields, digest, owner_fields
+from locallb.model.snapshot import Access
 from locallb.planning.planned import Placement, Rejection
-from locallb.planning.snapshot import Access
 
 
 def balancer_digest(placement: Placement, proxy: str) -> str:

@@ -15,11 +15,11 @@ from components.resources import (
     ServiceEvents,
     ServiceStatus,
 )
-from locallb.planning.events import event_fields, placement_events
-from locallb.planning.ingress import conditions, ingress_fields
-from locallb.planning.naming import access_fields, address_name, owner_fields
+from locallb.kubernetes.events import event_fields, placement_events
+from locallb.kubernetes.service_status import conditions, ingress_fields
+from locallb.model.naming import access_fields, address_name, owner_fields
+from locallb.model.snapshot import Access
 from locallb.planning.planned import Placement, PlannedPart
-from locallb.planning.snapshot import Access
 
 
 class LoadBalancer(pulumi.ComponentResource):

@@ -6,12 +6,12 @@ import pulumi
 
 from components.digests import rejection_digest
 from components.resources import ServiceEvents, ServiceStatus
-from locallb.planning.events import event_fields, rejection_events
-from locallb.planning.ingress import not_serving
-from locallb.planning.model import Owner
-from locallb.planning.naming import access_fields, owner_fields
+from locallb.kubernetes.events import event_fields, rejection_events
+from locallb.kubernetes.service_status import not_serving
+from locallb.model.identities import Owner
+from locallb.model.naming import access_fields, owner_fields
+from locallb.model.snapshot import Access
 from locallb.planning.planned import Rejection
-from locallb.planning.snapshot import Access
 
 
 class Rejected(pulumi.ComponentResource):

@@ -10,17 +10,17 @@ from components.digests import balancer_digest
 from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
 from components.rejected import Rejected
-from locallb.planning.model import ServiceKey
+from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
 
 
 def exports(plan: Plan) -> Mapping[str, object]:
-    """Give the stack's outputs: the addresses of every Service. Of two plans they differ only where those do."""
+    """Return the stack's outputs: the addresses of every Service. Of two plans they differ only where those do."""
     return {"services": {str(one.key): [str(address) for address in one.addresses] for one in plan.placements}}
 
 
 def exports_the_same(one: Plan, other: Plan) -> bool:
-    """Tell whether two plans have the same outputs, at once where most placements are the very same."""
+    """Return whether two plans have the same outputs, at once where most placements are the very same."""
     return len(one.placements) == len(other.placements) and all(
         before is now or (before.key, before.addresses) == (now.key, now.addresses)
         for before, now in zip(one.placements, other.placements, strict=True)
@@ -37,7 +37,7 @@ def declare(plan: Plan) -> None:
         pulumi.log.warn(notice)
 
 
-def declare_some(plan: Plan, keys: Collection[ServiceKey], outputs: Mapping[str, object]) -> None:
+def declare_some(plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, object]) -> None:
     """Declare these only, Services served or rejected and proxies of the stack, for an update of them alone.
 
     `outputs` are exported; those of the stack that are left out stay as they are.

@@ -49,7 +49,7 @@ class Golden:
     update: bool
 
     def path(self, case: str) -> Path:
-        """Tell the directory of a case, to read its inputs."""
+        """Return the directory of a case, to read its inputs."""
         return self.root / case
 
     def check(self, case: str, outputs: Mapping[str, str], inputs: Collection[str] = ()) -> None:

@@ -107,7 +107,7 @@ def serve(preferred: tuple[str, ...]) -> None:
 
 
 def holder(place: str) -> str:
-    """Tell who has a port, as far as this user may know."""
+    """Return who has a port, as far as this user may know."""
     port, _, protocol = place.rpartition(":")[2].partition("/")
     inodes = set()
     for table in (protocol.lower(), f"{protocol.lower()}6"):
@@ -138,7 +138,7 @@ def tell_nodes(addresses: tuple[str, ...]) -> None:
 
 
 def start_ticks(pid: int) -> str | None:
-    """Tell when process `pid` started, in the kernel's clock ticks; None if it is gone."""
+    """Return when process `pid` started, in the kernel's clock ticks; None if it is gone."""
     with contextlib.suppress(OSError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return None if fields[0] == "Z" else fields[19]
@@ -146,7 +146,7 @@ def start_ticks(pid: int) -> str | None:
 
 
 def running() -> int | None:
-    """Tell the process id of the backends that `start` left, if they still run, and belong to this very directory."""
+    """Return the process id of the backends that `start` left, if they still run, and belong to this very directory."""
     try:
         record = json.loads(RECORD.read_text())
         ours = Path(f"/proc/{record['pid']}/cwd").samefile(ROOT)  # a copy of the directory has a copy of the record

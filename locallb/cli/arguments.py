@@ -90,7 +90,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
 
 
 def _contradiction(given: argparse.Namespace) -> str:
-    """Say which options of `preview` can't stand together; empty if all can."""
+    """Return which options of `preview` can't stand together; empty if all can."""
     report = getattr(given, "format", "tree") != "tree" or getattr(given, "against", None) is not None
     report = report or getattr(given, "from_pulumi", None) is not None
     if report and given.json:

@@ -63,7 +63,7 @@ class _Line:
             self._take(word)
 
     def answers(self, begun: str) -> Iterator[str]:
-        """Give all that may stand next."""
+        """Return all that may stand next."""
         if self._waiting:
             yield from self._values(self._waiting)
         elif begun.startswith("-"):

@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 from rich.console import Console
 from rich.text import Text
 
-from locallb.cli.printable import printable
+from locallb.model.formatting import printable
 
 
 class Stream:
@@ -61,7 +61,7 @@ class Out:
 
     @property
     def live(self) -> bool:
-        """Tell whether somebody looks at it, on a terminal."""
+        """Return whether somebody looks at it, on a terminal."""
         return self._out.is_terminal
 
     @property
@@ -71,7 +71,7 @@ class Out:
 
     @property
     def console(self) -> Console:
-        """Give the console for live displays."""
+        """Return the console for live displays."""
         return self._out
 
     def line(self, *parts: str | tuple[str, str]) -> None:

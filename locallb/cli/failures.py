@@ -11,14 +11,14 @@ from pathlib import Path
 from threading import ExceptHookArgs
 
 from locallb.cli.exit_code import Exit
-from locallb.cli.printable import printable
 from locallb.cli.process import DEBUG
+from locallb.model.formatting import printable
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _TOLD = (
     ("locallb.clients", "ClientError"),
-    ("locallb.engine.errors", "EngineError"),
-    ("locallb.planning.settings", "SettingsError"),
+    ("locallb.engine.state.errors", "EngineError"),
+    ("locallb.config.settings", "SettingsError"),
     ("locallb.sources", "SourceError"),
 )
 """Errors that speak for themselves: of modules that aren't loaded nothing can have been raised."""

@@ -172,7 +172,7 @@ def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParse
 
 
 def _loopback(text: str) -> str:
-    from locallb.planning.loopback_place import loopback_place  # noqa: PLC0415 - most commands need none
+    from locallb.config.loopback_socket import loopback_place  # noqa: PLC0415 - most commands need none
 
     try:
         loopback_place(text)

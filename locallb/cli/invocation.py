@@ -49,7 +49,7 @@ class Invocation:
 
     @classmethod
     def of(cls, args: Arguments) -> Invocation:
-        """Tell how this process was called."""
+        """Return how this process was called."""
         path = _path(sys.argv[0])
         program = _NAME if path != _NAME and _same(shutil.which(_NAME), path) else path
         given = "" if args.directory == Path() else str(args.directory)

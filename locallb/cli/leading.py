@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from locallb.clients import places
-from locallb.clients.election import Election
-from locallb.clients.fence import FENCE, NotLeaderError
-from locallb.clients.kube import Cluster
-from locallb.clients.kube_answers import Object
-from locallb.clients.kubeconfig import kubeconfig_path, resolve, stamp
-from locallb.clients.ledger import Ledger
-from locallb.planning.leadership import Candidate
-from locallb.planning.model import Home
-from locallb.planning.settings import KubernetesSource, LeaderElection, Settings
-from locallb.planning.snapshot import Access
+from locallb.config.settings import KubernetesSource, LeaderElection, Settings
+from locallb.kubernetes.answers import Object
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.election import Election
+from locallb.kubernetes.api.fence import FENCE, NotLeaderError
+from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve, stamp
+from locallb.kubernetes.lease import Candidate
+from locallb.ledger.ledger import Ledger
+from locallb.model.identities import Home
+from locallb.model.snapshot import Access
+from locallb.storage import paths
 
 _GLANCE = 0.05
 
@@ -105,6 +105,6 @@ def _election(wanted: LeaderElection, settings: Settings, home: Home, changed: C
         _CurrentCluster(source, Path(home.root)),
         (wanted.namespace, wanted.lease),
         Candidate(identity, wanted.timing),
-        least=lambda: Ledger(places.ledger_directory()).term(home) + 1,
+        least=lambda: Ledger(paths.ledger_directory()).term(home) + 1,
         changed=changed,
     )

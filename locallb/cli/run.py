@@ -13,29 +13,29 @@ from locallb.cli.exit_code import Exit
 from locallb.cli.failures import complain, in_thread
 from locallb.cli.invocation import Invocation
 from locallb.cli.place import nearest_project
-from locallb.clients import limits
+from locallb.host import limits
 
 COMMANDS = {
-    "up": "commands:up",
-    "preview": "commands:preview",
-    "refresh": "commands:refresh",
-    "destroy": "commands:destroy",
-    "status": "status:status",
-    "gc": "leftovers:gc",
-    "host": "host:host",
-    "state": "state:state",
-    "watch": "watch:watch",
+    "up": "commands.deployments:up",
+    "preview": "commands.deployments:preview",
+    "refresh": "commands.deployments:refresh",
+    "destroy": "commands.deployments:destroy",
+    "status": "commands.status:status",
+    "gc": "commands.leftovers:gc",
+    "host": "commands.host:host",
+    "state": "commands.state:state",
+    "watch": "commands.watch:watch",
 }
 """Commands of an opened stack: module and function."""
 WITHOUT_STACK = {
-    "image": "image:image",
-    "doctor": "doctor:doctor",
-    "stack": "stacks:list_stacks",
-    "init": "stacks:init",
+    "image": "commands.image:image",
+    "doctor": "commands.doctor:doctor",
+    "stack": "commands.stacks:list_stacks",
+    "init": "commands.stacks:init",
     "completion": "completion:completion",
 }
 """Commands that need none; the doctor also looks where there is no project, or a broken one."""
-OFFLINE = "report.command:offline"
+OFFLINE = "reports.command:offline"
 ANYWHERE = frozenset({"host", "state"})
 """Commands that leave the stack's proxies alone, wherever they live."""
 LEADERS = frozenset({"up", "refresh", "destroy"})

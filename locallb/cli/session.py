@@ -8,21 +8,28 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from locallb.clients.containers import Containers
+from locallb.config.settings import (
+    KubernetesSource,
+    LeaderElection,
+    Runtime,
+    Settings,
+    SettingsError,
+    Sharing,
+)
 from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project
 from locallb.engine.engine import PARALLEL
-from locallb.planning.model import Home
-from locallb.planning.plan import make_plan
+from locallb.model.identities import Home
 from locallb.planning.planned import Plan
-from locallb.planning.settings import KubernetesSource, LeaderElection, Runtime, Settings, SettingsError, Sharing
 from locallb.provider import make_provider
 from locallb.provider.docker import make_docker_provider
+from locallb.runtimes.docker import Containers
 from locallb.sources.configuration import stack_settings
 from locallb.sources.held import CONTAINER
-from locallb.sources.readings import Readings
-from locallb.sources.snapshot import Reading, read_snapshot, readings_directory
+from locallb.sources.readings import ReadCache
+from locallb.sources.snapshot import SnapshotResult, readings_directory
 from locallb.sources.stack_home import require_here
 from locallb.sources.stack_home import write as write_home
+from locallb.sources.workspace import Workspace
 
 _TOGETHER = 48
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
@@ -36,7 +43,7 @@ class Program:
     """
 
     path: Path
-    outcome: tuple[Reading, Plan] | None = None
+    outcome: tuple[SnapshotResult, Plan] | None = None
     """None as long as it didn't get as far as a plan."""
 
     def __call__(self) -> None:
@@ -110,13 +117,13 @@ class Session:
         settings = self._readable_settings()
         live = [one for one in settings.sources if isinstance(one, KubernetesSource)] if settings else []
         if live:
-            from locallb.clients.kubeconfig import sign_in  # noqa: PLC0415 - loads a client of Kubernetes
+            from locallb.kubernetes.api.kubeconfig import sign_in  # noqa: PLC0415 - loads a client of Kubernetes
             from locallb.sources.kubernetes import reached  # noqa: PLC0415 - as above
 
             sign_in(reached(live, self.project.root).values())
 
     def _parallel(self) -> int:
-        """Tell how many operations may be under way at a time, also where the configuration can't be read."""
+        """Return how many operations may be under way at a time, also where the configuration can't be read."""
         settings = self._readable_settings()
         return _TOGETHER if settings and settings.proxies.mode is Sharing.SHARED else PARALLEL
 
@@ -142,16 +149,15 @@ class Session:
         """Make the program of one update."""
         return Program(self.project.main / "__main__.py")
 
-    def plan(self) -> tuple[Reading, Plan]:
+    def plan(self) -> tuple[SnapshotResult, Plan]:
         """Read and plan without the program, for commands that only look.
 
         Raises:
             SourceError: if a source can't be read and has no copy.
 
         """
-        reading = read_snapshot(self.home, self.settings, self.project.state_file(self.stack), keep=False)
-        return reading, make_plan(reading.snapshot, self.settings)
+        return Workspace(self.home, self.settings, self.project.state_file(self.stack)).read_and_plan(keep=False)
 
     def forget_readings(self) -> None:
         """Remove the copies of what the sources said last: nothing is left that they could protect."""
-        Readings(readings_directory(self.home)).forget()
+        ReadCache(readings_directory(self.home)).forget()

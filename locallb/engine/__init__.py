@@ -5,20 +5,7 @@ line's state file. It does what a program of this kind needs, exactly as the com
 It knows Pulumi's protocol and nothing about what the resources are.
 """
 
-from locallb.engine.checkpoint import check_state
-from locallb.engine.engine import Engine
-from locallb.engine.errors import (
-    Cancelled,
-    EngineError,
-    FullScopeNeeded,
-    LockHeld,
-    ProjectError,
-    StateBroken,
-    StateUnwritable,
-    Unsupported,
-    UpdateUnfinished,
-)
-from locallb.engine.events import (
+from locallb.engine.deploy.events import (
     Diagnostic,
     DiagnosticEvent,
     Event,
@@ -32,13 +19,26 @@ from locallb.engine.events import (
     StepStarted,
     Subject,
 )
-from locallb.engine.project import Project, check_stack_name, load_config, load_project, state_file
-from locallb.engine.resource import ResourceState
-from locallb.engine.scope import EVERYTHING, Scope, only
-from locallb.engine.store import Store
-from locallb.engine.unfinished import refuse_unfinished
-from locallb.engine.urns import name_of, root_urn
-from locallb.engine.values import UNKNOWN, PropertyChange
+from locallb.engine.deploy.scope import EVERYTHING, Scope, only
+from locallb.engine.engine import Engine
+from locallb.engine.protocol.unfinished import refuse_unfinished
+from locallb.engine.state.checkpoint import check_state
+from locallb.engine.state.errors import (
+    Cancelled,
+    EngineError,
+    FullScopeNeeded,
+    LockHeld,
+    ProjectError,
+    StateBroken,
+    StateUnwritable,
+    Unsupported,
+    UpdateUnfinished,
+)
+from locallb.engine.state.project import Project, check_stack_name, load_config, load_project, state_file
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.store import Store
+from locallb.engine.state.urns import name_of, root_urn
+from locallb.engine.state.values import UNKNOWN, PropertyChange
 
 __all__ = [
     "EVERYTHING",

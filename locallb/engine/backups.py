@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.engine.files import Files
+from locallb.engine.state.files import Files
 
 _SECOND = 1_000_000_000
 NEWEST = 5

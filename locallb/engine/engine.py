@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from threading import BoundedSemaphore
 from time import monotonic
 
-from locallb.engine.deletion import Deleter
-from locallb.engine.deployment import Deployment
-from locallb.engine.errors import Cancelled, FullScopeNeeded, StateUnwritable
-from locallb.engine.events import Listener, Result, Severity, ignore
-from locallb.engine.interrupts import Stop, interruptible
-from locallb.engine.monitor import EngineService, Monitor
-from locallb.engine.program import Program, Setting, run_program
-from locallb.engine.project import Project, load_config
-from locallb.engine.provider_resources import ProviderResources
-from locallb.engine.providers import Providers, ProviderSource
-from locallb.engine.refreshing import Refresher
-from locallb.engine.reporter import Reporter
-from locallb.engine.resource import ResourceState
-from locallb.engine.scope import EVERYTHING, Scope
-from locallb.engine.settling import Settler
-from locallb.engine.steps import Steps
-from locallb.engine.store import Recorder, Store
-from locallb.engine.unwanted import Unwanted, find_unwanted
-from locallb.engine.urns import stack_urn
-from locallb.engine.values import Value
+from locallb.engine.deploy.deletion import Deleter
+from locallb.engine.deploy.deployment import Deployment
+from locallb.engine.deploy.events import Listener, Result, Severity, ignore
+from locallb.engine.deploy.interrupts import Stop, interruptible
+from locallb.engine.deploy.provider_resources import ProviderResources
+from locallb.engine.deploy.refreshing import Refresher
+from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.deploy.scope import EVERYTHING, Scope
+from locallb.engine.deploy.settling import Settler
+from locallb.engine.deploy.steps import Steps
+from locallb.engine.deploy.unwanted import Unwanted, find_unwanted
+from locallb.engine.protocol.monitor import EngineService, Monitor
+from locallb.engine.protocol.program import Program, Setting, run_program
+from locallb.engine.providers.registry import Providers, ProviderSource
+from locallb.engine.state.errors import Cancelled, FullScopeNeeded, StateUnwritable
+from locallb.engine.state.project import Project, load_config
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.store import Recorder, Store
+from locallb.engine.state.urns import stack_urn
+from locallb.engine.state.values import Value
 
 PARALLEL = 16  # operations at a time, unless the engine is told otherwise
 _REGISTRATIONS = 48  # more registrations under way than operations: those that wait mustn't hold up others
@@ -80,7 +80,7 @@ class Engine:
         self._stop.ask()
 
     def resources(self) -> tuple[ResourceState, ...]:
-        """Give the stack's resources as the state has them; empty without a state."""
+        """Return the stack's resources as the state has them; empty without a state."""
         return tuple(self._store.peek().in_order())
 
     def state_stamp(self) -> object:
@@ -88,7 +88,7 @@ class Engine:
         return self._store.stamp()
 
     def preview(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
-        """Tell what `up` would do. Writes nothing anywhere."""
+        """Return what `up` would do. Writes nothing anywhere."""
         return self._with_program(program, scope, refresh=refresh, preview=True)
 
     def up(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:

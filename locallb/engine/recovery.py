@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from locallb.engine.errors import StateBroken, StateUnusable
-from locallb.engine.integrity import check_resources
-from locallb.engine.resource import Pending, ResourceState
-from locallb.engine.snapshot import Begin, Drop, End, Mutation, Put, Snapshot, Supersede
-from locallb.engine.urns import is_provider
+from locallb.engine.state.errors import StateBroken, StateUnusable
+from locallb.engine.state.integrity import check_resources
+from locallb.engine.state.resource import Pending, ResourceState
+from locallb.engine.state.snapshot import Begin, Drop, End, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.urns import is_provider
 
 
 def replay(mutations: Iterable[Mutation], snapshot: Snapshot, journal: Path) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 from time import time_ns
 
 from locallb.engine.backups import Backups
-from locallb.engine.checkpoint import Checkpoint, read_checkpoint
-from locallb.engine.errors import EngineError, StateBroken, StateUnusable
-from locallb.engine.journal import read_journal
 from locallb.engine.layout import Layout
 from locallb.engine.recovery import replay
+from locallb.engine.state.checkpoint import Checkpoint, read_checkpoint
+from locallb.engine.state.errors import EngineError, StateBroken, StateUnusable
+from locallb.engine.state.journal import read_journal
 
 
 def journal_complaint(layout: Layout) -> tuple[str, ...]:
-    """Say why the journal can't be used; empty if it can, or isn't there."""
+    """Return why the journal can't be used; empty if it can, or isn't there."""
 
     def read() -> None:
         leftover = read_journal(layout.journal)
@@ -29,7 +29,7 @@ def journal_complaint(layout: Layout) -> tuple[str, ...]:
 
 
 def state_complaint(layout: Layout) -> tuple[str, ...]:
-    """Say why the state can't be used; empty if it can, or isn't there."""
+    """Return why the state can't be used; empty if it can, or isn't there."""
     return _complaint(lambda: _state(layout))
 
 

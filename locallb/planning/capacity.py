@@ -10,30 +10,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from locallb.planning.envoy import watches
-from locallb.planning.model import Discovery, ServiceKey
+from locallb.envoy import watches
+from locallb.model.identities import ObjectKey
+from locallb.model.objects import Discovery
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
     """A proxy that wants to run, with the number of its upstreams."""
 
-    service: ServiceKey
+    service: ObjectKey
     upstreams: int
     held: Discovery | None = None
     """How it runs already; None for a new one."""
 
     def cost(self, discovery: Discovery) -> int:
-        """Tell how many inotify instances this proxy takes."""
+        """Return how many inotify instances this proxy takes."""
         return watches(discovery, self.upstreams)
 
 
-def share_out(needs: Sequence[Need], budget: int) -> Mapping[ServiceKey, Discovery]:
+def share_out(needs: Sequence[Need], budget: int) -> Mapping[ObjectKey, Discovery]:
     """Decide who runs, and how. Who is missing in the answer doesn't fit.
 
     Running proxies are admitted first, then the others in the order given.
     """
-    admitted: dict[ServiceKey, Discovery] = {}
+    admitted: dict[ObjectKey, Discovery] = {}
     left = budget
     in_order = sorted(needs, key=lambda need: need.held is None)
     for need in in_order:

@@ -9,12 +9,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from locallb.planning.envoy import ARGUMENTS
-from locallb.planning.model import EMPTY, Family, IPAddress, Owner
-from locallb.planning.naming import owner_fields, owner_from
-from locallb.planning.serving import Proxy, PublishedPort
-from locallb.planning.settings import Compat, ContainerSettings
-from locallb.planning.snapshot import HostFacts
+from locallb.config.settings import Compat, ContainerSettings
+from locallb.envoy import ARGUMENTS
+from locallb.model.identities import Family, IPAddress, Owner
+from locallb.model.naming import owner_fields, owner_from
+from locallb.model.objects import EMPTY
+from locallb.model.serving import Proxy, PublishedPort
+from locallb.model.snapshot import HostFacts
 
 LABEL_PREFIX = "local-lb.dev/"
 PROXY_LABEL = f"{LABEL_PREFIX}proxy"
@@ -70,7 +71,7 @@ class ProxyContainer:
         return container_words(self.image, self.memory, self.cpus, self.network)
 
     def address(self, family: Family) -> str | None:
-        """Give its fixed address of a family."""
+        """Return its fixed address of a family."""
         return next((str(one) for one in self.inside if Family.of(one) is family), None)
 
 
@@ -94,7 +95,7 @@ def container_of(
 
 
 def image_of(settings: ContainerSettings, host: HostFacts) -> str:
-    """Tell the image: the one that is configured or Envoy's official one, from the mirror if there is one."""
+    """Return the image: the one that is configured or Envoy's official one, from the mirror if there is one."""
     image = settings.image or OFFICIAL_IMAGE.format(version=host.envoy)
     return f"{settings.mirror}/{_without_registry(image)}" if settings.mirror else image
 
@@ -119,7 +120,7 @@ def _gardeners_labels(owner: Owner) -> Mapping[str, str]:
 
 
 def container_words(image: str, memory: int, cpus: str, network: str) -> tuple[str, ...]:
-    """Say how a container runs, in the words of the configuration; `network` is empty for the host's."""
+    """Return how a container runs, in the words of the configuration; `network` is empty for the host's."""
     limits = (f"memory {memory} MiB", *([f"cpus {cpus}"] if cpus else []))
     return (f"image {image}", *limits, f"network {network or 'host'}")
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from locallb.planning.model import MalformedService, Service
+from locallb.config.settings import Settings
+from locallb.model.formatting import clipped, counted, few
+from locallb.model.objects import MalformedService, Service
+from locallb.model.snapshot import Contents, Snapshot
 from locallb.planning.planned import Plan
 from locallb.planning.selection import implements, is_ours, selects
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import Contents, Snapshot
-from locallb.planning.words import clipped, counted, few
 
 EXAMPLES = 3
 """Names that stand in a sentence; of more it says how many."""
@@ -24,7 +24,7 @@ _Any = Service | MalformedService
 
 
 def left_out(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[str, ...]:
-    """Say which Services of type LoadBalancer aren't this stack's, by the reason; if it has none, what was read."""
+    """Return which Services of type LoadBalancer aren't this stack's, by the reason; if it has none, what was read."""
     told = len(plan.placements) + len(plan.rejections)
     nothing = () if told else (_nothing_to_serve(snapshot.contents),)
     if len(snapshot.services) + len(snapshot.malformed) == told:
@@ -40,7 +40,7 @@ def left_out(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[str, .
 
 
 def unused_pins(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
-    """Say which pins are of no use, because no source has the Service."""
+    """Return which pins are of no use, because no source has the Service."""
     if not settings.pins:
         return ()
     keys = [*(one.key for one in snapshot.services), *(one.key for one in snapshot.malformed)]
@@ -54,7 +54,7 @@ def unused_pins(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
 
 
 def _nothing_to_serve(contents: Sequence[Contents]) -> str:
-    """Say what was read where no Service is served."""
+    """Return what was read where no Service is served."""
     if not contents:
         return "Nothing to serve."
     told = [_content(one) for one in contents[:_GROUPS]]
@@ -63,7 +63,7 @@ def _nothing_to_serve(contents: Sequence[Contents]) -> str:
 
 
 def _why(one: _Any, settings: Settings) -> str:
-    """Say why a Service isn't ours."""
+    """Return why a Service isn't ours."""
     if not implements(one, settings.classes):
         klass = "no class" if one.load_balancer_class is None else f"class {clipped(one.load_balancer_class) or '``'}"
         return f"{klass} (this stack serves {_classes(settings)})"
@@ -89,7 +89,7 @@ def _few(names: Collection[str]) -> str:
 
 
 def _content(one: Contents) -> str:
-    """Say what a source had: `demo has 2 files with 3 objects (2 Deployment, 1 Service of type ClusterIP)`."""
+    """Return what a source had: `demo has 2 files with 3 objects (2 Deployment, 1 Service of type ClusterIP)`."""
     total = sum(one.kinds.values())
     files = f"{counted(one.files, 'file')} with " if one.files is not None else ""
     objects = counted(total, "object") if total else "no object"

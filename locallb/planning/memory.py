@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from locallb.planning.allocation import Answer, allocate
-from locallb.planning.model import IPAddress, Service, ServiceKey
-from locallb.planning.placing import Frame, Given, Placed, place
+from locallb.config.settings import Settings
+from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.objects import Service
+from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning.addresses.allocation import Answer, allocate
+from locallb.planning.placing import Placed, PlacementInputs, PlanContext, place
 from locallb.planning.ports import PortProblems
-from locallb.planning.seating import Seat
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import HostFacts, Snapshot
+from locallb.planning.proxy_assignment import ProxyAssignment
 
-Asked = tuple[Service, tuple[IPAddress, ...], Seat]
+Asked = tuple[Service, tuple[IPAddress, ...], ProxyAssignment]
 """A Service, its addresses and its seat: the first three of `Given`."""
 _Question = tuple[Snapshot, Sequence[Service], Settings]
 
@@ -25,20 +26,20 @@ _Question = tuple[Snapshot, Sequence[Service], Settings]
 class PlanMemory:
     """Placements and addresses of one plan, each with what it was made from. For one thread."""
 
-    _frame: Frame | None = None
+    _frame: PlanContext | None = None
     _beside: tuple[object, ...] = ()
-    _placed: dict[ServiceKey, tuple[Given, Placed]] = field(default_factory=dict)
+    _placed: dict[ObjectKey, tuple[PlacementInputs, Placed]] = field(default_factory=dict)
     _host: HostFacts | None = None
-    _problems: dict[ServiceKey, tuple[Service, PortProblems]] = field(default_factory=dict)
+    _problems: dict[ObjectKey, tuple[Service, PortProblems]] = field(default_factory=dict)
     _asked: _Question | None = None
-    _answers: Mapping[ServiceKey, Answer] = field(default_factory=dict)
+    _answers: Mapping[ObjectKey, Answer] = field(default_factory=dict)
 
     def problems(
         self, host: HostFacts, services: Iterable[Service], find: Callable[[Service], PortProblems]
-    ) -> Mapping[ServiceKey, PortProblems]:
-        """Give what `find` says of each Service on this host."""
+    ) -> Mapping[ObjectKey, PortProblems]:
+        """Return what `find` says of each Service on this host."""
         before = self._problems if host == self._host else {}
-        now: dict[ServiceKey, tuple[Service, PortProblems]] = {}
+        now: dict[ObjectKey, tuple[Service, PortProblems]] = {}
         for service in services:
             known = before.get(service.key)
             now[service.key] = known if known and known[0] is service else (service, find(service))
@@ -46,7 +47,11 @@ class PlanMemory:
         return {key: problems for key, (_, problems) in now.items()}
 
     def place(
-        self, frame: Frame, around: tuple[object, ...], those: Iterable[Asked], give: Callable[..., Given]
+        self,
+        frame: PlanContext,
+        around: tuple[object, ...],
+        those: Iterable[Asked],
+        give: Callable[..., PlacementInputs],
     ) -> list[Placed]:
         """Place each of `those`, in order; `give` tells the rest that decides, which is the same in the same `around`.
 
@@ -54,7 +59,7 @@ class PlanMemory:
         """
         before = self._placed if frame == self._frame else {}
         steady = around == self._beside
-        now: dict[ServiceKey, tuple[Given, Placed]] = {}
+        now: dict[ObjectKey, tuple[PlacementInputs, Placed]] = {}
         for asked in those:
             service = asked[0]
             known = before.get(service.key)
@@ -67,7 +72,7 @@ class PlanMemory:
 
     def allocate(
         self, snapshot: Snapshot, services: Sequence[Service], settings: Settings
-    ) -> Mapping[ServiceKey, Answer]:
+    ) -> Mapping[ObjectKey, Answer]:
         """Give `services` their addresses."""
         asked = snapshot, services, settings
         if self._asked is None or not _asks_the_same(self._asked, asked):
@@ -76,7 +81,7 @@ class PlanMemory:
 
 
 def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
-    """Give all that a placement may depend on besides its own Service, addresses and seat.
+    """Return all that a placement may depend on besides its own Service, addresses and seat.
 
     Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
     """
@@ -84,13 +89,13 @@ def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
     return settings, snapshot.home, *world
 
 
-def _lists(service: Service, addresses: tuple[IPAddress, ...], _seat: Seat) -> bool:
-    """Tell whether its status lists its own addresses and no other ones."""
+def _lists(service: Service, addresses: tuple[IPAddress, ...], _seat: ProxyAssignment) -> bool:
+    """Return whether its status lists its own addresses and no other ones."""
     return all(one.address in addresses for one in service.ingress)
 
 
 def _asks_the_same(one: _Question, other: _Question) -> bool:
-    """Tell whether two questions for addresses have the same answers for sure."""
+    """Return whether two questions for addresses have the same answers for sure."""
     (before, ours_before, settings_before), (now, ours, settings) = one, other
     return (
         settings_before == settings
@@ -101,7 +106,7 @@ def _asks_the_same(one: _Question, other: _Question) -> bool:
 
 
 def _held(snapshot: Snapshot) -> tuple[object, ...]:
-    """Give all of a snapshot that decides about addresses, Services apart."""
+    """Return all of a snapshot that decides about addresses, Services apart."""
     addresses = [(node.cluster, node.name, node.addresses) for node in snapshot.nodes]
     return snapshot.home, snapshot.claims, snapshot.remembered, snapshot.host, snapshot.external_ips, addresses
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from locallb.planning.model import ClusterName, IPAddress, Service
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import Snapshot
+from locallb.config.settings import Settings
+from locallb.model.identities import ClusterName, IPAddress
+from locallb.model.objects import Service
+from locallb.model.snapshot import Snapshot
 
 NODES = "ExcludedNodesUsed"
 """Every Node is excluded from load balancers, so all are used."""
@@ -30,7 +31,7 @@ def notices_of(
     snapshot: Snapshot,
     settings: Settings,
 ) -> tuple[Notice, ...]:
-    """Give what is to be told of a Service that gets `addresses`; `lone` has sentences by cluster."""
+    """Return what is to be told of a Service that gets `addresses`; `lone` has sentences by cluster."""
     told = [Notice(NODES, lone[service.key.cluster])] if service.key.cluster in lone else []
     others = _of_others(service, addresses, snapshot)
     if others and service.key.cluster in snapshot.access and not settings.take_over:

@@ -10,23 +10,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from locallb.planning.backends import PortBackends, Surroundings, upstreams
+from locallb.config.settings import Runtime, Settings
+from locallb.envoy import render, render_empty, render_part
+from locallb.model.identities import Family, Home, IPAddress, Owner
+from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
+from locallb.model.objects import Discovery, Service, ServicePort
+from locallb.model.reasons import Problem, Reason
+from locallb.model.serving import Listener, Part, Proxy, Upstream
+from locallb.model.snapshot import Access, HostFacts
+from locallb.planning.backends.backends import BackendIndex, PortBackends, upstreams
 from locallb.planning.containers import container_of
-from locallb.planning.envoy import render, render_empty, render_part
-from locallb.planning.model import Discovery, Family, Home, IPAddress, Owner, Service, ServicePort
-from locallb.planning.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy
+from locallb.planning.port_mapping import Place, internal_addresses, publish
 from locallb.planning.ports import PortProblems
-from locallb.planning.published import Place, internal_addresses, publish
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.seating import Seat
-from locallb.planning.serving import Listener, Part, Proxy, Upstream
-from locallb.planning.settings import Runtime, Settings
-from locallb.planning.snapshot import Access, HostFacts
+from locallb.planning.proxy_assignment import ProxyAssignment
 
 
-class Frame(NamedTuple):
+class PlanContext(NamedTuple):
     """What all placements of a plan have in common."""
 
     home: Home
@@ -35,18 +36,18 @@ class Frame(NamedTuple):
     """Only what goes into a proxy; what else the host has or lacks comes with each Service."""
 
     @classmethod
-    def around(cls, home: Home, settings: Settings, host: HostFacts) -> Frame:
+    def around(cls, home: Home, settings: Settings, host: HostFacts) -> PlanContext:
         """Take from the host what goes into proxies."""
         return cls(home, settings, HostFacts(envoy=host.envoy, group=host.group, subnets=host.subnets))
 
 
-class Given(NamedTuple):
+class PlacementInputs(NamedTuple):
     """What one placement is made from, besides the frame: equal ones give equal placements."""
 
     service: Service
     addresses: tuple[IPAddress, ...]
-    seat: Seat
-    around: Surroundings
+    seat: ProxyAssignment
+    around: BackendIndex
     """What may be behind this Service; others' EndpointSlices aren't in it."""
     problems: PortProblems
     """Its ports that can't be served on this host at all."""
@@ -63,7 +64,7 @@ class Placed(NamedTuple):
     own: PlannedProxy | None
 
 
-def place(given: Given, frame: Frame) -> Placed:
+def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
     service, seat = given.service, given.seat
     mine = f"{part_id(service.key)}-" if seat.proxy else ""
@@ -93,14 +94,14 @@ def place(given: Given, frame: Frame) -> Placed:
     return Placed(placement, _own(placement, proxy, given, frame))
 
 
-def proxy_of_stack(name: str, frame: Frame) -> PlannedProxy:
+def proxy_of_stack(name: str, frame: PlanContext) -> PlannedProxy:
     """Plan a proxy of the stack: what it serves is said by those who are served."""
     proxy = Proxy(name, proxy_id(frame.home, name), Discovery.STATIC)
     planned = PlannedProxy(proxy, proxy_owner(frame.home, name), render_empty(proxy), frame.host.envoy)
     return _contained(planned, frame) if frame.settings.runtime is Runtime.DOCKER else planned
 
 
-def _own(placement: Placement, proxy: Proxy, given: Given, frame: Frame) -> PlannedProxy:
+def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: PlanContext) -> PlannedProxy:
     """Plan a Service's own proxy: a process, or a container on the host's network or with its ports published."""
     if frame.settings.runtime is not Runtime.DOCKER:
         return PlannedProxy(proxy, placement.owner, render(proxy), frame.host.envoy)
@@ -111,13 +112,13 @@ def _own(placement: Placement, proxy: Proxy, given: Given, frame: Frame) -> Plan
     return _contained(PlannedProxy(proxy, placement.owner, render(proxy)), frame, inside)
 
 
-def _contained(planned: PlannedProxy, frame: Frame, inside: tuple[IPAddress, ...] = ()) -> PlannedProxy:
+def _contained(planned: PlannedProxy, frame: PlanContext, inside: tuple[IPAddress, ...] = ()) -> PlannedProxy:
     container = container_of(planned.proxy, planned.owner, frame.settings.container, frame.host, inside)
     return replace(planned, container=container, envoy="")
 
 
-def _places(placement: Placement, given: Given) -> Iterator[Place]:
-    """Give what Docker shall publish: also ports that wait for backends, none that this host can't serve."""
+def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
+    """Return what Docker shall publish: also ports that wait for backends, none that this host can't serve."""
     for planned in placement.ports:
         if planned.listeners or planned.problem is None or planned.problem.reason is Reason.NO_BACKENDS:
             for address in placement.addresses:
@@ -138,7 +139,9 @@ def _upstream(service: Service, entry: PortBackends, prefix: str) -> Upstream | 
     )
 
 
-def _planned_port(given: Given, port: ServicePort, backends: Sequence[PortBackends], prefix: str) -> PlannedPort:
+def _planned_port(
+    given: PlacementInputs, port: ServicePort, backends: Sequence[PortBackends], prefix: str
+) -> PlannedPort:
     """Give `port` a listener on each address whose family has backends; tell why where one has none."""
     if port in given.problems:
         return PlannedPort(port, problem=given.problems[port])

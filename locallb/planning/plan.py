@@ -10,21 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from locallb.planning.allocation import Answer
-from locallb.planning.backends import Surroundings
+from locallb.config.settings import Settings
+from locallb.model.identities import IPAddress, ObjectKey, Owner
+from locallb.model.objects import MalformedService, Service
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Snapshot
+from locallb.planning.addresses.allocation import Answer
+from locallb.planning.backends.backends import BackendIndex
+from locallb.planning.backends.nodes import eligible
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
-from locallb.planning.model import IPAddress, MalformedService, Owner, Service, ServiceKey
-from locallb.planning.nodes import eligible
 from locallb.planning.notices import OTHERS, notices_of
-from locallb.planning.placing import Frame, Given, proxy_of_stack
+from locallb.planning.placing import PlacementInputs, PlanContext, proxy_of_stack
 from locallb.planning.planned import Plan, Rejection
 from locallb.planning.ports import HostPorts, PortProblems
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.seating import Seat, seating
+from locallb.planning.proxy_assignment import ProxyAssignment, assign_proxies
 from locallb.planning.selection import is_ours
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import Snapshot
 
 
 def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:
@@ -36,12 +37,12 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     servable, hopeless = _by_servable_ports(wanted, problems)
     answers = memory.allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    seated = seating([s for s in servable if s.key in placed], snapshot, settings.proxies)
+    seated = assign_proxies([s for s in servable if s.key in placed], snapshot, settings.proxies)
     nodes, lone = eligible(snapshot.nodes)
-    around, frame = Surroundings.within(snapshot, nodes), Frame.around(snapshot.home, settings, snapshot.host)
+    around, frame = BackendIndex.within(snapshot, nodes), PlanContext.around(snapshot.home, settings, snapshot.host)
 
-    def given(service: Service, addresses: tuple[IPAddress, ...], seat: Seat) -> Given:
-        return Given(
+    def given(service: Service, addresses: tuple[IPAddress, ...], seat: ProxyAssignment) -> PlacementInputs:
+        return PlacementInputs(
             service,
             addresses,
             seat,
@@ -71,8 +72,8 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
 
 
 def _by_servable_ports(
-    services: list[Service], problems: Mapping[ServiceKey, PortProblems]
-) -> tuple[list[Service], Mapping[ServiceKey, Problem]]:
+    services: list[Service], problems: Mapping[ObjectKey, PortProblems]
+) -> tuple[list[Service], Mapping[ObjectKey, Problem]]:
     """Set apart the Services of which no port can be served here."""
     servable, hopeless = [], {}
     for service in services:
@@ -85,7 +86,10 @@ def _by_servable_ports(
 
 
 def _rejections(
-    snapshot: Snapshot, settings: Settings, answers: Mapping[ServiceKey, Answer], seats: Mapping[ServiceKey, Seat]
+    snapshot: Snapshot,
+    settings: Settings,
+    answers: Mapping[ObjectKey, Answer],
+    seats: Mapping[ObjectKey, ProxyAssignment],
 ) -> tuple[Rejection, ...]:
     """Tell of every Service without a seat why it has none."""
     without = {key: answer for key, answer in answers.items() if key not in seats}
@@ -105,7 +109,7 @@ def _malformed(snapshot: Snapshot, settings: Settings) -> Iterator[MalformedServ
     return (one for one in snapshot.malformed if is_ours(one, settings) and not one.deleting)
 
 
-def _host_limit(key: ServiceKey, snapshot: Snapshot, running: int) -> Problem:
+def _host_limit(key: ObjectKey, snapshot: Snapshot, running: int) -> Problem:
     return Problem(
         Reason.HOST_LIMIT,
         f"{key}: this host's {snapshot.host.watches} free inotify instances carry {running} proxies and no more; "

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from locallb.config.settings import IpMode
+from locallb.envoy import Rendered, RenderedPart
+from locallb.model.identities import IPAddress, ObjectKey, Owner
+from locallb.model.naming import digest, owner_fields
+from locallb.model.objects import ServicePort
+from locallb.model.reasons import Problem
+from locallb.model.serving import Listener, Part, Proxy
+from locallb.model.snapshot import Access
 from locallb.planning.containers import ProxyContainer
-from locallb.planning.envoy import Rendered, RenderedPart
-from locallb.planning.model import IPAddress, Owner, ServiceKey, ServicePort
-from locallb.planning.naming import digest, owner_fields
 from locallb.planning.notices import Notice
-from locallb.planning.reasons import Problem
-from locallb.planning.serving import Listener, Part, Proxy
-from locallb.planning.settings import IpMode
-from locallb.planning.snapshot import Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Placement:
     """Why nobody is told that it has its addresses: its proxy can't be brought back."""
 
     @property
-    def key(self) -> ServiceKey:
+    def key(self) -> ObjectKey:
         """Which Service."""
         return self.owner.service
 
@@ -70,7 +71,7 @@ class Placement:
 class Rejection:
     """A Service that gets nothing, and why."""
 
-    key: ServiceKey
+    key: ObjectKey
     problem: Problem
     owner: Owner | None = None
     access: Access | None = None
@@ -90,7 +91,7 @@ class PlannedProxy:
     """How it runs with the runtime docker; None for a process."""
 
     @property
-    def key(self) -> ServiceKey:
+    def key(self) -> ObjectKey:
         """Whose it is: the Service's, or for one of the stack a key of its own, without a cluster."""
         return self.owner.service
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from locallb.planning.model import Family, IPAddress, Protocol, Service, ServicePort
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.snapshot import HostFacts, Socket
+from locallb.model.identities import Family, IPAddress, Protocol
+from locallb.model.objects import Service, ServicePort
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import HostFacts, Socket
 
 PortProblems: TypeAlias = Mapping[ServicePort, Problem]
 """The ports of a Service that can't be served on this host at all, and why."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from locallb.planning.model import MalformedService, Service
-from locallb.planning.settings import Classes, Settings
+from locallb.config.settings import Classes, Settings
+from locallb.model.objects import MalformedService, Service
 
 
 def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
@@ -14,13 +14,13 @@ def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
 
 
 def implements(service: Service | MalformedService, classes: Classes) -> bool:
-    """Tell whether `service` has one of the classes."""
+    """Return whether `service` has one of the classes."""
     klass = service.load_balancer_class
     return classes.default if klass is None else klass in classes.names
 
 
 def selects(service: Service | MalformedService, namespaces: Collection[str], selector: Mapping[str, str]) -> bool:
-    """Tell whether `service` is in one of `namespaces` and has all labels of `selector`; empty ones select all."""
+    """Return whether `service` is in one of `namespaces` and has all labels of `selector`; empty ones select all."""
     if namespaces and service.key.namespace not in namespaces:
         return False
     return all(service.labels.get(label) == value for label, value in selector.items())

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from locallb.planning.model import ServiceKey
-from locallb.planning.settings import ProxySettings
-from locallb.planning.snapshot import HeldSeat
+from locallb.config.settings import ProxySettings
+from locallb.model.identities import ObjectKey
+from locallb.model.snapshot import HeldProxyAssignment
 
 SHARED, SPARE = "shared", "spare"
 _NAME = re.compile(r"(shared|spare)-([1-9][0-9]*)")
@@ -28,16 +28,16 @@ class Assignment:
 
     proxies: tuple[str, ...] = ()
     """Names, in order of their numbers."""
-    seats: Mapping[ServiceKey, str] = field(default_factory=dict)
+    seats: Mapping[ObjectKey, str] = field(default_factory=dict)
 
 
 def is_shared(name: str) -> bool:
-    """Tell whether a proxy of this name is shared."""
+    """Return whether a proxy of this name is shared."""
     return name.startswith(f"{SHARED}-")
 
 
 def assign_shared(
-    services: Sequence[ServiceKey], seats: Iterable[HeldSeat], settings: ProxySettings, room: int
+    services: Sequence[ObjectKey], seats: Iterable[HeldProxyAssignment], settings: ProxySettings, room: int
 ) -> Assignment:
     """Give every one of `services`, in this order, a seat at a shared proxy; `room` is how many proxies fit at all."""
     names = [f"{SHARED}-{number}" for number in range(1, min(settings.count, room) + 1)]
@@ -54,7 +54,10 @@ def assign_shared(
 
 
 def assign_spares(
-    newcomers: Sequence[ServiceKey], staying: Collection[ServiceKey], held: Iterable[str], seats: Collection[HeldSeat]
+    newcomers: Sequence[ObjectKey],
+    staying: Collection[ObjectKey],
+    held: Iterable[str],
+    seats: Collection[HeldProxyAssignment],
 ) -> Assignment:
     """Give `newcomers`, in this order, the spares that wait; who stays keeps the one that it took.
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from locallb.planning.model import IPAddress, ServiceKey, ServicePort
+from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.objects import ServicePort
+from locallb.model.reasons import Problem, Reason
 from locallb.planning.planned import Placement, Plan, PlannedPort
-from locallb.planning.reasons import Problem, Reason
 
 
 class State(StrEnum):
@@ -49,7 +50,7 @@ class PortRow:
 class Row:
     """The state of one Service."""
 
-    key: ServiceKey
+    key: ObjectKey
     state: State
     addresses: tuple[IPAddress, ...] = ()
     ports: tuple[PortRow, ...] = ()
@@ -58,7 +59,7 @@ class Row:
 
 
 def rows(plan: Plan, seen: Mapping[str, Observation]) -> tuple[Row, ...]:
-    """Tell the state of every Service of the plan; `seen` has an entry for each proxy (by name) that answered."""
+    """Return the state of every Service of the plan; `seen` has an entry for each proxy (by name) that answered."""
     placed = [_placed(placement, seen.get(placement.proxy)) for placement in plan.placements]
     rejected = [Row(r.key, State.REJECTED, reason=r.problem.reason, message=r.problem.message) for r in plan.rejections]
     return tuple(sorted([*placed, *rejected], key=lambda row: (row.key, row.reason)))
@@ -78,8 +79,8 @@ def _overall(ports: tuple[PortRow, ...]) -> State:
     return states.pop() if len(states) == 1 and State.SERVING in states else State.DEGRADED
 
 
-def _port(key: ServiceKey, planned: PlannedPort, seen: Observation | None) -> PortRow:
-    """Tell the state of a port: the plan's own problem first, then what the proxy says of its listeners."""
+def _port(key: ObjectKey, planned: PlannedPort, seen: Observation | None) -> PortRow:
+    """Return the state of a port: the plan's own problem first, then what the proxy says of its listeners."""
     if planned.problem and not planned.listeners:
         waits = planned.problem.reason is Reason.NO_BACKENDS
         return _troubled(planned, State.PENDING if waits else State.REJECTED, planned.problem)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from locallb.model.reasons import Problem, Reason
 from locallb.planning.planned import Placement, Plan
-from locallb.planning.reasons import Problem, Reason
 
 
 def withdraw(plan: Plan, down: Collection[str]) -> Plan:

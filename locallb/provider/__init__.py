@@ -10,20 +10,20 @@ from pathlib import Path
 from pulumi.provider.experimental.provider import Provider
 
 from locallb.provider.dispatch import Dispatcher
-from locallb.provider.envoy_process import EnvoyProcess
 from locallb.provider.errors import ProviderError
-from locallb.provider.kinds import AnyKind, Kinds
-from locallb.provider.loopback_address import LoopbackAddress
-from locallb.provider.proxy_config import ProxyConfig
-from locallb.provider.reachable import Reachable
-from locallb.provider.service_claim import ServiceClaim
-from locallb.provider.service_config import ServiceConfig
-from locallb.provider.service_events import ServiceEvents
-from locallb.provider.service_status import ServiceStatus
+from locallb.provider.resource_types import AnyResourceType, ResourceTypes
+from locallb.provider.resources.envoy_process import EnvoyProcess
+from locallb.provider.resources.loopback_address import LoopbackAddress
+from locallb.provider.resources.proxy_config import ProxyConfig
+from locallb.provider.resources.reachable import Reachable
+from locallb.provider.resources.service_claim import ServiceClaim
+from locallb.provider.resources.service_config import ServiceConfig
+from locallb.provider.resources.service_events import ServiceEvents
+from locallb.provider.resources.service_status import ServiceStatus
 
 __all__ = ["KINDS", "ProviderError", "make_provider"]
 
-KINDS: tuple[type[AnyKind], ...] = (
+KINDS: tuple[type[AnyResourceType], ...] = (
     LoopbackAddress,
     ProxyConfig,
     EnvoyProcess,
@@ -42,4 +42,4 @@ def make_provider(root: Path | None = None) -> Provider:
     is then left alone by deletions.
     """
     schema = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
-    return Dispatcher(Kinds({f"locallb:index:{kind.__name__}": kind(root) for kind in KINDS}), schema)
+    return Dispatcher(ResourceTypes({f"locallb:index:{kind.__name__}": kind(root) for kind in KINDS}), schema)

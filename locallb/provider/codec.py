@@ -31,7 +31,7 @@ class CodecError(Exception):
 
 
 def is_unknown(value: object) -> bool:
-    """Tell whether a field isn't known yet."""
+    """Return whether a field isn't known yet."""
     return isinstance(value, str) and value == UNKNOWN
 
 
@@ -127,7 +127,7 @@ def _word(hint: object) -> str:
 
 @cache
 def _shape(hint: Any) -> tuple[object, object]:  # noqa: ANN401 - any annotation
-    """Give what an annotation is of, and of what it holds."""
+    """Return what an annotation is of, and of what it holds."""
     arguments = get_args(hint)
     return get_origin(hint) or hint, arguments[0 if get_origin(hint) is tuple else -1] if arguments else None
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from pulumi.provider.experimental import provider as protocol
 from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
 
-from locallb.provider.kinds import Kinds
+from locallb.provider.resource_types import ResourceTypes
 from locallb.provider.values import plain, wrapped
 
 T = TypeVar("T")
@@ -24,14 +24,14 @@ _AT_ONCE = 32
 class Dispatcher(protocol.Provider):
     """A provider made of kinds. `direct` is what the embedded engine asks instead."""
 
-    def __init__(self, kinds: Kinds, schema: str) -> None:
+    def __init__(self, kinds: ResourceTypes, schema: str) -> None:
         self.direct = kinds
         self.leaves_nothing = kinds.leaves_nothing
         self._schema = schema
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="locallb")
 
     async def get_schema(self, request: protocol.GetSchemaRequest) -> protocol.GetSchemaResponse:
-        """Give the package's schema."""
+        """Return the package's schema."""
         del request
         return protocol.GetSchemaResponse(self._schema)
 
@@ -47,7 +47,7 @@ class Dispatcher(protocol.Provider):
         return protocol.CheckResponse(inputs=request.new_inputs, failures=told)
 
     async def diff(self, request: protocol.DiffRequest) -> protocol.DiffResponse:
-        """Tell which properties change, and which of them need another resource."""
+        """Return which properties change, and which of them need another resource."""
         difference = self.direct.diff(request.type, plain(request.old_state), plain(request.new_inputs))
         names = sorted(difference.changed - set(request.ignore_changes))
         replaces = [name for name in names if name in difference.replacing]

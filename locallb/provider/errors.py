@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locallb.clients import ClientError
+from locallb.model.errors import ClientError
 
 
 class ProviderError(Exception):

@@ -87,7 +87,7 @@ def targets() -> Mapping[Path, str]:
 
 
 def stale() -> tuple[Path, ...]:
-    """Tell which files aren't what the schema says."""
+    """Return which files aren't what the schema says."""
     return tuple(
         path for path, text in targets().items() if not path.exists() or path.read_text(encoding="utf-8") != text
     )

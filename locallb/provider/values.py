@@ -23,7 +23,7 @@ def wrapped(values: Values) -> dict[str, PropertyValue]:
 
 
 def holds_unknown(value: object) -> bool:
-    """Tell whether a value, or anything in it, isn't known yet."""
+    """Return whether a value, or anything in it, isn't known yet."""
     if isinstance(value, str):
         return value == UNKNOWN
     if isinstance(value, Mapping):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from pulumi.runtime import config
 
-from locallb.planning.parse_settings import parse_settings
-from locallb.planning.settings import Settings
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import Settings
 
 NAMESPACE = "local-lb"
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
-from locallb.clients.capabilities import docker_shortcoming
-from locallb.clients.containers import Containers, Document
+from locallb.config.settings import ContainerSettings, PullPolicy
+from locallb.host.capabilities import docker_shortcoming
+from locallb.model.identities import Home, Protocol
+from locallb.model.snapshot import HostFacts, Subnet
 from locallb.planning.containers import PROXY_LABEL, image_of, labelled_owner
-from locallb.planning.model import Home, Protocol
-from locallb.planning.published import Place
-from locallb.planning.settings import ContainerSettings, PullPolicy
-from locallb.planning.snapshot import HostFacts, Subnet
+from locallb.planning.port_mapping import Place
+from locallb.runtimes.docker import Containers, Document
 from locallb.sources import SourceError
 
 
@@ -76,7 +76,7 @@ def _home_of(listed: Document) -> Home | None:
 
 
 def _places(seen: Document) -> Iterator[Place]:
-    """Give what Docker publishes now; nothing for a container that doesn't run."""
+    """Return what Docker publishes now; nothing for a container that doesn't run."""
     for inner, bindings in (seen["NetworkSettings"].get("Ports") or {}).items():
         protocol = Protocol(inner.rpartition("/")[2].upper())
         yield from ((ip_address(one["HostIp"]), int(one["HostPort"]), protocol) for one in bindings or ())

@@ -15,13 +15,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from locallb.clients import files
-from locallb.planning.known import Known
-from locallb.planning.model import Discovery, Owner, ServiceKey
-from locallb.planning.naming import owner_from
-from locallb.planning.settings import Runtime
-from locallb.planning.snapshot import Claim, HeldProxy, HeldSeat
+from locallb.config.settings import Runtime
+from locallb.model.identities import ObjectKey, Owner
+from locallb.model.identity_cache import IdentityCache
+from locallb.model.naming import owner_from
+from locallb.model.objects import Discovery
+from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
+from locallb.storage import files
 
 ADDRESS = "locallb:index:LoopbackAddress"
 CONFIG = "locallb:index:ProxyConfig"
@@ -46,7 +47,7 @@ class HeldByState:
     """How its proxies run."""
     stack_proxies: tuple[str, ...] = ()
     """Names of the proxies that are the stack's and not one Service's."""
-    seats: tuple[HeldSeat, ...] = ()
+    seats: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
 
 
@@ -60,7 +61,7 @@ def read_held(state: Path) -> HeldByState:
     try:
         text = files.read(state)
         resources = [] if text is None else list(_resources(json.loads(text)))
-        return _held(resources, Known())
+        return _held(resources, IdentityCache())
     except files.FilesError as error:
         raise SourceError(f"the stack's state can't be read: {error}; give this user the right to read it") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -70,8 +71,8 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def held_by(resources: Iterable[Resource], known: Known) -> HeldByState:
-    """Tell what the resources of a state in memory hold; `known` has what was read of them before.
+def held_by(resources: Iterable[Resource], known: IdentityCache) -> HeldByState:
+    """Return what the resources of a state in memory hold; `known` has what was read of them before.
 
     Raises:
         SourceError: if one isn't as we write it.
@@ -84,7 +85,7 @@ def held_by(resources: Iterable[Resource], known: Known) -> HeldByState:
 
 
 def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[Resource]:
-    """Give the resources of ours."""
+    """Return the resources of ours."""
     latest = state["checkpoint"].get("latest") or {}
     for raw in latest.get("resources") or []:
         kind, old = str(raw["type"]), bool(raw.get("delete"))
@@ -126,8 +127,8 @@ class _Resource:
     delete: bool
 
 
-def _held(resources: list[Resource], known: Known) -> HeldByState:
-    """Tell what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
+def _held(resources: list[Resource], known: IdentityCache) -> HeldByState:
+    """Return what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
     by_kind: dict[str, list[Resource]] = {}
     for one in resources:
         by_kind.setdefault(one.type, []).append(one)
@@ -140,7 +141,7 @@ def _held(resources: list[Resource], known: Known) -> HeldByState:
     proxies = [one for one in configs if isinstance(one, HeldProxy)]
     names = {one.id: one.name for one in configs if isinstance(one, _OfStack)}
     served = each(SERVICE, lambda one: (_service(one.inputs), str(one.inputs["proxy"])))
-    seats = [HeldSeat(service, names[proxy]) for service, proxy in served if proxy in names]
+    seats = [HeldProxyAssignment(service, names[proxy]) for service, proxy in served if proxy in names]
     pids = {pid for one in by_kind.get(PROCESS, ()) if (pid := _pid(one.outputs))}
     known.turn()
     return HeldByState(
@@ -154,7 +155,7 @@ def _held(resources: list[Resource], known: Known) -> HeldByState:
 
 
 def _ranked(claim: Claim) -> tuple[tuple[int, int, Owner], Claim]:
-    """Give a claim with its place in the order."""
+    """Return a claim with its place in the order."""
     return (claim.address.version, int(claim.address), claim.owner), claim
 
 
@@ -170,12 +171,12 @@ class _OfStack:
     name: str
 
 
-def _service(inputs: Mapping[str, object]) -> ServiceKey:
+def _service(inputs: Mapping[str, object]) -> ObjectKey:
     return owner_from(_texts(inputs["owner"])).service
 
 
 def _config(inputs: Mapping[str, object]) -> HeldProxy | _OfStack:
-    """Tell how a Service's own proxy learns its endpoints; one that has none to learn has no way to keep."""
+    """Return how a Service's own proxy learns its endpoints; one that has none to learn has no way to keep."""
     service = _service(inputs)
     if not service.cluster:
         return _OfStack(str(inputs["proxy"]), str(inputs["name"]))
@@ -187,7 +188,7 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | _OfStack:
 
 
 def _pid(outputs: Mapping[str, object]) -> int:
-    """Give the process; 0 where it never started. JSON may have it as a float."""
+    """Return the process; 0 where it never started. JSON may have it as a float."""
     pid = outputs.get("pid") or 0
     if not isinstance(pid, int | float) or pid < 0:
         raise ValueError(pid)

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from locallb.planning.host.pool_routes import unchecked
-from locallb.planning.model import Home
+from locallb.config.settings import ManifestsSource, Settings
+from locallb.model.identities import Home
+from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, Snapshot
+from locallb.planning.addresses.pool_routes import unchecked
 from locallb.planning.planned import Plan
-from locallb.planning.settings import ManifestsSource, Settings
-from locallb.planning.snapshot import Claim, HeldProxy, HeldSeat, Snapshot
 from locallb.sources import SourceError
 from locallb.sources.manifests import read_manifests
-from locallb.sources.snapshot import Reading
+from locallb.sources.snapshot import SnapshotResult
 
 
-def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> Reading:
+def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> SnapshotResult:
     """Read the manifests of every source, relative to `root`.
 
     `nowhere` is a directory without readings: what can't be read is left out and complained of.
@@ -39,11 +39,13 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
         external_ips=frozenset(one for each in read for one in each.parsed.external_ips),
     )
     complaints = tuple(sentence for each in read for sentence in each.stale)
-    return Reading(snapshot, complaints, _flat([*(each.parsed.notices for each in read), unchecked(settings.pools)]))
+    return SnapshotResult(
+        snapshot, complaints, _flat([*(each.parsed.notices for each in read), unchecked(settings.pools)])
+    )
 
 
 def manifests_of(settings: Settings) -> tuple[ManifestsSource, ...]:
-    """Give the sources, all of which must be directories: a running cluster has one moment only, now.
+    """Return the sources, all of which must be directories: a running cluster has one moment only, now.
 
     Raises SourceError.
     """
@@ -54,7 +56,7 @@ def manifests_of(settings: Settings) -> tuple[ManifestsSource, ...]:
 
 
 def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """Give the snapshot as it would be after `plan` was carried out: its addresses and proxies are held."""
+    """Return the snapshot as it would be after `plan` was carried out: its addresses and proxies are held."""
     claims = tuple(Claim(address, one.owner) for one in plan.placements for address in one.addresses)
     return replace(
         snapshot,
@@ -62,7 +64,7 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
         remembered=claims,
         proxies=tuple(HeldProxy(one.key, one.proxy.discovery) for one in plan.proxies if one.key.cluster),
         stack_proxies=tuple(one.proxy.name for one in plan.proxies if not one.key.cluster),
-        seats=tuple(HeldSeat(one.key, one.proxy) for one in plan.placements if one.part),
+        seats=tuple(HeldProxyAssignment(one.key, one.proxy) for one in plan.placements if one.part),
     )
 
 

@@ -15,15 +15,16 @@ from pathlib import Path
 
 import yaml
 
-from locallb.clients import ClientError, files, places
-from locallb.clients.containers import Containers, ContainersError, DockerAbsentError, Document
-from locallb.clients.kubeconfig_file import UNWRITTEN
-from locallb.planning.fields import LABEL
-from locallb.planning.model import ClusterName
-from locallb.planning.settings import KindSource, KubernetesSource
-from locallb.planning.words import few
+from locallb.config.settings import KindSource, KubernetesSource
+from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
+from locallb.model.errors import ClientError
+from locallb.model.fields import LABEL
+from locallb.model.formatting import few
+from locallb.model.identities import ClusterName
+from locallb.runtimes.docker import Containers, ContainersError, DockerAbsentError, Document
 from locallb.sources import SourceError
 from locallb.sources.kind_access import LARGEST, Way, admitted, is_usable
+from locallb.storage import files, paths
 
 CLUSTER_LABEL, ROLE_LABEL = "io.x-k8s.kind.cluster", "io.x-k8s.kind.role"
 ADMIN = "/etc/kubernetes/admin.conf"
@@ -93,7 +94,7 @@ def _look(containers: Containers, source: KindSource, known: Collection[str]) ->
 
 
 def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere: str) -> Found:
-    """Tell what was found. `elsewhere` says why those that seem gone needn't be."""
+    """Return what was found. `elsewhere` says why those that seem gone needn't be."""
     there = look.there | ({name for name in look.gone if _is_meant(source, name)} if elsewhere else set())
     missing = [
         f"kind has no cluster {name}; make it, or take it out of local-lb:sources"
@@ -112,7 +113,7 @@ def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere
 
 
 def _docker(directory: Path) -> Path:
-    """Tell where it is kept in which Docker the clusters were found."""
+    """Return where it is kept in which Docker the clusters were found."""
     return directory / "docker"
 
 
@@ -180,7 +181,7 @@ def _put(path: Path, text: str, *, keep: bool) -> None:
         if not keep:
             UNWRITTEN[str(path)] = text.encode()
             return
-        places.private_directory(path.parent)
+        paths.private_directory(path.parent)
         files.write(path, text)
     except ClientError as error:
         raise SourceError(f"source kind: {path} can't be kept: {error}") from None

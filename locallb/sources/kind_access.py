@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from locallb.clients import foreign
-from locallb.clients.containers import Document
-from locallb.planning.documents import DocumentError, read_documents
-from locallb.planning.words import clipped
+from locallb.kubernetes.documents import DocumentError, read_documents
+from locallb.model.formatting import clipped
+from locallb.runtimes.docker import Document
+from locallb.storage import foreign_files
 
 API_PORT = "6443/tcp"
 LARGEST = 2**20
@@ -60,7 +60,7 @@ def _within(section: Mapping[str, Any], fields: Collection[str]) -> dict[str, st
 
 
 def endpoint(server: str, container: Mapping[str, Any]) -> str:
-    """Tell how the API is reached from here: at its published port, otherwise at the container's own address.
+    """Return how the API is reached from here: at its published port, otherwise at the container's own address.
 
     `server` is how the cluster's own machines call it: by the container's name, or by an address that may stay.
     """
@@ -88,9 +88,9 @@ def _text(context: str, cluster: object, user: object) -> str:
 
 
 def is_usable(path: Path) -> bool:
-    """Tell whether a kept kubeconfig has a context, and nothing but what we take."""
+    """Return whether a kept kubeconfig has a context, and nothing but what we take."""
     try:
-        (document,) = read_documents(foreign.read(path, LARGEST), is_json=False)
+        (document,) = read_documents(foreign_files.read(path, LARGEST), is_json=False)
         value: Any = document.value
         cluster, user = value["clusters"][0]["cluster"], value["users"][0]["user"]
         extra = _beyond(cluster, _CLUSTER_FIELDS) or _beyond(user, _USER_FIELDS)

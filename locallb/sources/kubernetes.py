@@ -1,7 +1,7 @@
 """The source `kubernetes`: a running cluster, read by its API.
 
 One that doesn't answer isn't an empty one: it counts as it was at the last good reading, which is kept with the name of
-the context that it was read by. Not here: what objects mean (`planning.parsing`), how an API is asked (`clients.kube`).
+the context that it was read by. Not here: what objects mean (`kubernetes.parsing`), how an API is asked (`api.client`).
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.clients.health_ports import answering
-from locallb.clients.kube import Cluster
-from locallb.clients.kube_errors import Fault, KubeError
-from locallb.clients.kubeconfig import kubeconfig_path, resolve
-from locallb.planning.health import KUBE_PROXY_PORT
+from locallb.config.settings import KubernetesSource, Source
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.health_ports import answering
+from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve
+from locallb.kubernetes.parsing import Parsed, kinds_of, parse_objects, relevant
+from locallb.model.identities import ClusterName, Family
+from locallb.model.snapshot import Access, Contents
+from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from locallb.planning.left_out import few_kinds
-from locallb.planning.model import ClusterName, Family
-from locallb.planning.parsing import Parsed, kinds_of, parse_objects, relevant
-from locallb.planning.settings import KubernetesSource, Source
-from locallb.planning.snapshot import Access, Contents
 from locallb.sources import SourceError
-from locallb.sources.manifests import SourceReading
-from locallb.sources.readings import Objects, Readings, slim
+from locallb.sources.manifests import SourceResult
+from locallb.sources.readings import Objects, ReadCache, slim
 
 _REMEDIES = {
     Fault.UNREACHABLE: "start it",
@@ -33,10 +33,10 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterReading:
+class ClusterResult:
     """What a cluster has, and how its Services are told what they got."""
 
-    reading: SourceReading
+    reading: SourceResult
     access: Access
     health_ports: frozenset[Family] = frozenset()
     """The families in which its Nodes answer on kube-proxy's health port."""
@@ -46,7 +46,7 @@ class ClusterReading:
 
 def read_kubernetes(
     source: KubernetesSource, root: Path, readings_dir: Path, *, keep: bool = False, held: bool = True
-) -> ClusterReading:
+) -> ClusterResult:
     """Read a running cluster.
 
     Args:
@@ -61,7 +61,7 @@ def read_kubernetes(
             which nothing is held: others needn't wait until it is up. If it doesn't answer, that is no error at all.
 
     """
-    readings = Readings(readings_dir)
+    readings = ReadCache(readings_dir)
     try:
         access = resolve(source.kubeconfig, source.context, root)
         listed = Cluster(access).objects()
@@ -72,11 +72,11 @@ def read_kubernetes(
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
-    return ClusterReading(SourceReading(parsed, contents=contents), access, health_ports(parsed))
+    return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed))
 
 
 def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
-    """Tell how the live clusters among `sources` are reached, as far as their kubeconfigs tell it."""
+    """Return how the live clusters among `sources` are reached, as far as their kubeconfigs tell it."""
     found: dict[ClusterName, Access] = {}
     for source in sources:
         if isinstance(source, KubernetesSource):
@@ -86,14 +86,14 @@ def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
 
 
 def _interesting(listed: Iterable[object]) -> Objects:
-    """Give the objects that are read, without what makes them large."""
+    """Return the objects that are read, without what makes them large."""
     kept, _ = relevant(listed)
     return tuple(slim(one) for one in kept)
 
 
 def _from_copy(
-    source: KubernetesSource, root: Path, readings: Readings, why: KubeError, *, needed: bool
-) -> ClusterReading:
+    source: KubernetesSource, root: Path, readings: ReadCache, why: KubeError, *, needed: bool
+) -> ClusterResult:
     last = readings.load(source.cluster)
     told = f"source {source.cluster}: the cluster can't be read: {why}"
     if not last and needed:
@@ -102,20 +102,20 @@ def _from_copy(
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
         if why.fault is Fault.UNREACHABLE:
             return not_up_yet(source.cluster, access, str(why))
-        return ClusterReading(SourceReading(Parsed(), (told,)), access)
+        return ClusterResult(SourceResult(Parsed(), (told,)), access)
     remedy = _REMEDIES.get(why.fault, "mend that")
     stale = f"{told}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
     parsed = parse_objects(source.cluster, (one for listed in last.values() for one in listed))
-    reading = SourceReading(parsed, (stale,), frozenset(one.key for one in parsed.services))
-    return ClusterReading(reading, access, health_ports(parsed))
+    reading = SourceResult(parsed, (stale,), frozenset(one.key for one in parsed.services))
+    return ClusterResult(reading, access, health_ports(parsed))
 
 
-def not_up_yet(cluster: ClusterName, access: Access, why: str = "") -> ClusterReading:
-    """Give what is known of a cluster of kind that was found and didn't answer yet: nothing."""
+def not_up_yet(cluster: ClusterName, access: Access, why: str = "") -> ClusterResult:
+    """Return what is known of a cluster of kind that was found and didn't answer yet: nothing."""
     told = f"the cluster {cluster} of kind isn't up yet" + (f": {why}" if why else "")
-    return ClusterReading(SourceReading(Parsed(notices=(told,))), access, unready=True)
+    return ClusterResult(SourceResult(Parsed(notices=(told,))), access, unready=True)
 
 
 def health_ports(parsed: Parsed) -> frozenset[Family]:

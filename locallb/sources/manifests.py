@@ -2,7 +2,7 @@
 
 What `kubectl get -o yaml`, `helm template` and `kustomize build` print is read as it is. A file that can't be read
 counts as it was at the last good reading, and so does everything that has vanished since, because it may have moved
-into that file. Not here: what the objects mean (`planning.parsing`), how files are read (`clients.folders`).
+into that file. Not here: what the objects mean (`kubernetes.parsing`), how files are read (`storage.folders`).
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-from locallb.clients.folders import Folder, FolderError, FolderFile, Limits, read_folder
-from locallb.clients.foreign import expanded
-from locallb.planning.documents import DocumentError, ReadDocument, read_documents
-from locallb.planning.known import Known
+from locallb.config.settings import ManifestsSource
+from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
+from locallb.kubernetes.parsing import Document, Identity, Parsed, kinds_of, parse_objects, relevant
+from locallb.kubernetes.yaml_builder import MOST_ALIASED, Allowance
+from locallb.model.formatting import clipped, shown
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.identity_cache import IdentityCache
+from locallb.model.snapshot import Contents
 from locallb.planning.left_out import added, few_kinds
-from locallb.planning.model import ClusterName, ServiceKey
-from locallb.planning.parsing import Document, Identity, Parsed, kinds_of, parse_objects, relevant
-from locallb.planning.settings import ManifestsSource
-from locallb.planning.snapshot import Contents
-from locallb.planning.words import clipped, shown
-from locallb.planning.yaml_builder import MOST_ALIASED, Allowance
 from locallb.sources import SourceError
-from locallb.sources.readings import FilesOfObjects, Objects, Readings, slim
+from locallb.sources.readings import FilesOfObjects, Objects, ReadCache, slim
+from locallb.storage.folders import Folder, FolderError, FolderFile, Limits, read_folder
+from locallb.storage.foreign_files import expanded
 
 ENDINGS = (".yaml", ".yml", ".json")
 LARGEST_FILE = 32 * 2**20
@@ -38,13 +38,13 @@ _MOST_NOTICES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class SourceReading:
+class SourceResult:
     """What a source has, and how far that is what it has now."""
 
     parsed: Parsed
     stale: tuple[str, ...] = ()
     """What couldn't be read: a sentence each, with the source, the file, the line and the remedy."""
-    copied: frozenset[ServiceKey] = frozenset()
+    copied: frozenset[ObjectKey] = frozenset()
     """Services that are there because the last good reading had them; nothing new is known of them."""
     contents: Contents | None = None
     """How much was read; None where that isn't known."""
@@ -63,7 +63,7 @@ class _Understood:
 
 
 @dataclass(slots=True)
-class Memory:
+class ParseCache:
     """What the last reading of a directory understood, for whoever reads it again and again.
 
     A file with the same bytes means the same, so only what is different is understood again.
@@ -71,11 +71,11 @@ class Memory:
 
     folder: Folder | None = None
     """What the directory had at the last reading."""
-    reading: SourceReading | None = None
+    reading: SourceResult | None = None
     """What that was, if all of it was good."""
-    known: Known = field(default_factory=Known)
+    known: IdentityCache = field(default_factory=IdentityCache)
     """What objects mean that are still the same."""
-    texts: Known = field(default_factory=Known)
+    texts: IdentityCache = field(default_factory=IdentityCache)
     """How objects that are still the same stand in the last good reading."""
     files: dict[str, _Understood] = field(default_factory=dict)
     """Each file that could be read."""
@@ -94,7 +94,7 @@ class _Fresh:
 
 
 def manifests_path(source: ManifestsSource, root: Path) -> Path:
-    """Tell where a source's directory is, or its only file."""
+    """Return where a source's directory is, or its only file."""
     return root / expanded(source.directory)
 
 
@@ -103,10 +103,10 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     root: Path,
     readings_dir: Path,
     *,
-    held_services: Collection[ServiceKey] = (),
+    held_services: Collection[ObjectKey] = (),
     keep: bool = False,
-    memory: Memory | None = None,
-) -> SourceReading:
+    memory: ParseCache | None = None,
+) -> SourceResult:
     """Read a directory of manifests, or a file, relative to the project's `root`.
 
     Args:
@@ -122,8 +122,8 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
         SourceError: if what can't be read can't be replaced by a last good reading.
 
     """
-    readings, directory = Readings(readings_dir), manifests_path(source, root)
-    memory = memory or Memory()
+    readings, directory = ReadCache(readings_dir), manifests_path(source, root)
+    memory = memory or ParseCache()
     try:
         folder = read_folder(directory, ENDINGS, Limits(LARGEST_FILE, LARGEST), memory.folder)
     except FolderError as error:
@@ -161,13 +161,13 @@ def _distrust(empty: list[str], fresh: _Fresh, last: FilesOfObjects, *, alone: b
             fresh.broken[path] = " is empty (remove it, if nothing shall be in it)"
 
 
-def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, readings: Readings) -> SourceReading:
+def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, readings: ReadCache) -> SourceResult:
     last = readings.load(source.cluster)
     told = f"source {source.cluster}: {directory} can't be read ({why})"
     if last is None:
         raise SourceError(f"{told}; name a directory of manifests, or one such file, in local-lb:sources")
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
-    return _reading(source.cluster, last, _Fresh(), stale, Known())
+    return _reading(source.cluster, last, _Fresh(), stale, IdentityCache())
 
 
 def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Iterable[str]:
@@ -175,23 +175,23 @@ def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Ite
 
 
 def _reading(
-    cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale: tuple[str, ...], known: Known
-) -> SourceReading:
+    cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale: tuple[str, ...], known: IdentityCache
+) -> SourceResult:
     parsed = parse_objects(cluster, (one for path in sorted(objects) for one in objects[path]), known)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
     copied = _copied(parsed, fresh) if stale else frozenset()
     contents = Contents(cluster, fresh.kinds, len(fresh.objects))
-    return SourceReading(replace(parsed, notices=notices), stale, copied, contents)
+    return SourceResult(replace(parsed, notices=notices), stale, copied, contents)
 
 
-def _copied(parsed: Parsed, fresh: _Fresh) -> frozenset[ServiceKey]:
+def _copied(parsed: Parsed, fresh: _Fresh) -> frozenset[ObjectKey]:
     """Find the Services that no file has now."""
     known = {Identity.of(one) for listed in fresh.objects.values() for one in listed}
     keys = [*(one.key for one in parsed.services), *(one.key for one in parsed.malformed)]
     return frozenset(key for key in keys if Identity("Service", key.namespace, key.name) not in known)
 
 
-def _sorted_out(folder: Folder, memory: Memory) -> _Fresh:
+def _sorted_out(folder: Folder, memory: ParseCache) -> _Fresh:
     """Sort files into those that can be read, with their objects, and those that can't."""
     fresh, before, memory.files = _Fresh(), memory.files, {}
     for link in folder.links:
@@ -230,7 +230,7 @@ def _understood(file: FolderFile, aliased: int) -> _Understood:
 
 
 def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:
-    """Say what of a document is left out, or read generously."""
+    """Return what of a document is left out, or read generously."""
     if not isinstance(document.value, dict | None):
         yield f"{clipped(path)} has {shown(document.value)} where an object should be; it is passed over"
     yield from (f"{clipped(path)}: {notice}" for notice in left_out)

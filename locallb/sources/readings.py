@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from locallb.clients import ClientError, files, places
-from locallb.planning.known import Known
-from locallb.planning.model import ClusterName
-from locallb.planning.parsing import Document
+from locallb.kubernetes.parsing import Document
+from locallb.model.errors import ClientError
+from locallb.model.identities import ClusterName
+from locallb.model.identity_cache import IdentityCache
 from locallb.sources import SourceError
+from locallb.storage import files, paths
 
 FORMAT = 1
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -28,13 +29,13 @@ FilesOfObjects = Mapping[str, Objects]
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class ReadCache:
     """The directory of the readings of one stack. It is made when the first one is kept."""
 
     directory: Path
 
     def load(self, cluster: ClusterName) -> FilesOfObjects | None:
-        """Give the last good reading of a source; None if there is none.
+        """Return the last good reading of a source; None if there is none.
 
         Raises:
             SourceError: if there is one that can't be used.
@@ -50,12 +51,12 @@ class Readings:
                 f"source {cluster}: its last reading {path} can't be used ({why}); mend the source and remove that file"
             ) from None
 
-    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: Known | None = None) -> None:
+    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: IdentityCache | None = None) -> None:
         """Make this the last good reading of a source. Raises SourceError if it can't be written.
 
         `known` has the texts of the very same objects, of whoever keeps them again and again.
         """
-        known = known or Known()
+        known = known or IdentityCache()
         full = (path for path in sorted(objects) if objects[path])
         packed = ",".join(f"{_name(path)}:{known.of(objects[path], partial(_text, objects[path]))}" for path in full)
         known.turn()
@@ -63,7 +64,7 @@ class Readings:
         path = self._path(cluster)
         try:
             if files.read(path) != text:
-                places.private_directory(self.directory)
+                paths.private_directory(self.directory)
                 files.write(path, text)
         except ClientError as error:
             raise SourceError(f"source {cluster}: its reading can't be kept: {error}") from None

@@ -12,25 +12,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from locallb.clients import envoy_binary, places, processes
-from locallb.clients.containers import Containers
-from locallb.clients.envoy_admin import EnvoyAdmin, EnvoyAdminError
-from locallb.clients.host import host_facts
-from locallb.clients.ledger import ClaimMemory, Ledger
-from locallb.clients.proxies import PROXY_MARK, Proxies, marked_owner
-from locallb.clients.sockets import split_place
-from locallb.planning.host.pool_routes import pool_notices
-from locallb.planning.model import ClusterName, Family, Home, IPAddress, Protocol, ServiceKey
-from locallb.planning.parsing import Parsed
-from locallb.planning.publishing import Standing
-from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Sharing, Source
+from locallb.config.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Sharing, Source
+from locallb.envoy import binary
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
+from locallb.host.facts import host_facts
+from locallb.host.sockets import split_place
+from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.status_patch import Standing
+from locallb.ledger.ledger import ClaimMemory, Ledger
+from locallb.model.identities import ClusterName, Family, Home, IPAddress, ObjectKey, Protocol
+from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot
+from locallb.planning.addresses.pool_routes import pool_notices
 from locallb.planning.sharing import is_shared
-from locallb.planning.snapshot import Access, Claim, HostFacts, Snapshot
+from locallb.runtimes import processes
+from locallb.runtimes.docker import Containers
 from locallb.sources import SourceError
 from locallb.sources.containers import read_contained, read_subnets, require_suitable
 from locallb.sources.held import HeldByState, read_held
-from locallb.sources.manifests import Memory, SourceReading, read_manifests
-from locallb.sources.readings import Readings
+from locallb.sources.manifests import ParseCache, SourceResult, read_manifests
+from locallb.sources.readings import ReadCache
+from locallb.storage import paths
+from locallb.storage.proxy_directories import PROXY_MARK, Proxies, marked_owner
 
 MOST_SENTENCES = 50
 """Complaints, and notices, that are told of one source: nobody reads a thousand."""
@@ -38,7 +40,7 @@ _Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SnapshotResult:
     """A snapshot, and what the user must hear about it."""
 
     snapshot: Snapshot
@@ -46,11 +48,11 @@ class Reading:
     """Sources that couldn't be read and were planned as last read: the run must not end well."""
     notices: tuple[str, ...] = ()
     """What was passed over, or mended by reading it generously."""
-    standings: Mapping[ServiceKey, Standing] = field(default_factory=dict)
+    standings: Mapping[ObjectKey, Standing] = field(default_factory=dict)
     """What Services say of what is ours to write."""
 
 
-def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: bool) -> Reading:
+def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: bool) -> SnapshotResult:
     """Read everything.
 
     Args:
@@ -78,7 +80,7 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
 class SourceRead:
     """What one source has, and how its Services are told what they got."""
 
-    reading: SourceReading
+    reading: SourceResult
     access: Mapping[ClusterName, Access] = field(default_factory=dict)
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     """The families in which Nodes of live clusters answer on kube-proxy's health port."""
@@ -87,7 +89,7 @@ class SourceRead:
 
 
 def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
-    """Give the sources that are configured and those that are found, and what is to be told of the finding.
+    """Return the sources that are configured and those that are found, and what is to be told of the finding.
 
     `keep`: write down what was found, and forget what is gone. Raises SourceError.
     """
@@ -100,19 +102,19 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     for name in sorted(taken):
         raise SourceError(f"a source and a cluster of kind are both called {name}; give the source another `name`")
     for cluster in found.gone if keep else ():
-        Readings(readings_directory(home)).drop(cluster)
-    told = SourceRead(SourceReading(Parsed(notices=found.notices), found.complaints), unready=found.unready)
+        ReadCache(readings_directory(home)).drop(cluster)
+    told = SourceRead(SourceResult(Parsed(notices=found.notices), found.complaints), unready=found.unready)
     return (*settings.sources, *found.sources), (told,)
 
 
 def told_of_pools(settings: Settings, host: HostFacts) -> SourceRead:
-    """Give what is to be told of the pools on this host, as if a source had said it."""
-    return SourceRead(SourceReading(Parsed(notices=pool_notices(settings.pools, host))))
+    """Return what is to be told of the pools on this host, as if a source had said it."""
+    return SourceRead(SourceResult(Parsed(notices=pool_notices(settings.pools, host))))
 
 
 def assemble(
     home: Home, held: HeldByState, claims: tuple[Claim, ...], read: Sequence[SourceRead], host: HostFacts
-) -> Reading:
+) -> SnapshotResult:
     """Put what was read piece by piece together."""
     parsed = [one.reading.parsed for one in read]
     snapshot = Snapshot(
@@ -134,11 +136,11 @@ def assemble(
     )
     standings = {key: said for one in parsed for key, said in one.standings}
     complaints, notices = (_some(one.reading.stale) for one in read), (_some(one.notices) for one in parsed)
-    return Reading(snapshot, _each(complaints), _each(notices), standings)
+    return SnapshotResult(snapshot, _each(complaints), _each(notices), standings)
 
 
 def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the first sentences about a source, and how many there are besides."""
+    """Return the first sentences about a source, and how many there are besides."""
     more = len(sentences) - MOST_SENTENCES
     return (*sentences[:MOST_SENTENCES], f"and {more} more like these") if more > 0 else sentences
 
@@ -146,23 +148,23 @@ def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
 def read_claims(memory: ClaimMemory | None = None) -> tuple[Claim, ...]:
     """Read the ledger, every stack's claims; `memory` of earlier reads saves work. Raises ClientError."""
     memory = memory or ClaimMemory()
-    claims = tuple(dict.fromkeys(claim for path in places.ledgers() for claim in Ledger(path).claims(memory)))
+    claims = tuple(dict.fromkeys(claim for path in paths.ledgers() for claim in Ledger(path).claims(memory)))
     memory.turn()
     return claims
 
 
-def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> set[ServiceKey]:
-    """Tell which Services of this stack hold something."""
+def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> set[ObjectKey]:
+    """Return which Services of this stack hold something."""
     return {claim.owner.service for claim in (*held.remembered, *claims) if claim.owner.home == home}
 
 
 def readings_directory(home: Home) -> Path:
-    """Tell where the stack's last good readings are."""
+    """Return where the stack's last good readings are."""
     return Path(home.root) / ".state" / "locallb" / home.stack
 
 
 def read_source(
-    home: Home, source: Source, known: Collection[ServiceKey], *, keep: bool, memory: Memory | None = None
+    home: Home, source: Source, known: Collection[ObjectKey], *, keep: bool, memory: ParseCache | None = None
 ) -> SourceRead:
     """Read one source; `known` are the Services that hold something, `keep` as above. Raises SourceError.
 
@@ -200,7 +202,7 @@ def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
 def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
     """Find out what this host allows. A container may bind every port, whoever runs us. Raises ClientError."""
     pids = _our_pids(home, held)
-    envoy = envoy_binary.installed().version
+    envoy = binary.installed().version
     if settings.runtime is not Runtime.DOCKER:
         return replace(host_facts(settings.pools, pids), envoy=envoy)
     containers, network = Containers(), settings.container.network
@@ -216,7 +218,7 @@ def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
 def _bound(home: Home) -> set[tuple[IPAddress, int, Protocol]]:
     """Ask this stack's proxies what they have bound: whose sockets they are isn't told to everybody."""
     bound: set[tuple[IPAddress, int, Protocol]] = set()
-    for directory in Proxies(places.proxies_root()).list():
+    for directory in Proxies(paths.proxies_root()).list():
         if directory.owner and directory.owner.home == home:
             with suppress(EnvoyAdminError):
                 bound.update(_place(name) for name in EnvoyAdmin(directory.path).listeners())

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from locallb.clients import files, places
-from locallb.planning.model import Home
+from locallb.model.identities import Home
 from locallb.sources import SourceError
 from locallb.sources.held import ADDRESS, CONFIG
+from locallb.storage import files, paths
 
 FORMAT = 1
 NAME = "state-home"
@@ -41,8 +41,8 @@ class Belonging:
 
 
 def here(home: Home) -> Belonging:
-    """Tell where a stack deployed by this process would belong. Raises PlaceError."""
-    return Belonging(str(places.state_home()), os.geteuid(), home.root)
+    """Return where a stack deployed by this process would belong. Raises PlaceError."""
+    return Belonging(str(paths.state_home()), os.geteuid(), home.root)
 
 
 def belonging(home: Home, state: Path | None) -> Belonging | None:
@@ -55,7 +55,7 @@ def belonging(home: Home, state: Path | None) -> Belonging | None:
     except (files.FilesError, ValueError, KeyError, TypeError) as error:
         raise SourceError(
             f"{path} doesn't say where stack {home.stack} belongs ({error}): remove it if the stack's proxies live in"
-            f" {places.state_home()}"
+            f" {paths.state_home()}"
         ) from None
     return _told_by_state(state) if state else None
 
@@ -79,7 +79,7 @@ def require_here(home: Home, state: Path | None) -> None:
 
 def refuse_copy(home: Home, known: Belonging) -> None:
     """Raise SourceError if this project is a copy of one that still exists: the stack is that one's."""
-    if known.root and places.is_another_directory(known.root, home.root):
+    if known.root and paths.is_another_directory(known.root, home.root):
         raise SourceError(
             f"the project at {home.root} is a copy of {known.root}, which still exists and has stack {home.stack}: run"
             f" this there. For a stack of its own here give it another name, or forget the copied state:"
@@ -98,9 +98,9 @@ def settle(home: Home) -> None:
     path, text = _path(home), json.dumps({"format": FORMAT, **asdict(here(home))}, indent=1) + "\n"
     try:
         if files.read(path) != text:
-            places.private_directory(path.parent)
+            paths.private_directory(path.parent)
             files.write(path, text)
-    except (files.FilesError, places.PlaceError) as error:
+    except (files.FilesError, paths.PlaceError) as error:
         raise SourceError(f"it can't be written down where stack {home.stack} belongs: {error}") from None
 
 
@@ -119,13 +119,13 @@ def _parsed(document: Mapping[str, object]) -> Belonging:
 
 
 def _told_by_state(state: Path) -> Belonging | None:
-    """Tell what the resources of a state say that an earlier version wrote; what can't be read says nothing here."""
+    """Return what the resources of a state say that an earlier version wrote; what can't be read says nothing here."""
     try:
         resources = json.loads(files.read(state) or "{}")["checkpoint"]["latest"]["resources"]
         found = list(_told_by_resources(resources))
     except (files.FilesError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    ours = str(places.state_home())
+    ours = str(paths.state_home())
     found.sort(key=lambda one: (not one.state_home, one.state_home != ours))
     return found[0] if found else None
 
@@ -143,7 +143,7 @@ def _told_by_resources(resources: list[Mapping[str, object]]) -> Iterator[Belong
 
 
 def _uid(directory: str) -> int:
-    """Tell whose a proxy's directory is; -1 where it can't be seen."""
+    """Return whose a proxy's directory is; -1 where it can't be seen."""
     try:
         return Path(directory).stat().st_uid
     except OSError:
@@ -153,5 +153,5 @@ def _uid(directory: str) -> int:
 def is_elsewhere(known: Belonging, now: Belonging) -> bool:
     """Check whether a stack belongs to another state home or user; of what isn't known nothing can be said."""
     state_home = known.state_home
-    same = not state_home or state_home == now.state_home or not places.is_another_directory(state_home, now.state_home)
+    same = not state_home or state_home == now.state_home or not paths.is_another_directory(state_home, now.state_home)
     return not same or known.uid not in {-1, now.uid}

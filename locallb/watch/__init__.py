@@ -2,5 +2,5 @@
 
 Triggers (clusters, files, processes, containers, time) mark what may have changed; `schedule` decides when to look and
 what to try again, purely; `converge` plans and updates only what differs, by the engine's scopes. What happens is told
-as `happenings`, to logs, metrics and the live view. Not here: what is planned, and how it is brought about.
+as `events`, to logs, metrics and the live view. Not here: what is planned, and how it is brought about.
 """

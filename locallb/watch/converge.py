@@ -13,14 +13,14 @@ from functools import partial
 
 from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
-from locallb.clients import files, places
 from locallb.engine import Engine, FullScopeNeeded, Op, Result, Severity, name_of, only, root_urn
-from locallb.planning.ingress import publication
-from locallb.planning.known import Known
-from locallb.planning.model import ClusterName, Home, ServiceKey
+from locallb.kubernetes.service_status import publication
+from locallb.kubernetes.status_patch import Standing, differences
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identity_cache import IdentityCache
 from locallb.planning.planned import Placement, Plan, PlannedProxy, Rejection
-from locallb.planning.publishing import Standing, differences
 from locallb.sources.held import ADDRESS, CONFIG, SERVICE
+from locallb.storage import files, paths
 from locallb.watch.work import Batch, Work
 
 BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
@@ -38,9 +38,9 @@ class Outcome:
     """How one update ended."""
 
     result: Result
-    failed: Mapping[ServiceKey, str] = field(default_factory=dict)
+    failed: Mapping[ObjectKey, str] = field(default_factory=dict)
     """Why those that failed did."""
-    untouched: frozenset[ServiceKey] = frozenset()
+    untouched: frozenset[ObjectKey] = frozenset()
     """Those of which nothing had to be changed."""
 
 
@@ -50,23 +50,23 @@ class Converger:
 
     home: Home
     engine: Engine
-    applied: dict[ServiceKey, str] = field(default_factory=dict)
+    applied: dict[ObjectKey, str] = field(default_factory=dict)
     """By digest; empty for what failed, of which nothing is known."""
-    _unchecked: set[ServiceKey] = field(default_factory=set)
-    _touched: dict[ServiceKey, float] = field(default_factory=dict)
+    _unchecked: set[ObjectKey] = field(default_factory=set)
+    _touched: dict[ObjectKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
-    _digests: dict[ServiceKey, tuple[object, str, str]] = field(default_factory=dict)
-    _compared: dict[ServiceKey, tuple[object, Standing, tuple[str, ...]]] = field(default_factory=dict)
+    _digests: dict[ObjectKey, tuple[object, str, str]] = field(default_factory=dict)
+    _compared: dict[ObjectKey, tuple[object, Standing, tuple[str, ...]]] = field(default_factory=dict)
     """What was planned and said when they were compared last, and what differed."""
-    _proxies: Known = field(default_factory=Known)
+    _proxies: IdentityCache = field(default_factory=IdentityCache)
     """Digests of proxies that are planned as before."""
     _told: Mapping[str, object] = field(default_factory=dict)
     """The stack's outputs."""
     _exported: Plan | None = None
     """The plan that has just these, if that is known."""
-    _spare: frozenset[ServiceKey] = frozenset()
+    _spare: frozenset[ObjectKey] = frozenset()
     """Proxies that nobody needs yet."""
-    _wanted: tuple[Plan, Mapping[ServiceKey, str]] | None = None
+    _wanted: tuple[Plan, Mapping[ObjectKey, str]] | None = None
     """Of the last plan."""
     _in_order: tuple[object, ...] | None = None
     """State and files that agreed when they were compared last."""
@@ -82,8 +82,8 @@ class Converger:
                 self.applied[key] = found or self.applied.get(key, "")
         self._unchecked = set(self.applied)
 
-    def wanted(self, plan: Plan) -> Mapping[ServiceKey, str]:
-        """Give the digest of each load balancer of the plan, and of each Service that is told why it gets none.
+    def wanted(self, plan: Plan) -> Mapping[ObjectKey, str]:
+        """Return the digest of each load balancer of the plan, and of each Service that is told why it gets none.
 
         Proxies of the stack come first: load balancers need them.
         """
@@ -91,7 +91,7 @@ class Converger:
             return self._wanted[1]
         proxies = {one.proxy.name: self._proxies.of(one, partial(_digest, one)) for one in plan.proxies}
         self._proxies.turn()
-        fresh: dict[ServiceKey, tuple[object, str, str]] = {}
+        fresh: dict[ObjectKey, tuple[object, str, str]] = {}
         for placement in plan.placements:
             proxy = proxies[placement.proxy]
             before = self._digests.get(placement.key)
@@ -109,8 +109,8 @@ class Converger:
         return wanted
 
     def differing(
-        self, said: Mapping[ServiceKey, Standing], plan: Plan, stale: Collection[ClusterName], now: float
-    ) -> tuple[Mapping[ServiceKey, tuple[str, ...]], float | None]:
+        self, said: Mapping[ObjectKey, Standing], plan: Plan, stale: Collection[ClusterName], now: float
+    ) -> tuple[Mapping[ObjectKey, tuple[str, ...]], float | None]:
         """Name what others changed of ours in Services of live clusters, where that is known: not of stale ones.
 
         Just after an update it may be old news: then returns when to look again.
@@ -118,8 +118,8 @@ class Converger:
         wanted = self.wanted(plan)
         told: list[Placement | Rejection] = [one for one in plan.placements if one.access]
         told += [one for one in plan.rejections if one.access]
-        kept: dict[ServiceKey, tuple[object, Standing, tuple[str, ...]]] = {}
-        differing: dict[ServiceKey, tuple[str, ...]] = {}
+        kept: dict[ObjectKey, tuple[object, Standing, tuple[str, ...]]] = {}
+        differing: dict[ObjectKey, tuple[str, ...]] = {}
         later: float | None = None
         for one in told:
             key, standing = one.key, said.get(one.key, _SILENT)
@@ -136,17 +136,17 @@ class Converger:
         self._compared = kept
         return differing, later
 
-    def drifted(self) -> set[ServiceKey]:
+    def drifted(self) -> set[ObjectKey]:
         """Find load balancers and proxies whose files somebody else changed or removed. Raises EngineError."""
-        seen = self.engine.state_stamp(), *map(files.stamps, (places.proxies_root(), *places.ledgers()))
+        seen = self.engine.state_stamp(), *map(files.stamps, (paths.proxies_root(), *paths.ledgers()))
         if seen == self._in_order:
             return set()
         found = {_key(name_of(urn)) for urn in self.engine.drifted(LOOKED_AFTER)}
         self._in_order = None if found else seen
         return found
 
-    def work(self, wanted: Mapping[ServiceKey, str], broken: Collection[ServiceKey]) -> Work:
-        """Tell what isn't as planned. `broken` are those known to need repair although nothing was planned anew."""
+    def work(self, wanted: Mapping[ObjectKey, str], broken: Collection[ObjectKey]) -> Work:
+        """Return what isn't as planned. `broken` are those known to need repair although nothing was planned anew."""
         known = self.applied
         return Work(
             broken=tuple(sorted(key for key in broken if key in wanted and key in known)),
@@ -159,7 +159,7 @@ class Converger:
             unchecked=tuple(sorted(key for key in self._unchecked if wanted.get(key) == known[key])),
         )
 
-    def update(self, plan: Plan, wanted: Mapping[ServiceKey, str], batch: Batch) -> Outcome:
+    def update(self, plan: Plan, wanted: Mapping[ObjectKey, str], batch: Batch) -> Outcome:
         """Bring some load balancers to what is planned.
 
         Raises:
@@ -196,8 +196,8 @@ class Converger:
             return {}
         return {name: value for name, value in exports(plan).items() if self._told.get(name) != value}
 
-    def _failed(self, keys: Iterable[ServiceKey], result: Result) -> Mapping[ServiceKey, str]:
-        """Tell which of `keys` failed, each with the first sentence about it."""
+    def _failed(self, keys: Iterable[ObjectKey], result: Result) -> Mapping[ObjectKey, str]:
+        """Return which of `keys` failed, each with the first sentence about it."""
         if result.ok:
             return {}
         told = [one for one in result.diagnostics if one.severity is Severity.ERROR]
@@ -225,19 +225,19 @@ def _differences(planned: Placement | Rejection, said: Standing) -> tuple[str, .
     return (*unclaimed, *differences(said, (), publication(planned), alone=planned.take_over))
 
 
-def _touched(keys: Iterable[ServiceKey], result: Result) -> set[ServiceKey]:
+def _touched(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:
     """Return those of which the update changed any resource; resources are named after them."""
     named = {str(key): key for key in keys}
     names = {step.subject.name for step in result.steps if step.op not in _LEAVING_AS_IT_IS}
     return {key for name in names for key in (named.get(name), named.get("/".join(name.split("/")[:3]))) if key}
 
 
-def _key(name: str) -> ServiceKey:
+def _key(name: str) -> ObjectKey:
     """Read the name of a root: a Service's key, or the name of a proxy that is the stack's."""
     cluster, _, rest = name.rpartition("/")[0].partition("/")
-    return ServiceKey(ClusterName(cluster), rest, name.rpartition("/")[2])
+    return ObjectKey(ClusterName(cluster), rest, name.rpartition("/")[2])
 
 
-def _is_of(urn: str, key: ServiceKey) -> bool:
+def _is_of(urn: str, key: ObjectKey) -> bool:
     name = urn.rpartition("::")[2]
     return name == str(key) or name.startswith(f"{key}/")

@@ -1,8 +1,8 @@
 """What others change of what is ours in Services, and when it is repaired: pure data that is told the time.
 
 The first time at once. What comes back after its repair is repaired more and more rarely and told: another controller
-wants it otherwise then, and neither of the two would ever end. Not here: what differs (`publishing`), threads, clocks,
-chance.
+wants it otherwise then, and neither of the two would ever end. Not here: what differs (`status_patch`), threads,
+clocks, chance.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from locallb.planning.model import ServiceKey
-from locallb.planning.pacing import Backoff, Pace
+from locallb.model.identities import ObjectKey
+from locallb.model.pacing import Backoff, Pace
 
 REPAIRS = Pace(first=1.0, longest=300.0, calm=600.0)
 """Of what others change again after it was repaired; forgotten when nobody has changed it for ten minutes."""
 CONTESTED = 2
 """Times that it has to come back until somebody is told: once may be old news that came late."""
-_NOBODY: Mapping[ServiceKey, Backoff] = MappingProxyType({})
-_NOTHING: Mapping[ServiceKey, tuple[str, ...]] = MappingProxyType({})
+_NOBODY: Mapping[ObjectKey, Backoff] = MappingProxyType({})
+_NOTHING: Mapping[ObjectKey, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Disputes:
     """Services of which somebody changed what is ours."""
 
-    repairs: Mapping[ServiceKey, Backoff] = field(default_factory=lambda: _NOBODY)
-    differing: Mapping[ServiceKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
+    repairs: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NOBODY)
+    differing: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
     """What differs now, by name."""
-    contested: Mapping[ServiceKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
+    contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
     """What comes back after each repair."""
 
-    def seen(self, now: float, differing: Mapping[ServiceKey, tuple[str, ...]], chance: float) -> Disputes:
+    def seen(self, now: float, differing: Mapping[ObjectKey, tuple[str, ...]], chance: float) -> Disputes:
         """Note what differs; what isn't named doesn't differ."""
         repairs = {
             key: backoff if backoff.is_well or key in differing else backoff.succeeded(now)
@@ -49,7 +49,7 @@ class Disputes:
                 contested[key] = differing[key]
         return Disputes(MappingProxyType(repairs), differing, MappingProxyType(contested))
 
-    def due(self, now: float) -> frozenset[ServiceKey]:
+    def due(self, now: float) -> frozenset[ObjectKey]:
         """Return which Services to repair now."""
         return frozenset(key for key in self.differing if self.repairs[key].is_due(now))
 
@@ -58,7 +58,7 @@ class Disputes:
         waits = (self.repairs[key].not_before for key in self.differing)
         return min((at for at in waits if at > now), default=None)
 
-    def repaired(self, now: float, keys: Collection[ServiceKey]) -> Disputes:
+    def repaired(self, now: float, keys: Collection[ObjectKey]) -> Disputes:
         """Note that what differed of these is as it should be again."""
         done = self.differing.keys() & keys
         repairs = {**self.repairs, **{key: self.repairs[key].succeeded(now) for key in done}}
@@ -66,7 +66,7 @@ class Disputes:
         return replace(self, repairs=MappingProxyType(repairs), differing=MappingProxyType(differing))
 
     def notices(self) -> Iterator[str]:
-        """Say which Services somebody else changes again and again."""
+        """Return which Services somebody else changes again and again."""
         for key, names in sorted(self.contested.items()):
             yield (
                 f"{key}: somebody changes the {' and '.join(names)} of this Service back after every repair, so that is"

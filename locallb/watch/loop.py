@@ -1,7 +1,7 @@
 """The loop: waits for marks, plans, updates what differs, and tells what happened; until it is stopped.
 
-One thread decides; triggers only mark. Not here: what a mark means (`world`), when to look (`schedule`), what differs
-and how it is applied (`converge`).
+One thread decides; triggers only mark. Not here: what a mark means (`snapshot_cache`), when to look (`schedule`),
+what differs and how it is applied (`converge`).
 """
 
 from __future__ import annotations
@@ -13,25 +13,37 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event
 
-from locallb.clients import ClientError, logs, places
-from locallb.clients.processes import Process
-from locallb.clients.silent import SILENT
+from locallb.config.settings import Settings, SettingsError
 from locallb.engine import Engine, EngineError
-from locallb.planning.model import Home, ServiceKey
+from locallb.envoy import logs
+from locallb.kubernetes.api.known_silent import SILENT
+from locallb.model.errors import ClientError
+from locallb.model.identities import Home, ObjectKey
+from locallb.model.reasons import OF_THE_HOST
+from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
-from locallb.planning.reasons import OF_THE_HOST
-from locallb.planning.serving import Proxy
-from locallb.planning.settings import Settings, SettingsError
 from locallb.planning.status import Observation
+from locallb.runtimes.processes import Process
 from locallb.sources import SourceError
 from locallb.sources.held import PROCESS
-from locallb.sources.snapshot import Reading
-from locallb.watch import garbage
+from locallb.sources.snapshot import SnapshotResult
+from locallb.storage import paths
+from locallb.watch import gc_tuning
 from locallb.watch.converge import Converger, Outcome
 from locallb.watch.disputes import Disputes
-from locallb.watch.happenings import Cause, Converged, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
+from locallb.watch.events import (
+    Cause,
+    Converged,
+    Failed,
+    Listener,
+    Mark,
+    Planned,
+    Pulse,
+    Stopped,
+    Updated,
+)
 from locallb.watch.outages import Outages, proxies_of, serves
-from locallb.watch.outlook import Outlook
+from locallb.watch.planner import Planner
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
 from locallb.watch.work import FEW, Batch, Work
@@ -75,10 +87,10 @@ class Loop:
         """Those in the queue, which so can't grow while an update takes long."""
         self._stopped = Event()
         self._schedule = Schedule()
-        self._outlook = Outlook(home, engine, load, self.mark)
+        self._outlook = Planner(home, engine, load, self.mark)
         self._converger = Converger(home, engine)
         self._triggers = Triggers(home, configuration, self.mark)
-        self._broken: set[ServiceKey] = set()
+        self._broken: set[ObjectKey] = set()
         self._disputes = Disputes()
         self._outages = Outages()
         self._state: object = None
@@ -155,7 +167,7 @@ class Loop:
             plan = self._outlook.plan(reading.snapshot, self._outages.lasting(began))
             causes = {mark.cause for mark in marks}
             if Cause.START in causes:
-                garbage.set_aside(collected=False)
+                gc_tuning.set_aside(collected=False)
             self._converge(reading, plan, marks, began, first)
             self._schedule = self._schedule.well()
             if causes & _WHOLE:
@@ -167,7 +179,7 @@ class Loop:
                 self._take(mark)
             self._schedule = self._schedule.broken(time.monotonic(), random.random())  # noqa: S311 - no secret
 
-    def _read(self, marks: frozenset[Mark]) -> Reading:
+    def _read(self, marks: frozenset[Mark]) -> SnapshotResult:
         if not self._outlook.is_open or any(mark.cause is Cause.CONFIGURATION for mark in marks):
             self._outlook.open()
             self._triggers.follow(self._outlook.settings)
@@ -190,14 +202,16 @@ class Loop:
 
     def _look_after(self) -> None:
         """Look for garbage, and for what nobody tells: files that others changed."""
-        garbage.look_through()
-        logs.cut_all(places.proxies_root())
+        gc_tuning.look_through()
+        logs.cut_all(paths.proxies_root())
         drifted = self._converger.drifted()
         self._broken |= drifted
         for key in drifted:
             self._take(Mark(Cause.DRIFT, str(key)))
 
-    def _converge(self, reading: Reading, plan: Plan, marks: frozenset[Mark], began: float, first: float) -> None:
+    def _converge(
+        self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark], began: float, first: float
+    ) -> None:
         wanted = self._converger.wanted(plan)
         self._note_broken(plan, marks)
         self._broken = (self._broken | self._disputed(reading, plan)) & wanted.keys()
@@ -228,7 +242,7 @@ class Loop:
                 return
         self._listen(Converged(len(self._schedule.retries)))
 
-    def _disputed(self, reading: Reading, plan: Plan) -> frozenset[ServiceKey]:
+    def _disputed(self, reading: SnapshotResult, plan: Plan) -> frozenset[ObjectKey]:
         """Find out of which Services others changed what is ours, and which are to be repaired now."""
         now, stale = time.monotonic(), self._outlook.world.stale()
         differing, later = self._converger.differing(reading.standings, plan, stale, now)
@@ -260,13 +274,13 @@ class Loop:
                 self._broken.add(planned.key)
                 self._schedule = self._schedule.fell(now, planned.key, self._converger.applied, chance)
 
-    def _update(self, plan: Plan, wanted: Mapping[ServiceKey, str], left: Work, first: float) -> Work:
+    def _update(self, plan: Plan, wanted: Mapping[ObjectKey, str], left: Work, first: float) -> Work:
         """Apply one batch; give what is left."""
         batch, began = left.first(), time.monotonic()
         self.pulse = Pulse(began, busy=True)
         outcome = self._converger.update(plan, wanted, batch)
         if len(batch.keys) >= FEW:
-            garbage.set_aside()
+            gc_tuning.set_aside()
         ended = time.monotonic()
         self._updated()
         self._state = self._engine.state_stamp()
@@ -302,7 +316,7 @@ class Loop:
             self._schedule = self._schedule.hurried(time.monotonic(), served)
             self._take(Mark(Cause.RETRY))  # who was told that it isn't served is told that it is
 
-    def _dependent(self, plan: Plan, outcome: Outcome) -> set[ServiceKey]:
+    def _dependent(self, plan: Plan, outcome: Outcome) -> set[ObjectKey]:
         """Find those that failed because a proxy of the stack is away, which has a repair of its own."""
         return {
             one.key
@@ -327,13 +341,13 @@ class Loop:
 
 
 def _hindrances(plan: Plan) -> str:
-    """Say in one text what stands in the way on this host."""
+    """Return in one text what stands in the way on this host."""
     problems = [one.problem for one in plan.rejections]
     problems += [port.problem for one in plan.placements for port in one.ports if port.problem]
     return " ".join(sorted(str(one) for one in problems if one.reason in OF_THE_HOST))
 
 
-def _told(keys: tuple[ServiceKey, ...], outcome: Outcome, seconds: float, latency: float) -> Updated:
+def _told(keys: tuple[ObjectKey, ...], outcome: Outcome, seconds: float, latency: float) -> Updated:
     changes = {op.value: count for op, count in outcome.result.changes.items()}
     return Updated(keys, seconds, latency, changes, outcome.failed, outcome.untouched)
 

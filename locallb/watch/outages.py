@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from locallb.planning.model import ServiceKey
+from locallb.model.identities import ObjectKey
+from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
-from locallb.planning.serving import Proxy
 from locallb.planning.status import Observation
 
 GRACE = 5.0
@@ -49,7 +49,7 @@ class Outages:
         return min((at + GRACE for at in self.since.values() if at + GRACE > now), default=None)
 
 
-def proxies_of(plan: Plan, keys: Collection[ServiceKey]) -> Mapping[ServiceKey, str]:
+def proxies_of(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:
     """Return which proxies serve these, by name; of a proxy's own key it is that one."""
     own = {one.key: one.proxy.name for one in plan.proxies if one.key in keys}
     return own | {one.key: one.proxy for one in plan.placements if one.key in keys}

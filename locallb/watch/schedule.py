@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from locallb.planning.model import ClusterName, ServiceKey
-from locallb.planning.pacing import Backoff, Pace
-from locallb.watch.happenings import Cause, Mark
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.pacing import Backoff, Pace
+from locallb.watch.events import Cause, Mark
 
 QUIET = 0.001
 """Seconds without a mark after which the loop looks."""
@@ -50,8 +50,8 @@ class Retry:
         return self.backoff.not_before
 
 
-_NOTHING: Mapping[ServiceKey, Retry] = MappingProxyType({})
-_NO_CRASH: Mapping[ServiceKey, Backoff] = MappingProxyType({})
+_NOTHING: Mapping[ObjectKey, Retry] = MappingProxyType({})
+_NO_CRASH: Mapping[ObjectKey, Backoff] = MappingProxyType({})
 _NO_ALARM: Mapping[Mark, float] = MappingProxyType({})
 
 
@@ -62,8 +62,8 @@ class Schedule:
     marks: frozenset[Mark] = frozenset()
     first: float = 0.0
     last: float = 0.0
-    retries: Mapping[ServiceKey, Retry] = field(default_factory=lambda: _NOTHING)
-    crashes: Mapping[ServiceKey, Backoff] = field(default_factory=lambda: _NO_CRASH)
+    retries: Mapping[ObjectKey, Retry] = field(default_factory=lambda: _NOTHING)
+    crashes: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NO_CRASH)
     """Those whose proxy ended and was repaired a moment ago."""
     later: float | None = None
     """When to look although nothing is marked."""
@@ -99,7 +99,7 @@ class Schedule:
         return replace(self.marked(now, *due), alarms=MappingProxyType(left))
 
     def rings_at(self) -> float | None:
-        """Tell when the next mark is due; None if none is."""
+        """Return when the next mark is due; None if none is."""
         return min(self.alarms.values(), default=None)
 
     def taken(self, now: float) -> Schedule:
@@ -124,8 +124,8 @@ class Schedule:
             moments.append(min(self.last + QUIET, self.first + LONGEST))
         return min(moments, default=None)
 
-    def waiting(self, now: float, wanted: Mapping[ServiceKey, str]) -> frozenset[ServiceKey]:
-        """Tell what must not be tried yet. `wanted` says what each load balancer shall be now, by digest."""
+    def waiting(self, now: float, wanted: Mapping[ObjectKey, str]) -> frozenset[ObjectKey]:
+        """Return what must not be tried yet. `wanted` says what each load balancer shall be now, by digest."""
         return frozenset(
             key
             for key, retry in self.retries.items()
@@ -135,10 +135,10 @@ class Schedule:
     def ended(
         self,
         now: float,
-        done: Collection[ServiceKey],
-        failed: Mapping[ServiceKey, str],
+        done: Collection[ObjectKey],
+        failed: Mapping[ObjectKey, str],
         chance: float,
-        dependent: Collection[ServiceKey] = (),
+        dependent: Collection[ObjectKey] = (),
     ) -> Schedule:
         """Note how an update ended: `failed` by what was wanted; `chance` (0 to 1) spreads those that fail together.
 
@@ -151,7 +151,7 @@ class Schedule:
         after = self.repaired(now, self.crashes.keys() & done)
         return replace(after, retries=MappingProxyType(kept), updated=now)
 
-    def repaired(self, now: float, keys: Collection[ServiceKey]) -> Schedule:
+    def repaired(self, now: float, keys: Collection[ObjectKey]) -> Schedule:
         """Note that the proxies of these ended and serve again."""
         crashes = {key: backoff for key, backoff in self.crashes.items() if not backoff.is_calm(now)}
         for key in keys:
@@ -159,15 +159,15 @@ class Schedule:
         return replace(self, crashes=MappingProxyType(crashes))
 
     def calm_at(self, now: float, *, busy: bool) -> float:
-        """Tell when things will have been calm for a moment, if nothing happens; `busy` if something does now."""
+        """Return when things will have been calm for a moment, if nothing happens; `busy` if something does now."""
         return (now if busy else self.updated) + REST
 
-    def gone(self, keys: Collection[ServiceKey]) -> Schedule:
+    def gone(self, keys: Collection[ObjectKey]) -> Schedule:
         """Note that these are no more: who comes back under such a name starts anew."""
         crashes = {key: backoff for key, backoff in self.crashes.items() if key not in keys}
         return replace(self, crashes=MappingProxyType(crashes))
 
-    def fell(self, now: float, key: ServiceKey, wanted: Mapping[ServiceKey, str], chance: float) -> Schedule:
+    def fell(self, now: float, key: ObjectKey, wanted: Mapping[ObjectKey, str], chance: float) -> Schedule:
         """Note that a proxy ended: one that was repaired a moment ago waits before it is repaired again."""
         before = self.crashes.get(key)
         if before is None or before.is_calm(now):
@@ -181,13 +181,13 @@ class Schedule:
         """Note that these clusters can be read again: what failed of them need not wait any longer."""
         return self.hurried(now, {key for key in self.retries if key.cluster in clusters})
 
-    def hurried(self, now: float, keys: Collection[ServiceKey]) -> Schedule:
+    def hurried(self, now: float, keys: Collection[ObjectKey]) -> Schedule:
         """Note that what made these fail may be gone: they need not wait any longer."""
         due = {key: self.retries[key] for key in keys if key in self.retries}
         hurried = {key: replace(retry, backoff=retry.backoff.hurried(now)) for key, retry in due.items()}
         return replace(self, retries=MappingProxyType({**self.retries, **hurried})) if due else self
 
-    def planned(self, open_: Collection[ServiceKey]) -> Schedule:
+    def planned(self, open_: Collection[ObjectKey]) -> Schedule:
         """Note that reading and planning succeeded; what isn't open any more isn't tried any more."""
         kept = {key: retry for key, retry in self.retries.items() if key in open_}
         return replace(self, retries=MappingProxyType(kept))

@@ -1,7 +1,7 @@
 """What makes the loop look: files, directories, containers and processes that are watched, as the configuration says.
 
-Each runs in a thread of its own and only sets a mark. Not here: what a mark means (`world`), clusters' own events
-(`clusters`), and when to look (`schedule`).
+Each runs in a thread of its own and only sets a mark. Not here: what a mark means (`snapshot_cache`), clusters' own
+events (`followed_cluster`), and when to look (`schedule`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from locallb.clients.container_events import HARM, LIFE, ContainerEvents
-from locallb.clients.exits import Exits
-from locallb.clients.folder_watch import FileWatch, FolderWatch
-from locallb.clients.kubeconfig import kubeconfig_path
-from locallb.clients.processes import Process
+from locallb.config.settings import KubernetesSource, ManifestsSource, Runtime, Settings
+from locallb.kubernetes.api.kubeconfig import kubeconfig_path
+from locallb.model.identities import Home
 from locallb.planning.containers import PROXY_LABEL
-from locallb.planning.model import Home
-from locallb.planning.settings import KubernetesSource, ManifestsSource, Runtime, Settings
+from locallb.runtimes.docker_events import HARM, LIFE, ContainerEvents
+from locallb.runtimes.process_watch import Exits
+from locallb.runtimes.processes import Process
 from locallb.sources.kind import CLUSTER_LABEL
 from locallb.sources.manifests import manifests_path
-from locallb.watch.happenings import Cause, Mark
+from locallb.storage.folder_watch import FileWatch, FolderWatch
+from locallb.watch.events import Cause, Mark
 
 
 class Triggers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from locallb.planning.model import ServiceKey
+from locallb.model.identities import ObjectKey
 
 MOST = 50
 """Load balancers of one update."""
@@ -20,19 +20,19 @@ FEW = 20
 class Work:
     """Load balancers that aren't as planned, the most urgent kind first."""
 
-    broken: tuple[ServiceKey, ...] = ()
+    broken: tuple[ObjectKey, ...] = ()
     """What serves them ended or was changed by others."""
-    gone: tuple[ServiceKey, ...] = ()
+    gone: tuple[ObjectKey, ...] = ()
     """Not planned any more."""
-    changed: tuple[ServiceKey, ...] = ()
-    new: tuple[ServiceKey, ...] = ()
-    spare: tuple[ServiceKey, ...] = ()
+    changed: tuple[ObjectKey, ...] = ()
+    new: tuple[ObjectKey, ...] = ()
+    spare: tuple[ObjectKey, ...] = ()
     """New as well, but proxies that nobody needs yet."""
-    unchecked: tuple[ServiceKey, ...] = ()
+    unchecked: tuple[ObjectKey, ...] = ()
     """As planned if the state says true, which nobody has checked since the start."""
 
     @property
-    def keys(self) -> tuple[ServiceKey, ...]:
+    def keys(self) -> tuple[ObjectKey, ...]:
         """All of them."""
         return (*self.broken, *self.gone, *self.changed, *self.new, *self.spare, *self.unchecked)
 
@@ -41,18 +41,18 @@ class Work:
         """Whether somebody waits for any of it."""
         return bool(self.broken or self.gone or self.changed or self.new)
 
-    def without(self, keys: Collection[ServiceKey]) -> Work:
+    def without(self, keys: Collection[ObjectKey]) -> Work:
         """Leave some out."""
         those = frozenset(keys)
 
-        def rest(some: tuple[ServiceKey, ...]) -> tuple[ServiceKey, ...]:
+        def rest(some: tuple[ObjectKey, ...]) -> tuple[ObjectKey, ...]:
             return tuple(key for key in some if key not in those)
 
         every = (self.broken, self.gone, self.changed, self.new, self.spare, self.unchecked)
         return Work(*(rest(some) for some in every))
 
     def first(self) -> Batch:
-        """Give those of the next update: what is there already never waits for what is new."""
+        """Return those of the next update: what is there already never waits for what is new."""
         if self.broken:
             return Batch(self.broken[:MOST], refresh=True)
         if there := (*self.gone, *self.changed):
@@ -66,5 +66,5 @@ class Work:
 class Batch:
     """Load balancers of one update; `refresh` looks at the world first, where the state may be wrong."""
 
-    keys: tuple[ServiceKey, ...]
+    keys: tuple[ObjectKey, ...]
     refresh: bool = False

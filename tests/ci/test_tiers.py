@@ -41,7 +41,7 @@ def test_broken():
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Give a project with a target for each kind of test, in a repository's usual places."""
+    """Return a project with a target for each kind of test, in a repository's usual places."""
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n flaky:\n other:\n broken:\n")
     (tmp_path / "tests").mkdir()
@@ -67,7 +67,7 @@ def run(project: Path, script: str) -> tuple[int, list[str]]:
 
 
 def named(lines: list[str], word: str) -> list[str]:
-    """Give what stands behind a word at the beginning of a line."""
+    """Return what stands behind a word at the beginning of a line."""
     return [line.removeprefix(f"{word}: ") for line in lines if line.startswith(f"{word}: ")]
 
 

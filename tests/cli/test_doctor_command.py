@@ -17,13 +17,13 @@ from tests.e2e.support import Stage, stage
 
 @pytest.fixture
 def play() -> Iterator[Stage]:
-    """Give a project that was never deployed."""
+    """Return a project that was never deployed."""
     with stage() as made:
         yield made
 
 
 def doctor(directory: Path) -> tuple[int, dict[str, list[str]]]:
-    """Give the exit code, and the texts of problems by topic."""
+    """Return the exit code, and the texts of problems by topic."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         code = main(["-C", str(directory), "doctor", "--json"])

@@ -50,7 +50,7 @@ def test_other_text_stays_as_it_is(text: str, invocation: Invocation) -> None:
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
-    """Give the texts of a module that aren't docstrings."""
+    """Return the texts of a module that aren't docstrings."""
     told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:

@@ -22,7 +22,7 @@ WITHOUT = {"completion": "prints no JSON", "image": "needs Docker"}
 
 @pytest.fixture
 def play() -> Iterator[tuple[Stage, Backend]]:
-    """Give a project of a Service that can be served, one that can't, and one with a port without backends."""
+    """Return a project of a Service that can be served, one that can't, and one with a port without backends."""
     with stage() as made, backends() as make:
         backend = make("web")
         good = service("web", port(8080, backend.port), {"port": 81, "protocol": "SCTP"})

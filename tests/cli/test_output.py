@@ -8,15 +8,16 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.cli.arguments import parse
+from locallb.cli.commands.service_table import print_services, services_json
+from locallb.cli.commands.tree import print_steps
 from locallb.cli.console import Out
-from locallb.cli.printable import printable
-from locallb.cli.services import print_services, services_json
-from locallb.cli.tree import print_steps
 from locallb.engine import Op, PropertyChange, Result, StepRecord, Subject
-from locallb.planning.model import ClusterName, Protocol, ServiceKey, ServicePort
+from locallb.model.formatting import printable
+from locallb.model.identities import ClusterName, ObjectKey, Protocol
+from locallb.model.objects import ServicePort
 from locallb.planning.status import PortRow, Row, State
 
-KEY = ServiceKey(ClusterName("c"), "shop", "web")
+KEY = ObjectKey(ClusterName("c"), "shop", "web")
 
 
 def printed(rows: list[Row], *left_out: str) -> str:
@@ -35,7 +36,7 @@ def test_the_table_is_aligned_and_names_the_next_step() -> None:
     """One row a Service; reasons in words below; a command to try."""
     rows = [
         Row(KEY, State.SERVING, (ip_address("127.77.0.5"),), (PortRow(ServicePort(8080), State.SERVING),)),
-        Row(ServiceKey(ClusterName("c"), "shop", "x"), State.REJECTED, reason="InUse", message="c/shop/x: taken"),
+        Row(ObjectKey(ClusterName("c"), "shop", "x"), State.REJECTED, reason="InUse", message="c/shop/x: taken"),
     ]
     assert printed(rows).splitlines() == [
         "SERVICE      ADDRESS      PORTS      STATE      REASON",
@@ -58,7 +59,7 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_of_many_sentences_the_first_are_shown() -> None:
     """What is wrong with a thousand Services fits on a screen; the rest is counted."""
-    rows = [Row(ServiceKey(ClusterName("c"), "n", str(n)), State.REJECTED, message=f"why {n}") for n in range(25)]
+    rows = [Row(ObjectKey(ClusterName("c"), "n", str(n)), State.REJECTED, message=f"why {n}") for n in range(25)]
     lines = printed(rows).splitlines()
     assert lines[-2:] == ["! why 19", "  and 5 more; `locallb status --json` has all"]
 
@@ -66,7 +67,7 @@ def test_of_many_sentences_the_first_are_shown() -> None:
 def test_a_long_table_is_not_cut_on_a_pipe() -> None:
     """Scripts get whole names."""
     long = "x" * 300
-    row = Row(ServiceKey(ClusterName(long), "n", "n"), State.PENDING)
+    row = Row(ObjectKey(ClusterName(long), "n", "n"), State.PENDING)
     assert f"{long}/n/n" in printed([row])
 
 
@@ -106,7 +107,7 @@ def test_the_json_has_the_documented_fields() -> None:
 def test_names_cannot_drive_the_terminal(evil: str) -> None:
     """Control characters are shown, not obeyed."""
     assert printable(evil).isprintable()
-    row = Row(ServiceKey(ClusterName("c"), "n", evil), State.PENDING, message=evil)
+    row = Row(ObjectKey(ClusterName("c"), "n", evil), State.PENDING, message=evil)
     assert all(line.isprintable() for line in printed([row]).splitlines())
 
 

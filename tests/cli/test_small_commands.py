@@ -26,7 +26,7 @@ SCTP = {"port": 80, "protocol": "SCTP"}
 
 @pytest.fixture
 def play() -> Iterator[Stage]:
-    """Give a project of two Services that was never deployed: one has an address."""
+    """Return a project of two Services that was never deployed: one has an address."""
     with stage() as made:
         made.write("s.yaml", node(), service("web", port(8080, 30000)), service("odd", SCTP))
         yield made

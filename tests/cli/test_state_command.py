@@ -39,7 +39,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """Give a stack with two updates, so that there is a backup."""
+    """Return a stack with two updates, so that there is a backup."""
     bench = Bench(make_project(tmp_path / "p"), World())
     assert bench.engine().up(lambda: declare(ONE)).ok
     assert bench.engine().up(lambda: declare(BOTH)).ok

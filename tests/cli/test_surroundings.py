@@ -33,7 +33,7 @@ NARROW = (
 
 @pytest.fixture
 def play() -> Iterator[Stage]:
-    """Give a project whose Service can't be served, in a namespace with a name that no ASCII stream takes."""
+    """Return a project whose Service can't be served, in a namespace with a name that no ASCII stream takes."""
     with stage() as made:
         made.write("s.yaml", service("web", {"port": 80, "protocol": "SCTP"}))
         yield made

@@ -23,9 +23,9 @@ from locallb.cli.watching.records import Narrator
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuck
 from locallb.cli.watching.telling import Lines, Teller
-from locallb.planning.serving import Proxy
+from locallb.model.serving import Proxy
 from locallb.planning.status import Observation
-from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Pulse, Stopped
+from locallb.watch.events import Cause, Converged, Failed, Happening, Mark, Pulse, Stopped
 from tests.cli.watch_story import planned, serving, snapshot_of, story, updated
 
 PATIENCE = 20.0

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, by_urgency
 from locallb.cli.watching.lines import as_json, journal, plain
-from locallb.cli.watching.records import Narrator, Record, started
+from locallb.cli.watching.records import LogRecord, Narrator, started
 from locallb.cli.watching.relay import Batch, Entry
 from locallb.cli.watching.screen import Screen
 from locallb.planning.planned import Plan
 from locallb.planning.status import State
-from locallb.watch.happenings import Cause, Converged, Failed, Happening, Mark, Planned
+from locallb.watch.events import Cause, Converged, Failed, Happening, Mark, Planned
 from tests.cli.watch_story import EVIL, NOON, key, planned, serving, snapshot_of, story, updated
 from tests.conftest import Golden
 
@@ -33,8 +33,8 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def told() -> list[tuple[Record, Board]]:
-    """Give all records of the story."""
+def told() -> list[tuple[LogRecord, Board]]:
+    """Return all records of the story."""
     board, narrator = Board(), Narrator()
     records = [(started(NOON, "dev", "1.2.3", 4711, "http://127.0.0.1:9477/metrics"), board)]
     for batch, seen in story():
@@ -119,7 +119,7 @@ def planned_large(names: list[str]) -> Planned:
     """Plan many Services in a pool that has room for all."""
     from dataclasses import replace  # noqa: PLC0415 - used here only
 
-    from locallb.planning.parse_settings import parse_settings  # noqa: PLC0415 - likewise
+    from locallb.config.parse_settings import parse_settings  # noqa: PLC0415 - likewise
     from locallb.planning.plan import make_plan  # noqa: PLC0415 - likewise
 
     settings = parse_settings(
@@ -191,7 +191,7 @@ def test_services_are_told_when_trouble_comes_and_goes() -> None:
 
 
 def narrated(*chapters: list[Happening]) -> list[list[str]]:
-    """Give the sentences of each chapter, with the table's state after it."""
+    """Return the sentences of each chapter, with the table's state after it."""
     board, narrator, told = Board(), Narrator(), []
     for chapter in chapters:
         latest = next((one for one in chapter if isinstance(one, Planned)), None)

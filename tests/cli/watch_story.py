@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from locallb.cli.watching.relay import Batch, Entry
-from locallb.planning.model import ClusterName, Home, Node, ServiceKey
-from locallb.planning.parse_settings import parse_settings
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import Settings
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.objects import Node
+from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import HostFacts, Snapshot
 from locallb.planning.status import Observation
-from locallb.watch.happenings import Cause, Converged, Failed, Happening, Leading, Mark, Planned, Stopped, Updated
+from locallb.watch.events import (
+    Cause,
+    Converged,
+    Failed,
+    Happening,
+    Leading,
+    Mark,
+    Planned,
+    Stopped,
+    Updated,
+)
 from tests.planning.objects import node, parsed, service
 
 NOON = 1_793_275_200.0
@@ -28,9 +39,9 @@ EVIL = "\x1b[31mred\x1b[2J \u202eright to left\x00 \rover"
 """What a cluster might write to drive a terminal or break a line."""
 
 
-def key(name: str) -> ServiceKey:
-    """Give a Service of the story."""
-    return ServiceKey(ClusterName("demo"), "shop", name)
+def key(name: str) -> ObjectKey:
+    """Return a Service of the story."""
+    return ObjectKey(ClusterName("demo"), "shop", name)
 
 
 def snapshot_of(*names: str, nodes: bool = True) -> Snapshot:
@@ -63,7 +74,7 @@ def updated(*names: str, failed: Mapping[str, str] | None = None, untouched: Col
 
 
 def serving(plan: Plan, without: Collection[str] = ()) -> dict[str, Observation | None]:
-    """Give what proxies answer that serve what is planned; those named don't answer."""
+    """Return what proxies answer that serve what is planned; those named don't answer."""
     return {
         one.proxy.name: None
         if one.proxy.name.rpartition("/")[2] in without

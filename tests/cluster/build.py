@@ -30,7 +30,7 @@ def version() -> str:
 
 
 def kubernetes(name: str) -> Path:
-    """Tell where a binary of Kubernetes is. Raises FileNotFoundError with the remedy where it wasn't built."""
+    """Return where a binary of Kubernetes is. Raises FileNotFoundError with the remedy where it wasn't built."""
     path = BIN / version() / name
     if not path.exists():
         raise FileNotFoundError(f"{path} isn't built; run `make test-cluster`")
@@ -38,7 +38,7 @@ def kubernetes(name: str) -> Path:
 
 
 def etcd() -> Path:
-    """Tell where etcd is. Raises FileNotFoundError with the remedy."""
+    """Return where etcd is. Raises FileNotFoundError with the remedy."""
     found = shutil.which("etcd")
     if found is None:
         raise FileNotFoundError("etcd isn't installed (Debian: apt install etcd-server)")

@@ -26,7 +26,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def cluster(plane: ControlPlane) -> Iterator[Objects]:
-    """Give the owner of the cluster with one Node, 127.0.0.1; nothing of a test stays."""
+    """Return the owner of the cluster with one Node, 127.0.0.1; nothing of a test stays."""
     with plane.client() as client:
         made = Objects(plane, client)
         made.node("node-a")
@@ -36,7 +36,7 @@ def cluster(plane: ControlPlane) -> Iterator[Objects]:
 
 @pytest.fixture
 def play(plane: ControlPlane, cluster: Objects) -> Iterator[Stage]:
-    """Give a project whose only source is the cluster; destroyed before the cluster is emptied."""
+    """Return a project whose only source is the cluster; destroyed before the cluster is emptied."""
     del cluster
     with stage() as made:
         made.configure(sources=[plane.source])

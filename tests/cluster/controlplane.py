@@ -23,7 +23,7 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource
 from lightkube.types import PatchType
 
-from locallb.clients.kube import EVENT, NODE, SERVICE, SLICE
+from locallb.kubernetes.api.client import EVENT, NODE, SERVICE, SLICE
 from tests.cluster.build import etcd, kubernetes
 
 SECONDS = 30.0
@@ -245,7 +245,7 @@ class Objects:
         return dict(self.client.patch(SERVICE.Status, name, patch, namespace="n", patch_type=PatchType.MERGE))
 
     def read(self, name: str) -> Document | None:
-        """Give a Service of the namespace n; None if it is gone."""
+        """Return a Service of the namespace n; None if it is gone."""
         try:
             return dict(self.client.get(SERVICE, name, namespace="n"))
         except ApiError as error:
@@ -287,7 +287,7 @@ class Objects:
         return [(one["type"], one["reason"], one["note"]) for one in found]
 
     def ports(self, name: str) -> list[Document]:
-        """Give the ports of a Service of the namespace n, with the NodePorts that the API chose."""
+        """Return the ports of a Service of the namespace n, with the NodePorts that the API chose."""
         return list((self.read(name) or {})["spec"]["ports"])
 
     def clear(self) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 import httpx2
 import pytest
 
-from locallb.clients import kube
-from locallb.clients.kube import Cluster
-from locallb.clients.kube_errors import Fault, KubeError
-from locallb.planning.model import ClusterName, Home, Owner, ServiceKey, Uid
-from locallb.planning.naming import owner_fields
-from locallb.planning.publishing import FINALIZER
-from locallb.planning.snapshot import Access
-from locallb.provider import live
+from locallb.kubernetes.api import client
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.status_patch import FINALIZER
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.naming import owner_fields
+from locallb.model.snapshot import Access
 from locallb.provider.errors import ProviderError
+from locallb.provider.resources import live_service
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.faulty import FaultyApi, faulty_api
 from tests.e2e.support import Stage, port, service
@@ -52,10 +52,10 @@ LASTING: dict[str, tuple[dict[str, Any], Fault]] = {
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Wait for nothing; where the API is silent, not for long."""
-    monkeypatch.setattr(kube, "_PAUSES", (0.0, 0.0, 0.0))
-    monkeypatch.setattr(kube, "_LONGEST", 0.0)
+    monkeypatch.setattr(client, "_PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(client, "_LONGEST", 0.0)
     if "silence" in request.node.name:
-        monkeypatch.setattr(kube, "TIMEOUT", httpx2.Timeout(1.0))
+        monkeypatch.setattr(client, "TIMEOUT", httpx2.Timeout(1.0))
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def api(plane: ControlPlane, cluster: Objects, tmp_path: Path) -> Iterator[Fault
 @pytest.fixture(autouse=True)
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each write begin with a read: the answer to an earlier one is forgotten."""
-    monkeypatch.setattr(live, "_told", lambda _access, _owner: None)
+    monkeypatch.setattr(live_service, "_told", lambda _access, _owner: None)
 
 
 class Hand:
     """Our resources of one Service, as the engine asks for them."""
 
     def __init__(self, api: FaultyApi, found: Document, root: Path) -> None:
-        key = ServiceKey(ClusterName("real"), "n", found["metadata"]["name"])
+        key = ObjectKey(ClusterName("real"), "n", found["metadata"]["name"])
         owner = Owner(Home("shop", "dev", str(root)), key, Uid(found["metadata"]["uid"]))
         self.base: dict[str, Any] = {
             "access": {"kubeconfig": str(api.kubeconfig), "context": "real"},
@@ -211,7 +211,7 @@ def test_long_lists_come_in_pages(cluster: Objects, api: FaultyApi, monkeypatch:
     """No object is lost between pages, and a list that breaks on the way is read from the start."""
     for number in range(7):
         cluster.service(service(f"s{number}", port(8080, 0)))
-    monkeypatch.setattr(kube, "_PAGE", 3)
+    monkeypatch.setattr(client, "_PAGE", 3)
     api.inject("continue=", status=410)
     found = Cluster(Access(str(api.kubeconfig), "real")).objects()
     names = [one["metadata"]["name"] for one in found if one["metadata"].get("namespace") == "n"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from locallb.planning.publishing import FINALIZER
+from locallb.kubernetes.status_patch import FINALIZER
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, condition, finalizers
 from tests.docker.conftest import image, network
@@ -24,7 +24,7 @@ Backends = Callable[..., Backend]
 def contained(
     request: pytest.FixtureRequest, plane: ControlPlane, cluster: Objects, image: str, network: Network
 ) -> Iterator[tuple[Stage, str]]:
-    """Give a stack of the cluster in containers, and where its node answers."""
+    """Return a stack of the cluster in containers, and where its node answers."""
     published = request.param == "publish"
     cluster.node("node-p", network.gateway)
     cluster.label_node(

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from lightkube.types import PatchType
 
-from locallb.clients.kube import NODE, Cluster
-from locallb.clients.kube_errors import KubeError
-from locallb.clients.kube_feed import PATHS, Feed
-from locallb.planning.rights import RULES
-from locallb.planning.snapshot import Access
+from locallb.kubernetes.api.client import NODE, Cluster
+from locallb.kubernetes.api.errors import KubeError
+from locallb.kubernetes.api.feed import PATHS, Feed
+from locallb.kubernetes.rights import RULES
+from locallb.model.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects, control_plane
 from tests.cluster.test_life import address, finalizers, ingress, made
 from tests.e2e.support import Backend, Stage, ask, envoys

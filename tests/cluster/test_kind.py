@@ -19,7 +19,7 @@ Backends = Callable[..., Backend]
 
 @pytest.fixture
 def young() -> Iterator[KindNode]:
-    """Give a cluster's container that isn't there yet."""
+    """Return a cluster's container that isn't there yet."""
     with kind_node() as made:
         yield made
 

@@ -16,13 +16,14 @@ import pytest
 import yaml
 from lightkube.generic_resource import create_namespaced_resource
 
-from locallb.clients.election import Election
-from locallb.clients.fence import FENCE, Fence, NotLeaderError
-from locallb.clients.kube import LEASE, Cluster
-from locallb.clients.ledger import Ledger
-from locallb.planning.leadership import Candidate, Timing
-from locallb.planning.model import ClusterName, Home, Owner, ServiceKey, Uid
-from locallb.planning.snapshot import Access
+from locallb.config.lease_timing import Timing
+from locallb.kubernetes.api.client import LEASE, Cluster
+from locallb.kubernetes.api.election import Election
+from locallb.kubernetes.api.fence import FENCE, Fence, NotLeaderError
+from locallb.kubernetes.lease import Candidate
+from locallb.ledger.ledger import Ledger
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, ingress, made
 from tests.e2e.support import Backend, Stage, ask, port, refused, service
@@ -63,7 +64,7 @@ class Clock:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
 
@@ -106,7 +107,7 @@ def test_a_deposed_leader_writes_neither_ledger_nor_service(
     """Paused past its lease, then awake: a later leader's claims, releases and statuses stay as they are."""
     clock = Clock()
     home, ledgers = Home("shop", "dev", str(tmp_path)), tmp_path / "ledger"
-    key = ServiceKey(ClusterName("real"), "n", "web")
+    key = ObjectKey(ClusterName("real"), "n", "web")
     web, at = Owner(home, key, Uid("u1")), ip_address("127.77.0.9")
     old = candidate(plane, "old", clock)
     new = candidate(plane, "new", clock, least=lambda: Ledger(ledgers).term(home) + 1)
@@ -170,7 +171,7 @@ def test_a_write_between_reading_and_writing_ends_the_term(
 
 @pytest.fixture
 def elected(plane: ControlPlane, play: Stage) -> Stage:
-    """Give a stack with leader election."""
+    """Return a stack with leader election."""
     election = {"enabled": True, "namespace": "n", **QUICK}
     play.configure(sources=[plane.source], leaderElection=election)
     return play
@@ -245,7 +246,7 @@ def watcher(stage: Stage) -> subprocess.Popen[bytes]:
 
 
 def holder(cluster: Objects) -> str:
-    """Tell who has the Lease."""
+    """Return who has the Lease."""
     return str(dict(cluster.client.get(LEASE, "local-lb", namespace="n"))["spec"]["holderIdentity"])
 
 

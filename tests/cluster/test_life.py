@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from locallb.planning.publishing import FINALIZER
+from locallb.kubernetes.status_patch import FINALIZER
 from tests.cluster.controlplane import Document, Objects
 from tests.e2e.support import Backend, Stage, ask, envoys, port, refused, service
 
@@ -24,7 +24,7 @@ def made(cluster: Objects, backend: Backends, name: str, number: int = 8080) -> 
 
 
 def ingress(cluster: Objects, name: str) -> list[Document]:
-    """Give what the Service's status says of addresses."""
+    """Return what the Service's status says of addresses."""
     found = cluster.read(name)
     assert found is not None
     entries: list[Document] = found["status"].get("loadBalancer", {}).get("ingress", [])
@@ -32,7 +32,7 @@ def ingress(cluster: Objects, name: str) -> list[Document]:
 
 
 def address(cluster: Objects, name: str) -> str:
-    """Give the one address in the Service's status."""
+    """Return the one address in the Service's status."""
     (entry,) = ingress(cluster, name)
     return str(entry["ip"])
 
@@ -46,7 +46,7 @@ def condition(cluster: Objects, name: str) -> Document:
 
 
 def finalizers(cluster: Objects, name: str) -> list[str]:
-    """Give the finalizers of a Service."""
+    """Return the finalizers of a Service."""
     found = cluster.read(name)
     assert found is not None
     return list(found["metadata"].get("finalizers", ()))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from locallb.planning.publishing import FINALIZER
+from locallb.kubernetes.status_patch import FINALIZER
 from tests.cluster.controlplane import Document, Objects
 from tests.cluster.test_life import address, condition, finalizers, ingress, made
 from tests.e2e.support import Backend, Stage, ask, envoys, port, service
@@ -49,7 +49,7 @@ def test_what_another_controller_left_stays_until_it_is_taken_over(
 
 
 def address_of_ours(cluster: Objects) -> str:
-    """Give the address in the first entry."""
+    """Return the address in the first entry."""
     return str(ingress(cluster, "web")[0]["ip"])
 
 

@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from locallb.clients.kube import SERVICE
-from locallb.planning.ingress import conditions, ingress_fields
-from locallb.planning.model import ClusterName, Home
-from locallb.planning.naming import access_fields, owner_fields
-from locallb.planning.parse_settings import parse_settings
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import KubernetesSource, Settings
+from locallb.kubernetes.api.client import SERVICE
+from locallb.kubernetes.service_status import conditions, ingress_fields
+from locallb.model.identities import ClusterName, Home
+from locallb.model.naming import access_fields, owner_fields
+from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
-from locallb.planning.settings import KubernetesSource, Settings
-from locallb.planning.snapshot import HostFacts, Snapshot
 from locallb.provider.codec import decode, value
 from locallb.provider.properties import ServiceClaimInputs, ServiceStatusInputs
-from locallb.provider.service_claim import ServiceClaim
-from locallb.provider.service_status import ServiceStatus
+from locallb.provider.resources.service_claim import ServiceClaim
+from locallb.provider.resources.service_status import ServiceStatus
 from locallb.sources.kubernetes import read_kubernetes
 from tests.cluster.controlplane import Objects
 from tests.e2e.support import port, service

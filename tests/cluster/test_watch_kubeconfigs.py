@@ -30,7 +30,7 @@ def staged(play: Stage, plane: ControlPlane) -> Stage:
 
 
 def kubeconfig(play: Stage) -> Path:
-    """Tell where it is."""
+    """Return where it is."""
     return play.root / "kubeconfig"
 
 
@@ -51,13 +51,13 @@ def both(first: ControlPlane, second: ControlPlane, current: ControlPlane) -> st
 
 
 def lists(plane: ControlPlane) -> int:
-    """Tell how often local-lb listed the Services so far."""
+    """Return how often local-lb listed the Services so far."""
     lines: list[Mapping[str, Any]] = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
     return sum(one["verb"] == "list" and one["objectRef"]["resource"] == "services" for one in lines)
 
 
 def looks(watch: Watch) -> int:
-    """Tell how often the loop looked so far."""
+    """Return how often the loop looked so far."""
     _, page = get(watch, "/metrics")
     return int(float(re.search(r"^locallb_plan_seconds_count (.+)$", page, re.MULTILINE)[1]))  # type: ignore[index]
 

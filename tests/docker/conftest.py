@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from locallb.clients.containers import Containers, ContainersError
-from locallb.clients.envoy_image import make_image
+from locallb.runtimes.docker import Containers, ContainersError
+from locallb.runtimes.envoy_image import make_image
 from tests.docker.support import Network, docker, furnish
 from tests.e2e.support import Backend, Stage, stage
 
@@ -19,7 +19,7 @@ REQUIRED = "LOCALLB_TEST_DOCKER"
 
 @pytest.fixture(scope="session")
 def image() -> str:
-    """Give an image of the installed Envoy; needs a daemon."""
+    """Return an image of the installed Envoy; needs a daemon."""
     containers = Containers()
     try:
         containers.ping()
@@ -56,7 +56,7 @@ def network(image: str) -> Iterator[Network]:
 
 @pytest.fixture
 def shop(image: str, backend: Callable[..., Backend]) -> Iterator[Stage]:
-    """Give a stack of two Services in containers, not deployed yet."""
+    """Return a stack of two Services in containers, not deployed yet."""
     with stage() as play:
         furnish(play, image, backend)
         yield play

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients.containers import Containers
-from locallb.clients.envoy_image import make_image
+from locallb.runtimes.docker import Containers
+from locallb.runtimes.envoy_image import make_image
 from tests.host.support import PYTHON, Done, Namespace, Project, background, project
 
 SECONDS = 60.0
@@ -94,7 +94,7 @@ class Hosted:
         self.project.configure(runtime="docker", image=self.image, **settings)
 
     def identities(self) -> dict[str, str]:
-        """Give the containers' ids by their names, running or not."""
+        """Return the containers' ids by their names, running or not."""
         listed = self.daemon.docker("ps", "-a", "--no-trunc", "--format", "{{.Names}} {{.ID}}").out
         return dict(line.split() for line in listed.splitlines())
 

@@ -66,14 +66,14 @@ def docker(*words: str) -> str:
 
 
 def containers(stage: Stage) -> dict[str, dict[str, Any]]:
-    """Give what Docker tells of the stage's containers, by the name of the Service."""
+    """Return what Docker tells of the stage's containers, by the name of the Service."""
     listed = docker("ps", "-aq", "--filter", f"label={LABEL_PREFIX}root={stage.root}").split()
     seen = json.loads(docker("inspect", *listed)) if listed else []
     return {one["Config"]["Labels"][f"{LABEL_PREFIX}name"]: one for one in seen}
 
 
 def identities(stage: Stage) -> dict[str, str]:
-    """Give the containers' ids."""
+    """Return the containers' ids."""
     return {name: one["Id"] for name, one in containers(stage).items()}
 
 
@@ -111,7 +111,7 @@ def own_pool() -> list[dict[str, object]]:
 
 
 def let_go(address: str, port: int) -> bool:
-    """Tell whether a client is refused, or let go at once as Docker's own proxy does."""
+    """Return whether a client is refused, or let go at once as Docker's own proxy does."""
     try:
         with socket.create_connection((address, port), timeout=5) as client:
             client.settimeout(0.05)

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.clients.containers import Containers, ContainersError
 from locallb.planning.containers import LABEL_PREFIX
-from locallb.provider import reachable
 from locallb.provider.codec import recall
 from locallb.provider.docker import inputs
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.provider.errors import ProviderError
 from locallb.provider.properties import ReachableState
-from locallb.provider.stopping import drain_container
+from locallb.provider.resources import reachable
+from locallb.runtimes.docker import Containers, ContainersError
+from locallb.runtimes.stopping import drain_container
 from tests.docker.support import (
     Harm,
     configure,
@@ -284,7 +284,7 @@ def test_a_mirror_stands_for_the_registry(shop: Stage) -> None:
 
 @pytest.fixture
 def strange(image: str) -> Iterator[Callable[[str], str]]:
-    """Give a maker of images that start something else than a proxy."""
+    """Return a maker of images that start something else than a proxy."""
     made: list[str] = []
 
     def make(entry: str) -> str:

@@ -25,7 +25,7 @@ def prepare(host: Hosted) -> None:
 
 @pytest.fixture
 def host(image: str) -> Iterator[Hosted]:
-    """Give a host with one Service that is served from a container."""
+    """Return a host with one Service that is served from a container."""
     del image  # there is a daemon, or there is none to be had
     with hosted() as made, served(made.project.space, "TCP@127.0.0.1@30080"):
         prepare(made)
@@ -34,7 +34,7 @@ def host(image: str) -> Iterator[Hosted]:
 
 
 def place(host: Hosted, user: int = 0) -> str:
-    """Tell where the Service is."""
+    """Return where the Service is."""
     return f"TCP@{host.project.status(user=user)['web']['addresses'][0]}@80"
 
 

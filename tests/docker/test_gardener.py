@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
 @pytest.fixture
 def host(image: str) -> Iterator[Hosted]:
-    """Give a host in Gardener's layout."""
+    """Return a host in Gardener's layout."""
     del image  # there is a daemon, or there is none to be had
     with gardeners() as made:
         yield made

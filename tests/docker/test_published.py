@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
 @pytest.fixture
 def shop(image: str, network: Network, backend: Callable[..., Backend]) -> Iterator[Stage]:
-    """Give a stack of two Services on a Docker network, not deployed yet."""
+    """Return a stack of two Services on a Docker network, not deployed yet."""
     with stage() as play:
         furnish(play, image, backend, network)
         yield play

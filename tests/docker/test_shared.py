@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
 @pytest.fixture
 def play(image: str) -> Iterator[Stage]:
-    """Give a stage for containers, with a pool that nobody else uses."""
+    """Return a stage for containers, with a pool that nobody else uses."""
     with stage() as made:
         made.configure(runtime="docker", image=image, pools=own_pool())
         yield made
@@ -26,7 +26,7 @@ def play(image: str) -> Iterator[Stage]:
 
 @pytest.fixture
 def pair(play: Stage, backend: Callable[..., Backend]) -> tuple[Stage, Backend]:
-    """Give a stack of two Services that share a container."""
+    """Return a stack of two Services that share a container."""
     one = backend("one")
     configure(play, proxies=SHARED)
     play.write("all.yaml", node(), service("a", port(8080, one.port)), service("b", port(8080, one.port)))

@@ -56,13 +56,13 @@ pytestmark = [
 
 @pytest.fixture(params=["host", "publish"])
 def where(request: pytest.FixtureRequest, network: Network) -> Network | None:
-    """Give the network of the containers; None is the host's."""
+    """Return the network of the containers; None is the host's."""
     return network if request.param == "publish" else None
 
 
 @pytest.fixture
 def shop(image: str, where: Network | None, backend: Callable[..., Backend]) -> Iterator[Stage]:
-    """Give a stack of two Services that the CLI can run as well, not deployed yet."""
+    """Return a stack of two Services that the CLI can run as well, not deployed yet."""
     with stage() as play:
         furnish(play, image, backend, where)
         make_runnable(play.root)
@@ -91,7 +91,7 @@ def serves(shop: Stage) -> None:
 
 
 def is_clean(shop: Stage) -> bool:
-    """Tell whether nothing is left of a deployment."""
+    """Return whether nothing is left of a deployment."""
     return containers(shop) == {} and list((shop.state_home / "proxies").glob("*")) == []
 
 
@@ -312,7 +312,7 @@ def test_proxies_of_the_stack_are_taken_over_too(image: str, backend: Callable[.
 
 @pytest.fixture
 def host(image: str) -> Iterator[Hosted]:
-    """Give a host in Gardener's layout, with a Docker of its own that DOCKER_HOST names."""
+    """Return a host in Gardener's layout, with a Docker of its own that DOCKER_HOST names."""
     del image  # there is a daemon, or there is none to be had
     with gardeners() as made:
         make_runnable(made.project.root)

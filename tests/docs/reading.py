@@ -25,13 +25,13 @@ class Fence:
 
 
 def fences(page: Path) -> Iterator[Fence]:
-    """Give the blocks of code of a page."""
+    """Return the blocks of code of a page."""
     for match in _FENCE.finditer(page.read_text(encoding="utf-8")):
         yield Fence(page, match[1], match[2])
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Give the commands that a page shows behind a prompt, without their comments."""
+    """Return the commands that a page shows behind a prompt, without their comments."""
     for fence in fences(page):
         assert fence.language not in {"sh", "bash", "shell", "console"}, f"{page}: write commands behind `$ `"
         for line in fence.text.splitlines():
@@ -40,7 +40,7 @@ def commands(page: Path) -> Iterator[str]:
 
 
 def words_of_code(page: Path) -> Iterator[str]:
-    """Give what stands between backticks in the page's sentences and tables."""
+    """Return what stands between backticks in the page's sentences and tables."""
     for match in _CODE.finditer(_FENCE.sub("", page.read_text(encoding="utf-8"))):
         yield match[1]
 
@@ -52,7 +52,7 @@ def links(page: Path) -> Iterator[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Give the names of the page's headings, as GitHub makes them."""
+    """Return the names of the page's headings, as GitHub makes them."""
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from locallb.cli.grammar import COMMANDS, make_parser
-from locallb.planning.parse_settings import parse_settings
+from locallb.config.parse_settings import parse_settings
 from tests.docs.reading import CHECKOUT, PAGES, anchors, commands, fences, links, words_of_code
 from tests.e2e.support import free_prefix
 
@@ -81,7 +81,7 @@ RUN = [
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give a checkout of one's own with a second stack, at a commit called origin/main, `locallb` on PATH."""
+    """Return a checkout of one's own with a second stack, at a commit called origin/main, `locallb` on PATH."""
     root = tmp_path / "local-lb"
     root.mkdir()
     for name in (
@@ -116,7 +116,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def readmes_stack() -> str:
-    """Give the README's stack of manifests, with a pool of its own: others may serve from the default one."""
+    """Return the README's stack of manifests, with a pool of its own: others may serve from the default one."""
     text = next(fence.text for fence in fences(README) if "- manifests: my-services" in fence.text)
     return f"{text}  local-lb:pools: [{{name: default, addresses: [{free_prefix()}.0/27]}}]\n"
 
@@ -194,7 +194,7 @@ def test_every_command_of_ours_is_understood(page: str, command: str) -> None:
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Give a parser and those of its commands."""
+    """Return a parser and those of its commands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

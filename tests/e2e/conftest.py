@@ -11,7 +11,7 @@ from tests.e2e.support import Backend, Stage, backends, stage
 
 @pytest.fixture
 def play() -> Iterator[Stage]:
-    """Give a project of its own, destroyed at the end."""
+    """Return a project of its own, destroyed at the end."""
     with stage() as made:
         yield made
 

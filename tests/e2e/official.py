@@ -39,7 +39,7 @@ ENVIRONMENT = {"PULUMI_CONFIG_PASSPHRASE": "", "PULUMI_SKIP_UPDATE_CHECK": "true
 
 
 def command_line(root: Path, *words: str) -> list[str]:
-    """Give the CLI's command line for the stack of the project in `root`."""
+    """Return the CLI's command line for the stack of the project in `root`."""
     return ["pulumi", "--cwd", str(root), *words, "--stack", "dev", "--non-interactive", "--color", "never"]
 
 

@@ -23,9 +23,9 @@ from typing import Any
 import yaml
 
 from locallb.cli import main
-from locallb.clients.envoy_admin import EnvoyAdmin
-from locallb.clients.sockets import rows
-from locallb.planning.model import Protocol
+from locallb.envoy.admin import EnvoyAdmin
+from locallb.host.sockets import rows
+from locallb.model.identities import Protocol
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SECONDS = 5.0
@@ -66,7 +66,7 @@ class Stage:
     """The first three bytes of the stage's own addresses; its pool has the lowest 32 of them."""
 
     def at(self, number: int) -> str:
-        """Give an address of the stage's own; those below 32 are in its pool."""
+        """Return an address of the stage's own; those below 32 are in its pool."""
         return f"{self.prefix}.{number}"
 
     @property
@@ -122,11 +122,11 @@ class Stage:
         return {f"{row['namespace']}/{row['name']}": row for row in self.run("status", "--json").json}
 
     def addresses(self) -> dict[str, str]:
-        """Give the first address of every Service that has one."""
+        """Return the first address of every Service that has one."""
         return {key: row["addresses"][0] for key, row in self.status().items() if row["addresses"]}
 
     def pids(self) -> dict[str, int]:
-        """Give the process of every proxy by Service, as the state has it."""
+        """Return the process of every proxy by Service, as the state has it."""
         state = json.loads((self.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
         resources = state["checkpoint"]["latest"].get("resources", [])
         return {
@@ -136,7 +136,7 @@ class Stage:
         }
 
     def healthy_backends(self) -> list[str]:
-        """Give the places that the proxies' own health checks find healthy."""
+        """Return the places that the proxies' own health checks find healthy."""
         found = []
         for directory in (self.state_home / "proxies").iterdir():
             for cluster in json.loads(EnvoyAdmin(directory)._ask("GET", "/clusters?format=json"))["cluster_statuses"]:
@@ -256,7 +256,7 @@ class Backend:
 
 @contextlib.contextmanager
 def backends() -> Iterator[Callable[..., Backend]]:
-    """Give a maker of backends; those that it made are closed at the end."""
+    """Return a maker of backends; those that it made are closed at the end."""
     made: list[Backend] = []
 
     def make(name: str, address: str = "127.0.0.1", port: int = 0) -> Backend:
@@ -309,7 +309,7 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def refused(address: str, port: int) -> bool:
-    """Tell whether a TCP client is refused."""
+    """Return whether a TCP client is refused."""
     try:
         socket.create_connection((address, port), timeout=SECONDS).close()
     except ConnectionRefusedError:

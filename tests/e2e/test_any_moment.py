@@ -198,7 +198,7 @@ def _send(pid: int, number: int) -> None:
 
 @pytest.fixture
 def show(play: Stage) -> Iterator[Show]:
-    """Give a stage with a disk of its own."""
+    """Return a stage with a disk of its own."""
     disk, prepared = Disk(play.root / ".state"), Prepared()
     with tempfile.TemporaryDirectory(prefix="llb-streams-", dir="/tmp") as streams:
         try:

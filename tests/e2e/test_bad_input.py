@@ -18,7 +18,7 @@ Backends = Callable[..., Backend]
 
 @pytest.fixture
 def good(play: Stage, backend: Backends) -> Stage:
-    """Give a stack with one good Service."""
+    """Return a stack with one good Service."""
     play.write("good.yaml", node(), service("good", port(8080, backend("good").port)))
     return play
 

@@ -22,7 +22,7 @@ Backends = Callable[..., Backend]
 
 @pytest.fixture
 def shop(play: Stage, backend: Backends) -> Stage:
-    """Give a stack of three Services with TCP, UDP and several ports, not deployed yet."""
+    """Return a stack of three Services with TCP, UDP and several ports, not deployed yet."""
     web, admin, api, dns = (backend(name) for name in ("web", "admin", "api", "dns"))
     play.write("nodes.yaml", node())
     play.write("web.yaml", service("web", port(8080, web.port), port(9000, admin.port)))
@@ -91,7 +91,7 @@ def test_an_edit_touches_exactly_what_changed(shop: Stage, backend: Backends) ->
 
 
 def shop_port(shop: Stage, name: str, index: int) -> int:
-    """Give the nodePort that a manifest says now."""
+    """Return the nodePort that a manifest says now."""
     document = yaml.safe_load((shop.manifests / f"{name}.yaml").read_text())
     return int(document["spec"]["ports"][index]["nodePort"])
 

@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture
 def both(play: Stage, backend: Callable[..., Backend]) -> Stage:
-    """Give a stack of two Services that the CLI can run as well."""
+    """Return a stack of two Services that the CLI can run as well."""
     make_runnable(play.root)
     play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
     play.write("api.yaml", service("api", port(8080, backend("api").port)))

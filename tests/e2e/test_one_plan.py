@@ -14,7 +14,7 @@ WAS, BECOMES = 7, 9
 
 @pytest.fixture
 def moving(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """Give a stack whose Service asks for another address as soon as a run is over."""
+    """Return a stack whose Service asks for another address as soon as a run is over."""
     play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=play.at(WAS)))
     for name in ("preview", "up"):
         ran = getattr(Engine, name)

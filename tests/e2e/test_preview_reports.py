@@ -19,7 +19,7 @@ TYPES = ("LoadBalancer", "Proxy", "LoopbackAddress", "Reachable", "ProxyConfig",
 
 
 def report(play: Stage, *words: str) -> dict[str, Any]:
-    """Give the report of a preview."""
+    """Return the report of a preview."""
     done = play.run("preview", "--format", "json", *words)
     assert done.err == ""
     found: dict[str, Any] = done.json
@@ -27,7 +27,7 @@ def report(play: Stage, *words: str) -> dict[str, Any]:
 
 
 def touched(steps: list[dict[str, Any]]) -> set[str]:
-    """Give the Services whose resources a run of `up` changed."""
+    """Return the Services whose resources a run of `up` changed."""
     names = {step["urn"]: step for step in steps if step["type"].rpartition(":")[2] in TYPES}
     found = {step["name"] for step in names.values() if step["op"] not in {"same", "read", "refresh"}}
     return {"/".join(name.split("/")[:3]) for name in found}
@@ -39,7 +39,7 @@ def key(one: dict[str, Any]) -> str:
 
 
 def deployed(play: Stage) -> dict[str, list[str]]:
-    """Give the addresses that the state has, by Service, as its load balancers show them."""
+    """Return the addresses that the state has, by Service, as its load balancers show them."""
     state = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
     balancers = [r for r in state["checkpoint"]["latest"]["resources"] if r["type"] == "locallb:index:LoadBalancer"]
     return {r["urn"].rpartition("::")[2]: r["inputs"]["addresses"] for r in balancers}
@@ -86,7 +86,7 @@ def test_up_does_what_the_report_said(play: Stage, backend: Callable[..., Backen
 
 @pytest.fixture
 def pair(play: Stage, backend: Callable[..., Backend]) -> Stage:
-    """Give a stack of two deployed Services."""
+    """Return a stack of two deployed Services."""
     one = backend("one")
     play.write("a.yaml", node(), service("a", port(8080, one.port), loadBalancerSourceRanges=["127.0.0.0/8"]))
     play.write("b.yaml", service("b", port(8080, one.port)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients.host import host_facts
+from locallb.host.facts import host_facts
 from tests.e2e.support import Backend, Stage, ask, node, port, service
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]

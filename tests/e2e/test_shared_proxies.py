@@ -83,7 +83,7 @@ def a_service_comes_changes_and_goes(play: Stage, one: Backend) -> None:
 
 @pytest.fixture
 def pair(play: Stage, backend: Callable[..., Backend]) -> tuple[Stage, Backend]:
-    """Give a stage with a shared proxy and two Services."""
+    """Return a stage with a shared proxy and two Services."""
     one = backend("one")
     play.configure(proxies=SHARED)
     play.write("all.yaml", node(), service("a", port(8080, one.port)), service("b", port(8080, one.port)))

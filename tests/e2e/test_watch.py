@@ -25,7 +25,7 @@ Backends = Callable[..., Backend]
 
 
 def refused(address: str, number: int) -> bool:
-    """Tell whether nobody listens there."""
+    """Return whether nobody listens there."""
     try:
         ask(address, number)
     except ConnectionRefusedError:
@@ -36,7 +36,7 @@ def refused(address: str, number: int) -> bool:
 
 
 def _runs(play: Stage, name: str, before: int = 0) -> bool:
-    """Tell whether a Service has a proxy, another one than before."""
+    """Return whether a Service has a proxy, another one than before."""
     return play.pids().get(name, before) != before
 
 

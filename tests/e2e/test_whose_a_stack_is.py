@@ -22,7 +22,7 @@ COMMANDS = ["up --yes", "preview", "refresh --yes", "status", "watch --plain", "
 
 @pytest.fixture
 def play() -> Iterator[Stage]:
-    """Give a deployed stack of one Service."""
+    """Return a deployed stack of one Service."""
     with backends() as backend, stage() as made:
         made.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
         made.up()

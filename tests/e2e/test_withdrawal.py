@@ -16,21 +16,21 @@ from typing import Any, cast
 
 import pytest
 
-from locallb.cli.observe import observe
+from locallb.cli.commands.observe import observe
 from locallb.cli.session import Session
 from locallb.engine import load_config
-from locallb.planning.model import ClusterName
-from locallb.planning.parsing import parse_objects
-from locallb.planning.publishing import FINALIZER
-from locallb.planning.snapshot import Access, Snapshot
-from locallb.provider import live
+from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.status_patch import FINALIZER
+from locallb.model.identities import ClusterName
+from locallb.model.snapshot import Access, Snapshot
+from locallb.provider.resources import live_service
 from locallb.sources.configuration import stack_settings
 from locallb.sources.held import HeldByState
-from locallb.sources.snapshot import Reading, read_host
+from locallb.sources.snapshot import SnapshotResult, read_host
 from locallb.watch import outages
-from locallb.watch.happenings import Converged, Happening
+from locallb.watch.events import Converged, Happening
 from locallb.watch.loop import Loop
-from locallb.watch.world import World
+from locallb.watch.snapshot_cache import SnapshotCache
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.watching import answers, becomes
 
@@ -75,7 +75,7 @@ class Api:
         """Take an event."""
 
     def addresses(self, name: str) -> list[str]:
-        """Give the addresses in a status."""
+        """Return the addresses in a status."""
         balancer = self.services[name].get("status", {}).get("loadBalancer", {})
         return [entry["ip"] for entry in balancer.get("ingress") or ()]
 
@@ -89,14 +89,14 @@ class Api:
 def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     """Play an API server for the provider."""
     made = Api()
-    monkeypatch.setattr(live, "_clusters", lambda: made)
+    monkeypatch.setattr(live_service, "_clusters", lambda: made)
     monkeypatch.setattr(outages, "GRACE", 0.5)
     return made
 
 
 @pytest.fixture
 def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
-    """Give what runs the loop in a thread, on a world that has the API's Services, until all is as planned."""
+    """Return what runs the loop in a thread, on a world that has the API's Services, until all is as planned."""
     running: list[tuple[Loop, threading.Thread]] = []
 
     def start() -> Loop:
@@ -107,9 +107,9 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         host = read_host(session.home, settings, HeldByState())
         snapshot = Snapshot(session.home, read.services, nodes=read.nodes, host=host, access=access)
 
-        def reading(_marks: object) -> Reading:
+        def reading(_marks: object) -> SnapshotResult:
             said = parse_objects(CLUSTER, api.services.values()).standings
-            return Reading(snapshot, standings=dict(said))
+            return SnapshotResult(snapshot, standings=dict(said))
 
         world = SimpleNamespace(
             settings=settings,
@@ -124,7 +124,7 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         engine = session.engine(lambda _event: None)
         stack = session.project.stack_file("dev")
         loop = Loop(session.home, engine, lambda: settings, stack, told.append, observe=observe)
-        loop._outlook._world = cast("World", world)
+        loop._outlook._world = cast("SnapshotCache", world)
         thread = threading.Thread(target=loop.run, daemon=True)
         running.append((loop, thread))
         thread.start()

@@ -35,7 +35,7 @@ class Watch:
             )
 
     def told(self) -> str:
-        """Give all that was printed so far."""
+        """Return all that was printed so far."""
         return self.log.read_text()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -93,12 +93,12 @@ def get(watch: Watch, path: str) -> tuple[int, str]:
 
 
 def answers(address: str, port: int, name: str) -> bool:
-    """Tell whether the backend of that name answers there."""
+    """Return whether the backend of that name answers there."""
     return ask(address, port) == f"{name}: hello"
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process is there."""
+    """Return whether a process is there."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -14,12 +14,12 @@ ONE: Inputs = {"balancers": {"alpha": ALPHA}}
 
 
 def spec(**changes: Inputs) -> Inputs:
-    """Give the specification of two balancers, with changes of alpha."""
+    """Return the specification of two balancers, with changes of alpha."""
     return {"balancers": {"alpha": ALPHA | changes.get("alpha", {}), "beta": BETA}}
 
 
 def roots(*names: str) -> list[str]:
-    """Give the URNs of balancers' roots."""
+    """Return the URNs of balancers' roots."""
     kinds = ("LoadBalancer", "Proxy")
     return [root_urn("local-lb", "dev", f"locallb:index:{kind}", name) for kind in kinds for name in names]
 

@@ -9,5 +9,5 @@ from tests.engine.support import Bench, World, make_project
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """Give a fresh project with a world of its own."""
+    """Return a fresh project with a world of its own."""
     return Bench(make_project(tmp_path / "p"), World())

@@ -25,9 +25,9 @@ from pulumi.provider.experimental.provider import (
 )
 
 from locallb.engine import UNKNOWN, Engine, Project, root_urn
-from locallb.engine.checkpoint import parse_checkpoint
-from locallb.engine.files import Files
-from locallb.engine.store import Store
+from locallb.engine.state.checkpoint import parse_checkpoint
+from locallb.engine.state.files import Files
+from locallb.engine.state.store import Store
 from tests.engine.support import make_project
 
 
@@ -148,7 +148,7 @@ class BookKeeper(Provider):
         return UpdateResponse(outputs)
 
     async def read(self, request: ReadRequest) -> ReadResponse:
-        """Tell the truth."""
+        """Return the truth."""
         outputs = self.books.things.get(request.resource_id)
         if outputs is None:
             return ReadResponse("", {}, {})
@@ -186,7 +186,7 @@ def declare(graph: Graph) -> None:
 
 
 def roots_of(graphs_: Iterable[Graph]) -> list[str]:
-    """Give the URNs of all roots, in order."""
+    """Return the URNs of all roots, in order."""
     numbers = sorted({node.root for graph in graphs_ for node in graph})
     return [root_urn("local-lb", "dev", "books:index:Root", f"r{number}") for number in numbers]
 

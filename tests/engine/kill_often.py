@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from locallb.engine import Result
-from locallb.engine.values import from_property_values, to_property_values
+from locallb.engine.state.values import from_property_values, to_property_values
 from tests.engine.graphs import Graph, Node, Site, declare
 
 GRAPHS: tuple[Graph, ...] = (

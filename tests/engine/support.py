@@ -29,10 +29,10 @@ from pulumi.provider.experimental.provider import (
 )
 
 from locallb.engine import UNKNOWN, Engine, Event, Project, Result, load_project
-from locallb.engine.checkpoint import Checkpoint, parse_checkpoint
-from locallb.engine.files import Files
-from locallb.engine.store import Store
-from locallb.engine.values import to_property_values
+from locallb.engine.state.checkpoint import Checkpoint, parse_checkpoint
+from locallb.engine.state.files import Files
+from locallb.engine.state.store import Store
+from locallb.engine.state.values import to_property_values
 
 REPLACES = {"LoopbackAddress": ["address"], "EnvoyProcess": ["binary"], "Reachable": ["address"]}
 COMPUTED = {"LoopbackAddress": "claim", "ProxyConfig": "version", "EnvoyProcess": "pid"}
@@ -51,11 +51,11 @@ class World:
     lock: Lock = field(default_factory=Lock)
 
     def called(self, *methods: str) -> list[tuple[str, str]]:
-        """Give the calls of some methods, as (method, `Type::name`)."""
+        """Return the calls of some methods, as (method, `Type::name`)."""
         return [call for call in self.calls if call[0] in methods]
 
     def steer(self, part: str, who: str) -> Any:  # noqa: ANN401 whatever the test put there
-        """Give what the test wants to happen to a resource."""
+        """Return what the test wants to happen to a resource."""
         return self.control.get(part, {}).get(who)
 
 
@@ -64,7 +64,7 @@ def _who(request: Any) -> str:  # noqa: ANN401 any request of the provider SDK
 
 
 def computed(kind: str, inputs: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
-    """Give the output that the inputs decide, exactly as the recorded provider does."""
+    """Return the output that the inputs decide, exactly as the recorded provider does."""
     name = COMPUTED.get(kind)
     if not name:
         return {}
@@ -163,7 +163,7 @@ class WorldProvider(Provider):
         return UpdateResponse(properties={**request.news, **computed(kind, request.news)})
 
     async def read(self, request: ReadRequest) -> ReadResponse:
-        """Say what the test wants to be seen; a thing that isn't there is gone."""
+        """Return what the test wants to be seen; a thing that isn't there is gone."""
         who = self._call("read", request)
         if message := self.world.steer("fail_read", who):
             raise RuntimeError(message)
@@ -200,7 +200,7 @@ class Thing(pulumi.CustomResource):
 
 
 def output(thing: pulumi.Resource, name: str) -> Any:  # noqa: ANN401 an output of any type
-    """Give an output of a resource by name."""
+    """Return an output of a resource by name."""
     return thing.__dict__[name]
 
 
@@ -242,7 +242,7 @@ class Bench:
         return parse_checkpoint(self.state_path.read_text(), "organization/local-lb/dev", self.state_path)
 
     def raw(self) -> dict[str, Any]:
-        """Give the state file's `latest`."""
+        """Return the state file's `latest`."""
         latest: dict[str, Any] = json.loads(self.state_path.read_text())["checkpoint"]["latest"]
         return latest
 
@@ -254,5 +254,5 @@ def short(urn: str) -> str:
 
 
 def messages(result: Result) -> list[str]:
-    """Give what a run said."""
+    """Return what a run said."""
     return [diagnostic.message for diagnostic in result.diagnostics]

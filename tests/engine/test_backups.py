@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.engine.backups import NEWEST, Backups, kept
-from locallb.engine.files import Files
+from locallb.engine.state.files import Files
 
 SECOND = 1_000_000_000
 HOUR, DAY = 3600 * SECOND, 86400 * SECOND

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.engine import FullScopeNeeded, StateBroken, root_urn
-from locallb.engine.deletion import Deleter, order_of
-from locallb.engine.resource import ResourceState
-from locallb.engine.scope import only
-from locallb.engine.snapshot import Put, Snapshot
+from locallb.engine.deploy.deletion import Deleter, order_of
+from locallb.engine.deploy.scope import only
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.snapshot import Put, Snapshot
 from tests.engine.support import Bench, Thing, messages, short
 
 URN = "urn:pulumi:dev::local-lb::locallb:index:Reachable::"
@@ -43,7 +43,7 @@ def graphs(draw: st.DrawFn) -> dict[int | str, ResourceState]:
 
 
 def taken(doomed: dict[int | str, ResourceState]) -> list[int | str]:
-    """Give the order in which all go, one at a time."""
+    """Return the order in which all go, one at a time."""
     order = order_of(doomed)
     found: list[int | str] = []
     while ready := order.get_ready():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from locallb.engine import UNKNOWN, Engine, Result
-from locallb.engine.integrity import magic_of
+from locallb.engine.state.integrity import magic_of
 from tests.engine.balancers import declare
 from tests.engine.record import read_golden
 from tests.engine.support import Bench, World, instance, make_project, short, wrapped
@@ -120,7 +120,7 @@ def _by_key(latest: dict[str, Any] | None) -> dict[tuple[str, bool], dict[str, A
 
 
 def _times(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[tuple[str, bool], tuple[bool, bool]]:
-    """Tell for each resource that stayed whether its times of creation and change are new."""
+    """Return for each resource that stayed whether its times of creation and change are new."""
     old, new = _by_key(before), _by_key(after)
     return {
         key: (old[key].get("created") != new[key].get("created"), old[key].get("modified") != new[key].get("modified"))

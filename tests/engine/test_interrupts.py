@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from locallb.engine import Cancelled, Op, StepDone, UpdateUnfinished, refuse_unfinished
-from locallb.engine.interrupts import Stop
+from locallb.engine.deploy.interrupts import Stop
 from tests.engine.balancers import ALPHA, BOTH, declare
 from tests.engine.support import Bench, messages, short
 

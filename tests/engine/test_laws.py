@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locallb.engine import EVERYTHING, check_state, only
-from locallb.engine.integrity import check_resources
+from locallb.engine.state.integrity import check_resources
 from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, graphs, roots_of
 
 MODEST = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,7 +27,7 @@ def changes(draw: st.DrawFn, most: int = 6) -> tuple[Graph, Graph]:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """Give a folder for all examples."""
+    """Return a folder for all examples."""
     with TemporaryDirectory() as folder:
         yield Path(folder)
 
@@ -36,7 +36,7 @@ _numbers = count()
 
 
 def fresh(place: Path) -> Path:
-    """Give a folder that isn't there yet."""
+    """Return a folder that isn't there yet."""
     return place / str(next(_numbers))
 
 
@@ -48,7 +48,7 @@ def started(place: Path, graph: Graph) -> Site:
 
 
 def ids(graph: Graph) -> set[str]:
-    """Give the ids of what the world should have."""
+    """Return the ids of what the world should have."""
     return {f"n{node.number}#{float(node.key)}" for node in graph}
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.engine import Engine, EngineError, StateBroken, StateUnwritable, Store, refuse_unfinished
-from locallb.engine.journal import read_journal
+from locallb.engine.state.journal import read_journal
 from tests.engine.balancers import BOTH, ONE, declare
 from tests.engine.graphs import CrashError, Doom, TornFiles
 from tests.engine.support import Bench, World, make_project, messages, short
@@ -43,7 +43,7 @@ NONE = {
 
 @pytest.fixture
 def path(bench: Bench) -> Path:
-    """Give the journal's path, in a project with a state."""
+    """Return the journal's path, in a project with a state."""
     assert bench.engine().up(lambda: declare(ONE)).ok
     return bench.project.backend / ".pulumi/journals/local-lb/dev.jsonl"
 

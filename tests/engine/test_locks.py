@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from locallb.engine import LockHeld, Result
-from locallb.engine.checkpoint import timestamp
+from locallb.engine.state.checkpoint import timestamp
 from tests.engine.balancers import ONE, declare
 from tests.engine.support import Bench
 
@@ -27,7 +27,7 @@ def lock(bench: Bench, pid: int, host: str = "", when: str = "") -> Path:
 
 
 def dead_pid() -> int:
-    """Give the id of a process that has ended."""
+    """Return the id of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid

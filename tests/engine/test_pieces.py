@@ -14,15 +14,15 @@ from pulumi.runtime import rpc
 from pulumi.runtime.proto import engine_pb2
 
 from locallb.engine import UNKNOWN, EngineError, PropertyChange, Result, Unsupported
-from locallb.engine.checkpoint import parse_checkpoint, timestamp
-from locallb.engine.events import ignore
-from locallb.engine.interrupts import waited_for
-from locallb.engine.journal import decode, encode
-from locallb.engine.monitor import EngineService, Monitor
-from locallb.engine.reporter import Reporter
-from locallb.engine.resource import Pending, ResourceState
-from locallb.engine.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
-from locallb.engine.values import (
+from locallb.engine.deploy.events import ignore
+from locallb.engine.deploy.interrupts import waited_for
+from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.protocol.monitor import EngineService, Monitor
+from locallb.engine.state.checkpoint import parse_checkpoint, timestamp
+from locallb.engine.state.journal import decode, encode
+from locallb.engine.state.resource import Pending, ResourceState
+from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.values import (
     Value,
     changes_between,
     from_property_values,
@@ -144,9 +144,9 @@ def test_what_a_resource_is_deleted_with_precedes_it() -> None:
 
 def test_times_are_written_as_the_official_command_line_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nanoseconds without trailing zeros."""
-    monkeypatch.setattr("locallb.engine.checkpoint.time_ns", lambda: 1_000_000_000_120_000_000)
+    monkeypatch.setattr("locallb.engine.state.checkpoint.time_ns", lambda: 1_000_000_000_120_000_000)
     assert timestamp() == "2001-09-09T01:46:40.12Z"
-    monkeypatch.setattr("locallb.engine.checkpoint.time_ns", lambda: 1_000_000_000_000_000_000)
+    monkeypatch.setattr("locallb.engine.state.checkpoint.time_ns", lambda: 1_000_000_000_000_000_000)
     assert timestamp() == "2001-09-09T01:46:40Z"
 
 

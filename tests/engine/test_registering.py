@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locallb.engine import Op, Result, registering
-from locallb.engine.monitor import Monitor
+from locallb.engine import Op, Result
+from locallb.engine.protocol import sdk_fast_path
+from locallb.engine.protocol.monitor import Monitor
 from tests.engine.graphs import Graph, Site, changed, declare, graphs
 from tests.engine.support import Bench, Thing, World, make_project, messages, output
 
@@ -25,7 +26,7 @@ _numbers = count()
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """Give a folder for all examples."""
+    """Return a folder for all examples."""
     with TemporaryDirectory() as folder:
         yield Path(folder)
 
@@ -34,11 +35,11 @@ def place() -> Iterator[Path]:
 def by_wire() -> Iterator[None]:
     """Leave the SDK as it is meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("locallb.engine.program.shorten", lambda: None)
-        patch.setattr("pulumi.resource.register_resource", registering._by_wire)
-        patch.setattr("pulumi.resource.register_resource_outputs", registering._outputs_by_wire)
-        patch.setattr("pulumi.runtime.stack._load_monitor_feature_support", registering._ask_features)
-        patch.setattr("pulumi.runtime.stack._wait_for_shutdown", registering._wait_to_end)
+        patch.setattr("locallb.engine.protocol.program.shorten", lambda: None)
+        patch.setattr("pulumi.resource.register_resource", sdk_fast_path._by_wire)
+        patch.setattr("pulumi.resource.register_resource_outputs", sdk_fast_path._outputs_by_wire)
+        patch.setattr("pulumi.runtime.stack._load_monitor_feature_support", sdk_fast_path._ask_features)
+        patch.setattr("pulumi.runtime.stack._wait_for_shutdown", sdk_fast_path._wait_to_end)
         yield
 
 
@@ -290,7 +291,7 @@ def test_a_program_that_breaks_is_told_by_its_own_words(bench: Bench) -> None:
 
 def test_programs_that_other_monitors_run_are_left_alone() -> None:
     """The SDK's mocks, for instance, in a process in which the engine has run."""
-    registering.shorten()
+    sdk_fast_path.install()
 
     class Mocks(pulumi.runtime.Mocks):
         def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from locallb.engine import EngineError, Result, StateBroken, StateUnwritable, Unsupported, check_state
-from locallb.engine.integrity import magic_of
+from locallb.engine.state.integrity import magic_of
 from tests.engine.balancers import ONE, declare
 from tests.engine.support import Bench, World, make_project, short
 
@@ -18,20 +18,20 @@ Tamper = Callable[[Whole], object]
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    """Give a project whose stack is deployed."""
+    """Return a project whose stack is deployed."""
     bench = Bench(make_project(tmp_path / "p"), World())
     assert bench.engine().up(lambda: declare(ONE)).ok
     return bench
 
 
 def latest(whole: Whole) -> dict[str, Any]:
-    """Give the part with the resources."""
+    """Return the part with the resources."""
     part: dict[str, Any] = whole["checkpoint"]["latest"]
     return part
 
 
 def find(whole: Whole, kind: str) -> dict[str, Any]:
-    """Give the resource of a kind."""
+    """Return the resource of a kind."""
     found: dict[str, Any] = next(r for r in latest(whole)["resources"] if short(r["urn"]).startswith(kind))
     return found
 

@@ -6,11 +6,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.engine.checkpoint import FORMAT, VERSION, Checkpoint, format_checkpoint, parse_checkpoint
-from locallb.engine.integrity import magic_of
-from locallb.engine.resource import Pending, ResourceState, compact, resource_from_json
-from locallb.engine.snapshot import Begin, Drop, End, Mutation, Put, Snapshot
-from locallb.engine.urns import STACK_TYPE
+from locallb.engine.state.checkpoint import FORMAT, VERSION, Checkpoint, format_checkpoint, parse_checkpoint
+from locallb.engine.state.integrity import magic_of
+from locallb.engine.state.resource import Pending, ResourceState, compact, resource_from_json
+from locallb.engine.state.snapshot import Begin, Drop, End, Mutation, Put, Snapshot
+from locallb.engine.state.urns import STACK_TYPE
 
 PATH = Path("state.json")
 STACK = "urn:pulumi:dev::p::pulumi:pulumi:Stack::p-dev"
@@ -94,7 +94,7 @@ def test_what_is_read_from_a_text_is_written_as_that_text(one: ResourceState, ot
 
 
 def told_apart(state: ResourceState) -> dict[str, object]:
-    """Give what the state file would say, the order of dependencies aside."""
+    """Return what the state file would say, the order of dependencies aside."""
     plain: dict[str, object] = dict(state.as_json())
     plain["dependencies"] = frozenset(state.dependencies)
     plain["propertyDependencies"] = {key: frozenset(urns) for key, urns in (state.property_dependencies or {}).items()}

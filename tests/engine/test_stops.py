@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from locallb.engine import Cancelled, Engine, FullScopeNeeded, Op, StepDone, only
-from locallb.engine.interrupts import Stop
+from locallb.engine.deploy.interrupts import Stop
 from tests.engine.balancers import BOTH, declare, roots
 from tests.engine.support import Bench, Thing, messages
 

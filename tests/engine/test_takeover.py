@@ -24,12 +24,12 @@ SPEC: Inputs = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a project that both can run."""
+    """Return a project that both can run."""
     return make_live_project(tmp_path / "p")
 
 
 def engine_of(folder: Path, control: Inputs | None = None) -> Engine:
-    """Give the engine, with the world that the plugin has."""
+    """Return the engine, with the world that the plugin has."""
     world: Any = World(control=control or {})
     world.things = Names(folder / "world")
     return Engine(load_project(folder, {}), "dev", {"locallb": WorldProvider(world)})

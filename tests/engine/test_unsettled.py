@@ -9,9 +9,9 @@ import pytest
 from pulumi.provider.experimental.provider import CreateRequest, CreateResponse
 
 from locallb.engine import Engine, StateUnwritable, check_state
-from locallb.engine.checkpoint import parse_checkpoint
-from locallb.engine.files import Files
-from locallb.engine.resource import Pending
+from locallb.engine.state.checkpoint import parse_checkpoint
+from locallb.engine.state.files import Files
+from locallb.engine.state.resource import Pending
 from tests.engine.graphs import CrashError
 from tests.engine.support import Bench, Thing, WorldProvider, messages, short
 
@@ -57,7 +57,7 @@ class Killer:
 
 @pytest.fixture
 def killer(bench: Bench) -> Iterator[Killer]:
-    """Give an armed killer."""
+    """Return an armed killer."""
     with pytest.MonkeyPatch.context() as patch:
         killer = Killer(bench, patch)
         killer.arm()

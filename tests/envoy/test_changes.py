@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from locallb.planning.envoy import watches
-from locallb.planning.model import Discovery, Protocol
-from locallb.planning.serving import ConnectCheck, HttpCheck
+from locallb.envoy import watches
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery
+from locallb.model.serving import ConnectCheck, HttpCheck
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
 from tests.envoy.traffic import Block, Load, ask_tcp, ask_udp, eventually

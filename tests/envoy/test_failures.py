@@ -9,8 +9,9 @@ from itertools import cycle
 
 import pytest
 
-from locallb.planning.model import Discovery, Protocol
-from locallb.planning.serving import ConnectCheck, HealthCheck, HttpCheck
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery
+from locallb.model.serving import ConnectCheck, HealthCheck, HttpCheck
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
 from tests.envoy.traffic import Block, Load, Server, ask_tcp, ask_udp, eventually

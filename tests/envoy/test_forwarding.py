@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from locallb.planning.model import Discovery, Protocol
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
 from tests.envoy.traffic import Block, Server, ask, ask_tcp, ask_udp
@@ -55,7 +56,7 @@ def test_ipv6_listener_and_backend(protocol: Protocol, start: Start, unused_port
 
 @pytest.fixture
 def unused_port(nodes: Serve) -> int:
-    """Give a port number that is likely free on ::1, of which there is only one."""
+    """Return a port number that is likely free on ::1, of which there is only one."""
     [server] = nodes("Z", first=200)
     return server.port
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from locallb.planning.model import Discovery, Protocol
-from locallb.planning.serving import HttpCheck
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery
+from locallb.model.serving import HttpCheck
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
 from tests.envoy.traffic import Block, Load, Server, ask, ask_tcp, eventually

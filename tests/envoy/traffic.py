@@ -17,8 +17,8 @@ from ipaddress import ip_address
 from types import TracebackType
 from typing import Self, cast
 
-from locallb.planning.model import Protocol
-from locallb.planning.serving import Backend
+from locallb.model.identities import Protocol
+from locallb.model.serving import Backend
 
 PATIENCE = 10.0
 """Seconds until something that must happen is given up; far more than it takes, for busy machines."""
@@ -204,7 +204,7 @@ class Load:
         return sorted(self._outcomes, key=lambda each: each.began)
 
     def failures(self, names: str) -> list[Outcome]:
-        """Tell the requests that none of the servers `names` answered."""
+        """Return the requests that none of the servers `names` answered."""
         return [each for each in self.outcomes if each.answer not in set(names)]
 
     def _run(self) -> None:

@@ -26,6 +26,6 @@ def backend() -> Iterator[Callable[..., Backend]]:
 
 @pytest.fixture
 def pair(backend: Callable[..., Backend]) -> Iterator[Pair]:
-    """Give a deployed stack of two Services."""
+    """Return a deployed stack of two Services."""
     with deployed(backend) as made:
         yield made

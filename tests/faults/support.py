@@ -43,12 +43,12 @@ class Pair:
         return done
 
     def serves(self) -> bool:
-        """Tell whether the victim answers at its address, which it still has."""
+        """Return whether the victim answers at its address, which it still has."""
         assert self.stage.addresses()[VICTIM] == self.address
         return ask(self.address, 8080) == "victim: hello"
 
     def neighbour_is_undisturbed(self) -> bool:
-        """Tell whether the neighbour has the same address and process, and answers."""
+        """Return whether the neighbour has the same address and process, and answers."""
         same = self.stage.addresses()[NEIGHBOUR] == self.neighbour
         return (
             same

@@ -40,7 +40,7 @@ def write(stage: Project, *names: str) -> None:
 
 @pytest.fixture
 def stage() -> Iterator[Project]:
-    """Give a stack of two Services of an ordinary user, with a server behind them, deployed."""
+    """Return a stack of two Services of an ordinary user, with a server behind them, deployed."""
     with project(owner=USER) as made, served(made.space, f"127.0.0.1@{NODE_PORT}"):
         write(made, "a", "b")
         made.up(user=USER)
@@ -61,7 +61,7 @@ def state(stage: Project) -> dict[str, tuple[str, int]]:
 
 
 def doctor(stage: Project, user: int = USER) -> tuple[int, str]:
-    """Give the doctor's exit code and words."""
+    """Return the doctor's exit code and words."""
     done = stage.locallb("doctor", user=user)
     assert "Traceback" not in done.err
     return done.code, done.out

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients import places
+from locallb.storage import paths
 from tests.e2e.support import listening
 from tests.faults.support import VICTIM, Pair
 
@@ -68,7 +68,7 @@ def suspend(pair: Pair) -> None:
 
 def release_claim(pair: Pair) -> None:
     """Delete the claim of the victim's address behind everybody's back."""
-    next(places.ledger_directory().glob(f"{pair.address}~*")).unlink()
+    next(paths.ledger_directory().glob(f"{pair.address}~*")).unlink()
 
 
 FAULTS = {

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients import places
-from locallb.clients.ledger import Ledger
-from locallb.engine import checkpoint
-from locallb.planning.model import ClusterName, Home, Owner, ServiceKey
+from locallb.engine.state import checkpoint
+from locallb.ledger.ledger import Ledger
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.storage import paths
 from tests.e2e.support import Backend, Stage, ask, port, refused, service
 from tests.faults.support import VICTIM, Pair
 
@@ -60,8 +60,8 @@ def test_what_a_lost_state_left_is_removed_by_gc_and_nothing_else(pair: Pair) ->
 def test_a_stale_claim_of_ours_is_told_and_removed_by_gc(pair: Pair) -> None:
     """It keeps its address from everybody until then."""
     home = Home("local-lb", "dev", str(pair.stage.root))
-    stale = Owner(home, ServiceKey(ClusterName("c"), "n", "gone"))
-    Ledger(places.ledger_directory()).claim(ip_address(pair.stage.at(30)), stale)
+    stale = Owner(home, ObjectKey(ClusterName("c"), "n", "gone"))
+    Ledger(paths.ledger_directory()).claim(ip_address(pair.stage.at(30)), stale)
     assert f"address {pair.stage.at(30)} of c/n/gone" in pair.doctor().problems
     assert pair.up().code == 0
     assert pair.stage.run("gc", "--yes").code == 0
@@ -73,7 +73,7 @@ def test_a_stale_claim_of_ours_is_told_and_removed_by_gc(pair: Pair) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"address": "AT", "owner": 7}', "\x00\xff"])
 def test_a_damaged_claim_is_told_with_its_file_and_keeps_its_address_to_itself(pair: Pair, text: str) -> None:
     """Never removed, never taken over; everything else goes on."""
-    path = places.ledger_directory() / f"{pair.stage.at(30)}~0123456789abcdef.json"
+    path = paths.ledger_directory() / f"{pair.stage.at(30)}~0123456789abcdef.json"
     text = text.replace("AT", pair.stage.at(30))
     path.write_text(text)
     doctor = pair.doctor()

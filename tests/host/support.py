@@ -90,7 +90,7 @@ class Namespace:
         return int(children[0]) if children else self.holder.pid
 
     def enter(self, *words: str, user: int = 0) -> list[str]:
-        """Give the command line that runs `words` inside, as another user if wanted."""
+        """Return the command line that runs `words` inside, as another user if wanted."""
         if user and os.geteuid() != 0:
             pytest.skip("only root can act as other users")
         rights = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]

@@ -24,7 +24,7 @@ LOOK = (
 
 @pytest.fixture
 def stage() -> Iterator[Project]:
-    """Give a stack whose pools lie outside 127.0.0.0/8."""
+    """Return a stack whose pools lie outside 127.0.0.0/8."""
     with project() as made:
         made.configure(pools=POOLS)
         yield made

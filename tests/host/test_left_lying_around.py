@@ -23,7 +23,7 @@ OF_THE_SHELL = {"PWD", "OLDPWD", "SHLVL", "_"}
 
 @pytest.fixture(scope="module", params=[0o000, 0o022, 0o077], ids=lambda mask: f"umask-{mask:03o}")
 def deployed(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Give a stack deployed under a umask, with a secret in the environment of whoever ran `up`."""
+    """Return a stack deployed under a umask, with a secret in the environment of whoever ran `up`."""
     backends: list[Backend] = [Backend("web")]
     before = os.umask(request.param)
     os.environ["MY_TOKEN"] = SECRET
@@ -91,7 +91,7 @@ def test_everything_belongs_to_whoever_ran_it(deployed: Stage) -> None:
 
 
 def descriptors(pid: int) -> Iterator[str]:
-    """Give what a process's descriptors lead to; those closed meanwhile are passed over."""
+    """Return what a process's descriptors lead to; those closed meanwhile are passed over."""
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
             yield str(link.readlink())

@@ -40,7 +40,7 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """Give a host with a stack and one node on which an application answers at its NodePort."""
+    """Return a host with a stack and one node on which an application answers at its NodePort."""
     with project() as host:
         node = Namespace(host.root, "ip link set lo up\n", flags=("-n",), beside=host.space)
         try:

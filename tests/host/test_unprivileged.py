@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients.host import inotify_limit
+from locallb.host.facts import inotify_limit
 from tests.e2e.support import node, port, service
 from tests.host.support import PYTHON, Project, asked, background, project, served
 
@@ -23,14 +23,14 @@ SSHD = "import socket,time; s=socket.create_server(('0.0.0.0',22)); print('up',f
 
 @pytest.fixture
 def stage() -> Iterator[Project]:
-    """Give an ordinary user's stack, and an application behind it."""
+    """Return an ordinary user's stack, and an application behind it."""
     with project(owner=USER) as made, served(made.space, f"127.0.0.1@{NODE_PORT}"):
         made.write("node.yaml", node())
         yield made
 
 
 def problems(stage: Project) -> str:
-    """Give the doctor's warnings and problems."""
+    """Return the doctor's warnings and problems."""
     found = stage.locallb("doctor", "--json", user=USER).json["findings"]
     return "\n".join(f"{one['text']} -> {one['remedy']}" for one in found if one["level"] in {"warning", "problem"})
 
@@ -79,7 +79,7 @@ def test_more_services_than_the_host_carries_are_rejected_one_by_one(stage: Proj
 
 
 def private_memory(pids: list[int]) -> float:
-    """Give the mean private memory of processes in MiB."""
+    """Return the mean private memory of processes in MiB."""
     totals = []
     for pid in pids:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()

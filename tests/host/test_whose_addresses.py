@@ -17,7 +17,7 @@ OWN = "192.0.2.2"
 
 @pytest.fixture
 def lan() -> Iterator[Project]:
-    """Give a project on a host whose interface d0 has 192.0.2.2/24, and one Service."""
+    """Return a project on a host whose interface d0 has 192.0.2.2/24, and one Service."""
     with project() as made:
         made.space.shell(f"{DEVICE.format(device='d0')} && ip address add {OWN}/24 dev d0")
         service = {

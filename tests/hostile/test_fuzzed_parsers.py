@@ -11,17 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locallb.clients import ClientError, host_setup
-from locallb.clients.ledger import Ledger
-from locallb.clients.proxies import Proxies
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import SettingsError
 from locallb.engine import EngineError, check_state, load_config, load_project
-from locallb.planning.model import ClusterName
-from locallb.planning.parse_settings import parse_settings
-from locallb.planning.parsing import parse_objects
-from locallb.planning.settings import SettingsError
+from locallb.host import setup
+from locallb.kubernetes.parsing import parse_objects
+from locallb.ledger.ledger import Ledger
+from locallb.model.errors import ClientError
+from locallb.model.identities import ClusterName
 from locallb.sources import SourceError
 from locallb.sources.held import read_held
-from locallb.sources.readings import Readings
+from locallb.sources.readings import ReadCache
+from locallb.storage.proxy_directories import Proxies
 
 pytestmark = pytest.mark.slow
 BUDGET = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -119,7 +120,7 @@ def test_any_kept_reading_is_used_or_refused(text: str) -> None:
     """Then the source's error names the file."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "c.json").write_text(text, errors="replace")
-        assert "c.json" in (complaint(lambda: Readings(Path(folder)).load(ClusterName("c"))) or "c.json")
+        assert "c.json" in (complaint(lambda: ReadCache(Path(folder)).load(ClusterName("c"))) or "c.json")
 
 
 @BUDGET
@@ -129,7 +130,7 @@ def test_any_record_of_host_setup_is_read_or_refused(text: str) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "host.json"
         path.write_text(text, errors="replace")
-        assert str(path) in (complaint(lambda: host_setup.read_record(path)) or str(path))
+        assert str(path) in (complaint(lambda: setup.read_record(path)) or str(path))
 
 
 @BUDGET

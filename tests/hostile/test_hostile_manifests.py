@@ -66,7 +66,7 @@ def backend() -> Iterator[Callable[..., Backend]]:
 
 @pytest.fixture
 def good(backend: Callable[..., Backend]) -> Iterator[Stage]:
-    """Give a stack with one good Service."""
+    """Return a stack with one good Service."""
     with stage() as made:
         made.write("good.yaml", node(), service("good", port(8080, backend("good").port)))
         yield made

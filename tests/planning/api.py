@@ -14,15 +14,16 @@ from typing import Any
 from unittest import mock
 
 from components.stack import declare
-from locallb.clients.kube_errors import Fault, KubeError
-from locallb.clients.recent import RECENT
 from locallb.engine import Engine
-from locallb.planning.model import ServiceKey
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.recent import RECENT
+from locallb.model.identities import ObjectKey
+from locallb.model.snapshot import Access
 from locallb.planning.planned import Plan
-from locallb.planning.snapshot import Access
-from locallb.provider import KINDS, codec, live
+from locallb.provider import KINDS, codec
 from locallb.provider.dispatch import Dispatcher
-from locallb.provider.kinds import Kinds
+from locallb.provider.resource_types import ResourceTypes
+from locallb.provider.resources import live_service
 from locallb.provider.values import Values
 from tests.engine.support import make_project
 
@@ -39,7 +40,7 @@ class Api:
     services: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     written: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
-    def add(self, key: ServiceKey, uid: str) -> None:
+    def add(self, key: ObjectKey, uid: str) -> None:
         """Have a Service with a status of somebody else's."""
         metadata = {"namespace": key.namespace, "name": key.name, "uid": uid, "resourceVersion": "1"}
         status = {"loadBalancer": {"ingress": [{"ip": FOREIGN}]}}
@@ -77,7 +78,7 @@ def _undated(patch: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"metadata": metadata, "status": {"ingress": ingress, "conditions": conditions}} if status else patch
 
 
-class _Kinds(Kinds):
+class _Kinds(ResourceTypes):
     """The provider's kinds that tell Services something; of the others only what they would give."""
 
     def create(self, token: str, news: Values, *, preview: bool) -> tuple[str, dict[str, Any]]:
@@ -91,7 +92,7 @@ class _Kinds(Kinds):
             super().delete(token, properties)
 
 
-class _Containers(Kinds):
+class _Containers(ResourceTypes):
     """Docker, imagined."""
 
     def check(self, token: str, news: Values) -> list[tuple[str, str]]:
@@ -126,7 +127,7 @@ def deployed(plan: Plan) -> Iterator[tuple[Api, Engine]]:
         "locallb": Dispatcher(_Kinds({f"locallb:index:{kind.__name__}": kind(None) for kind in KINDS}), "{}"),
         "docker": Dispatcher(_Containers({}), "{}"),
     }
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(live, "_at", return_value=api):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(live_service, "_at", return_value=api):
         engine = Engine(make_project(Path(folder)), "dev", providers, parallel=1)
         result = engine.up(lambda: declare(plan))
         assert result.ok, result.diagnostics

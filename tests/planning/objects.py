@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locallb.planning.model import ClusterName
-from locallb.planning.parsing import Parsed, parse_objects
+from locallb.kubernetes.parsing import Parsed, parse_objects
+from locallb.model.identities import ClusterName
 
 DEMO = ClusterName("demo")
 

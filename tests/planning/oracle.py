@@ -8,29 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from locallb.planning.allocation import Answer
-from locallb.planning.model import Family, FamilyPolicy, IPAddress, Service, ServiceKey
-from locallb.planning.reasons import Problem
-from locallb.planning.settings import AddressRange, Pool, Settings
-from locallb.planning.snapshot import HostFacts, Snapshot
+from locallb.config.settings import Pool, Settings
+from locallb.model.identities import Family, IPAddress, ObjectKey
+from locallb.model.objects import FamilyPolicy, Service
+from locallb.model.ranges import AddressRange
+from locallb.model.reasons import Problem
+from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning.addresses.allocation import Answer
 
 NEVER = {"127.0.0.1", "127.0.0.53", "127.0.0.54", "127.0.1.1", "::1"}
 
 
 def within(ranges: Iterable[AddressRange], address: IPAddress) -> bool:
-    """Tell whether `address` is in one of the ranges."""
+    """Return whether `address` is in one of the ranges."""
     return any(
         one.first.version == address.version and int(one.first) <= int(address) <= int(one.last) for one in ranges
     )
 
 
 def has(pool: Pool, address: IPAddress) -> bool:
-    """Tell whether the pool hands out `address` to anybody."""
+    """Return whether the pool hands out `address` to anybody."""
     return within(pool.ranges, address) and not within(pool.exclude, address) and str(address) not in NEVER
 
 
 def gives(pool: Pool, address: IPAddress, host: HostFacts) -> bool:
-    """Tell whether the pool hands out `address` on this host."""
+    """Return whether the pool hands out `address` on this host."""
     known = host.addresses
     if known is None or not has(pool, address):
         return has(pool, address)
@@ -42,18 +44,18 @@ def gives(pool: Pool, address: IPAddress, host: HostFacts) -> bool:
 
 
 def welcomes(pool: Pool, service: Service) -> bool:
-    """Tell whether the pool is for this Service."""
+    """Return whether the pool is for this Service."""
     right_place = not pool.namespaces or service.key.namespace in pool.namespaces
     return right_place and pool.selector.items() <= service.labels.items()
 
 
 def wanted(service: Service) -> tuple[Family, ...]:
-    """Give the families that the Service shall get."""
+    """Return the families that the Service shall get."""
     return service.families[:1] if service.family_policy is FamilyPolicy.SINGLE else service.families
 
 
 def asked(service: Service, settings: Settings) -> set[IPAddress]:
-    """Give the addresses that the Service must get or be refused."""
+    """Return the addresses that the Service must get or be refused."""
     pins = settings.pins.get(f"{service.key.namespace}/{service.key.name}", ())
     pinned_families = {address.version for address in pins}
     return {*pins, *(address for address in service.requested if address.version not in pinned_families)}
@@ -68,44 +70,44 @@ class Oracle:
     settings: Settings
 
     def may_use(self, service: Service, address: IPAddress) -> bool:
-        """Tell whether a pool lets this Service have `address`."""
+        """Return whether a pool lets this Service have `address`."""
         return any(gives(pool, address, self.snapshot.host) and welcomes(pool, service) for pool in self.settings.pools)
 
-    def older(self, key: ServiceKey, other: ServiceKey) -> bool:
-        """Tell whether the Service of `key` is older than the one of `other`."""
+    def older(self, key: ObjectKey, other: ObjectKey) -> bool:
+        """Return whether the Service of `key` is older than the one of `other`."""
         created = {service.key: service.created for service in self.snapshot.services}
         return (created[key], key) < (created[other], other)
 
     def foreign(self, address: IPAddress) -> bool:
-        """Tell whether another stack claims `address`."""
+        """Return whether another stack claims `address`."""
         return any(
             claim.address == address and claim.owner.home != self.snapshot.home for claim in self.snapshot.claims
         )
 
-    def holders(self, address: IPAddress) -> tuple[set[ServiceKey], set[ServiceKey], set[ServiceKey]]:
+    def holders(self, address: IPAddress) -> tuple[set[ObjectKey], set[ObjectKey], set[ObjectKey]]:
         """Give who claims `address` in the ledger, who has it in our state, and in whose status it stands."""
         ledger = {claim.owner.service for claim in self.snapshot.claims if claim.address == address}
         state = {claim.owner.service for claim in self.snapshot.remembered if claim.address == address}
         status = {one.key for one in self.snapshot.services if any(e.address == address for e in one.ingress)}
         return ledger, state, status
 
-    def occupied(self, key: ServiceKey, address: IPAddress) -> bool:
-        """Tell whether anything speaks for keeping `address` from a Service that doesn't hold it."""
+    def occupied(self, key: ObjectKey, address: IPAddress) -> bool:
+        """Return whether anything speaks for keeping `address` from a Service that doesn't hold it."""
         others = set().union(*self.holders(address)) - {key}
         return bool(others) or self.foreign(address) or self.on_host(address) or self.pinned_away(key, address)
 
     def on_host(self, address: IPAddress) -> bool:
-        """Tell whether a Node has `address` or a process listens on it."""
+        """Return whether a Node has `address` or a process listens on it."""
         of_nodes = {one for node in self.snapshot.nodes for one in node.addresses}
         return address in of_nodes | {socket.address for socket in self.snapshot.host.sockets}
 
-    def pinned_away(self, key: ServiceKey, address: IPAddress) -> bool:
-        """Tell whether `address` is pinned to another Service."""
+    def pinned_away(self, key: ObjectKey, address: IPAddress) -> bool:
+        """Return whether `address` is pinned to another Service."""
         owners = {name for name, addresses in self.settings.pins.items() if address in addresses}
         return bool(owners - {f"{key.namespace}/{key.name}"})
 
-    def wrongly_given(self, key: ServiceKey, address: IPAddress) -> bool:
-        """Tell whether the Service of `key` takes what is another's by the order ledger, state, status."""
+    def wrongly_given(self, key: ObjectKey, address: IPAddress) -> bool:
+        """Return whether the Service of `key` takes what is another's by the order ledger, state, status."""
         ours = {service.key for service in self.services}
         for level, holders in enumerate(self.holders(address)):
             rivals = holders - {key}
@@ -116,8 +118,8 @@ class Oracle:
                 return True
         return self.on_host(address) or self.pinned_away(key, address)
 
-    def starved(self, service: Service, answers: Mapping[ServiceKey, Answer]) -> list[IPAddress]:
-        """Give the addresses that a Service without one could have had; it asks for none."""
+    def starved(self, service: Service, answers: Mapping[ObjectKey, Answer]) -> list[IPAddress]:
+        """Return the addresses that a Service without one could have had; it asks for none."""
         given = {address for answer in answers.values() if not isinstance(answer, Problem) for address in answer}
         return [
             address

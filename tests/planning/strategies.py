@@ -11,27 +11,23 @@ from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
-from locallb.planning.host.addresses import HostAddresses, survey
-from locallb.planning.host.routes import Route
-from locallb.planning.model import (
+from locallb.config.settings import Classes, ManifestsSource, Pool, Settings
+from locallb.model.host_addresses import HostAddresses, survey
+from locallb.model.identities import (
     ClusterName,
     Family,
-    FamilyPolicy,
     Home,
-    IngressEntry,
     IPAddress,
-    Node,
     NodeName,
+    ObjectKey,
     Owner,
     Protocol,
-    Service,
-    ServiceKey,
-    ServicePort,
-    TrafficPolicy,
     Uid,
 )
-from locallb.planning.settings import AddressRange, Classes, ManifestsSource, Pool, Settings
-from locallb.planning.snapshot import Claim, HostFacts, Snapshot, Socket
+from locallb.model.objects import FamilyPolicy, IngressEntry, Node, Service, ServicePort, TrafficPolicy
+from locallb.model.ranges import AddressRange
+from locallb.model.routes import Route
+from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
 
 HOME = Home("project", "dev", "/srv/project")
 OTHER_HOME = Home("project", "test", "/srv/project")
@@ -50,7 +46,7 @@ addresses: st.SearchStrategy[IPAddress] = contested | st.sampled_from([*IPV4, *I
 """Addresses that some pool may have."""
 askable: st.SearchStrategy[IPAddress] = addresses | st.sampled_from(ODD)
 keys = st.builds(
-    ServiceKey, st.sampled_from(CLUSTERS), st.sampled_from(["shop", "team"]), st.sampled_from([*"abcdefgh"])
+    ObjectKey, st.sampled_from(CLUSTERS), st.sampled_from(["shop", "team"]), st.sampled_from([*"abcdefgh"])
 )
 uids = st.sampled_from([Uid("u1"), Uid("u2"), Uid("")])
 ports = st.builds(
@@ -67,7 +63,7 @@ def one_a_family(of: st.SearchStrategy[IPAddress], at_least: int = 0) -> st.Sear
 
 
 @st.composite
-def services(draw: st.DrawFn, key: st.SearchStrategy[ServiceKey] = keys) -> Service:
+def services(draw: st.DrawFn, key: st.SearchStrategy[ObjectKey] = keys) -> Service:
     """Draw a well-formed Service of ours."""
     families = draw(st.sampled_from(FAMILIES))
     dual = [FamilyPolicy.PREFER_DUAL, FamilyPolicy.REQUIRE_DUAL]
@@ -128,7 +124,7 @@ def settings(draw: st.DrawFn) -> Settings:
 
 
 def claims(
-    of: st.SearchStrategy[ServiceKey] = keys, homes: Sequence[Home] = (HOME, HOME, OTHER_HOME)
+    of: st.SearchStrategy[ObjectKey] = keys, homes: Sequence[Home] = (HOME, HOME, OTHER_HOME)
 ) -> st.SearchStrategy[tuple[Claim, ...]]:
     """Draw claims, in any combination: of Services that are there or not, two on one address, other stacks'."""
     owners = st.builds(Owner, st.sampled_from(homes), of, uids)

@@ -10,25 +10,14 @@ from typing import Any
 
 import pytest
 
-from locallb.planning.allocation import Answer, allocate
-from locallb.planning.host.addresses import survey
-from locallb.planning.model import (
-    ClusterName,
-    Family,
-    FamilyPolicy,
-    Home,
-    IngressEntry,
-    Node,
-    NodeName,
-    Owner,
-    Protocol,
-    Service,
-    ServiceKey,
-    Uid,
-)
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.settings import AddressRange, Pool, Settings
-from locallb.planning.snapshot import Claim, HostFacts, Snapshot, Socket
+from locallb.config.settings import Pool, Settings
+from locallb.model.host_addresses import survey
+from locallb.model.identities import ClusterName, Family, Home, NodeName, ObjectKey, Owner, Protocol, Uid
+from locallb.model.objects import FamilyPolicy, IngressEntry, Node, Service
+from locallb.model.ranges import AddressRange
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
+from locallb.planning.addresses.allocation import Answer, allocate
 from tests.planning.strategies import HOME, OTHER_HOME, having_all_but, route
 
 BOTH = (Family.IPV4, Family.IPV6)
@@ -38,9 +27,9 @@ SIX = AddressRange(ip_address("fd00::"), ip_address("fd00::3"))
 PREFER, REQUIRE = FamilyPolicy.PREFER_DUAL, FamilyPolicy.REQUIRE_DUAL
 
 
-def key(name: str) -> ServiceKey:
+def key(name: str) -> ObjectKey:
     """Name a Service of namespace n."""
-    return ServiceKey(CLUSTER, "n", name)
+    return ObjectKey(CLUSTER, "n", name)
 
 
 def service(  # noqa: PLR0913 - a test names what it is about, all else has a default
@@ -239,7 +228,7 @@ def test_a_foreign_claim_is_never_taken() -> None:
 
 def test_a_damaged_claim_belongs_to_somebody() -> None:
     """A ledger file that can't be read keeps its address from everybody."""
-    nobody = Owner(Home("", "", ""), ServiceKey(ClusterName(""), "", ""))
+    nobody = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
     got = given(service("web", "10.0.0.1"), ledger=[Claim(ip_address("10.0.0.1"), nobody)])
     assert got["web"] == Problem(
         Reason.IN_USE,

@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from locallb.planning.allocation import Answer, allocate
-from locallb.planning.model import Family, FamilyPolicy, IngressEntry, IPAddress, Owner, Service, ServiceKey, Uid
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.settings import AddressRange, Pool, Settings
-from locallb.planning.snapshot import Claim, HostFacts, Snapshot
+from locallb.config.settings import Pool, Settings
+from locallb.model.identities import Family, IPAddress, ObjectKey, Owner, Uid
+from locallb.model.objects import FamilyPolicy, IngressEntry, Service
+from locallb.model.ranges import AddressRange
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Claim, HostFacts, Snapshot
+from locallb.planning.addresses.allocation import Answer, allocate
 from tests.planning import strategies as draw
 from tests.planning.oracle import Oracle, asked, wanted
 from tests.planning.world import Answers, World
@@ -49,7 +51,7 @@ def answers_to(case: Oracle) -> Answers:
 
 
 def addresses(answer: Answer) -> tuple[IPAddress, ...]:
-    """Give the addresses of an answer, none of a refusal."""
+    """Return the addresses of an answer, none of a refusal."""
     return () if isinstance(answer, Problem) else answer
 
 
@@ -206,7 +208,7 @@ def test_an_address_that_left_the_host_is_left(case: Oracle, data: st.DataObject
 
 
 @given(st.lists(draw.keys, unique=True, min_size=1, max_size=12), st.data())
-def test_creation_order_barely_matters(keys: list[ServiceKey], data: st.DataObject) -> None:
+def test_creation_order_barely_matters(keys: list[ObjectKey], data: st.DataObject) -> None:
     """In a roomy pool a Service gets the same address alone as in a crowd, whoever came first."""
     roomy = Pool("p", (AddressRange(draw.IPV4[0], draw.IPV4[0] + 0xFFFFF),))
     configuration = Settings((), (roomy,))
@@ -226,16 +228,16 @@ class Histories(RuleBasedStateMachine):
         """Begin with some Services and nothing held."""
         self.world = World(configuration)
         self.world.services = {one.key: replace(one, ingress=()) for one in services}
-        self.settled: dict[ServiceKey, Answer] = {}
+        self.settled: dict[ObjectKey, Answer] = {}
         """The answers when the world last came to rest, of Services that nobody touched since."""
         self.stale: Answers | None = None
         self.pools_changed = False
 
-    def touch(self, key: ServiceKey) -> None:
+    def touch(self, key: ObjectKey) -> None:
         """Note that the next answer about this Service may differ."""
         self.settled.pop(key, None)
 
-    def some(self, data: st.DataObject) -> ServiceKey | None:
+    def some(self, data: st.DataObject) -> ObjectKey | None:
         """Draw one of the Services, if there is any."""
         return data.draw(st.sampled_from(sorted(self.world.services))) if self.world.services else None
 
@@ -295,7 +297,7 @@ class Histories(RuleBasedStateMachine):
             self.world.edit(key, ingress=tuple(IngressEntry(address) for address in written))
 
     @rule(address=draw.addresses, key=draw.keys)
-    def claim_elsewhere(self, address: IPAddress, key: ServiceKey) -> None:
+    def claim_elsewhere(self, address: IPAddress, key: ObjectKey) -> None:
         """Let another stack take a free address."""
         self.world.foreign_claim(address, key)
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.planning.backends import PortBackends, Surroundings, upstreams
-from locallb.planning.model import Family
-from locallb.planning.nodes import eligible
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.serving import ConnectCheck, HttpCheck
-from locallb.planning.snapshot import Snapshot
+from locallb.model.identities import Family
+from locallb.model.reasons import Problem, Reason
+from locallb.model.serving import ConnectCheck, HttpCheck
+from locallb.model.snapshot import Snapshot
+from locallb.planning.backends.backends import BackendIndex, PortBackends, upstreams
+from locallb.planning.backends.nodes import eligible
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 from tests.planning.strategies import HOME
 
@@ -28,7 +28,7 @@ def found(*objects: JsonObject) -> tuple[PortBackends, ...]:
     """Find the backends of the one Service among the objects."""
     result = parsed(*objects)
     (one,) = result.services
-    return upstreams(one, Surroundings.of(eligible(result.nodes)[0], result.slices))
+    return upstreams(one, BackendIndex.of(eligible(result.nodes)[0], result.slices))
 
 
 def backends(*objects: JsonObject) -> list[list[str]]:
@@ -37,7 +37,7 @@ def backends(*objects: JsonObject) -> list[list[str]]:
 
 
 def why_none(*objects: JsonObject) -> str:
-    """Give the sentence of the one port and family, which has no backend."""
+    """Return the sentence of the one port and family, which has no backend."""
     (entry,) = found(*objects)
     assert entry.backends == ()
     assert entry.health is None
@@ -82,7 +82,7 @@ def test_nodes_and_slices_of_others_dont_count() -> None:
     mine, others = parsed(service(), A), parsed(endpoints(endpoint(), service="other"))
     foreign = parsed(B).nodes[0]
     nodes = [*mine.nodes, *(type(foreign)("elsewhere", foreign.name, foreign.addresses) for _ in "x")]  # type: ignore[arg-type]  # a NewType is noise here
-    (entry,) = upstreams(mine.services[0], Surroundings.of(nodes, others.slices))
+    (entry,) = upstreams(mine.services[0], BackendIndex.of(nodes, others.slices))
     assert [str(one) for one in entry.backends] == ["10.0.0.1:30080"]
 
 
@@ -151,7 +151,7 @@ def checked(families: frozenset[Family], *objects: JsonObject) -> tuple[PortBack
     result = parsed(*objects)
     (one,) = result.services
     snapshot = Snapshot(HOME, slices=result.slices, health_ports={DEMO: families})
-    return upstreams(one, Surroundings.within(snapshot, eligible(result.nodes)[0]))
+    return upstreams(one, BackendIndex.within(snapshot, eligible(result.nodes)[0]))
 
 
 def test_where_kube_proxy_answers_its_health_port_is_asked() -> None:
@@ -194,10 +194,10 @@ def test_where_kube_proxy_is_replaced_a_connection_must_do() -> None:
 def test_endpoints_without_a_route_are_no_backends() -> None:
     """Without a nodePort only those near count; where there is none, the port says so."""
     result = parsed(service(**NO_NODE_PORT), endpoints(endpoint("10.244.1.7"), endpoint("172.18.0.3")))
-    bridge = Surroundings({}, {result.services[0].key: result.slices}, routed=(ip_network("172.18.0.0/16"),))
+    bridge = BackendIndex({}, {result.services[0].key: result.slices}, routed=(ip_network("172.18.0.0/16"),))
     (entry,) = upstreams(result.services[0], bridge)
     assert [str(one) for one in entry.backends] == ["172.18.0.3:9376"]
-    (none,) = upstreams(result.services[0], Surroundings({}, bridge.slices, routed=()))
+    (none,) = upstreams(result.services[0], BackendIndex({}, bridge.slices, routed=()))
     assert none.problem == Problem(
         Reason.UNREACHABLE,
         "demo/shop/web port 8080/TCP: it has no nodePort, and this host has no route to its 2 IPv4 endpoints, such as "

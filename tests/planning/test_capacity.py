@@ -5,13 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.objects import Discovery
 from locallb.planning.capacity import Need, share_out
-from locallb.planning.model import ClusterName, Discovery, ServiceKey
 
 
-def key(number: int) -> ServiceKey:
+def key(number: int) -> ObjectKey:
     """Name the Service of a number."""
-    return ServiceKey(ClusterName("c"), "n", f"s{number:04}")
+    return ObjectKey(ClusterName("c"), "n", f"s{number:04}")
 
 
 def needs(count: int, upstreams: int = 1) -> list[Need]:
@@ -26,7 +27,7 @@ BUDGETS = st.integers(0, 150)
 
 
 def spent(wanted: list[Need], budget: int) -> int:
-    """Tell what the answer costs."""
+    """Return what the answer costs."""
     ways = share_out(wanted, budget)
     return sum(need.cost(ways[need.service]) for need in wanted if need.service in ways)
 

@@ -10,12 +10,12 @@ from ipaddress import ip_address
 import pytest
 
 from components.digests import balancer_digest, rejection_digest
-from locallb.planning.model import Uid
+from locallb.config.settings import IpMode
+from locallb.model.identities import Uid
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Access
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, Plan, Rejection
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.settings import IpMode
-from locallb.planning.snapshot import Access
 from tests.conftest import Golden
 from tests.planning.test_plan_goldens import CASES, planned
 

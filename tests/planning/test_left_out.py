@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from locallb.config.parse_pools import DEFAULT_POOL
+from locallb.config.settings import Classes, Settings
+from locallb.kubernetes.parsing import kinds_of, parse_objects
+from locallb.model.identities import ClusterName, Home
+from locallb.model.objects import MalformedService, Service
+from locallb.model.snapshot import Contents, Snapshot
 from locallb.planning.left_out import few_kinds
-from locallb.planning.model import ClusterName, Home, MalformedService, Service
-from locallb.planning.parse_pools import DEFAULT_POOL
-from locallb.planning.parsing import kinds_of, parse_objects
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.selection import is_ours
-from locallb.planning.settings import Classes, Settings
-from locallb.planning.snapshot import Contents, Snapshot
 from tests.planning.objects import DEMO, JsonObject, node, service
 
 

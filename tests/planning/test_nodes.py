@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.planning.model import ClusterName
-from locallb.planning.nodes import eligible
+from locallb.model.identities import ClusterName
+from locallb.planning.backends.nodes import eligible
 from tests.planning.objects import JsonObject, node, parsed
 
 LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
 def names(*nodes: JsonObject) -> list[str]:
-    """Give the names of the eligible ones."""
+    """Return the names of the eligible ones."""
     return [one.name for one in eligible(parsed(*nodes).nodes)[0]]
 
 

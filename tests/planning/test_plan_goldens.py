@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.planning.envoy.parts import as_files
-from locallb.planning.ingress import publication
-from locallb.planning.model import ClusterName, Home
-from locallb.planning.parse_settings import parse_settings
-from locallb.planning.parsing import parse_objects
+from locallb.config.parse_settings import parse_settings
+from locallb.envoy.fragments import as_files
+from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.service_status import publication
+from locallb.kubernetes.status_patch import differences, standing
+from locallb.model.identities import ClusterName, Home
+from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
-from locallb.planning.publishing import differences, standing
-from locallb.planning.snapshot import Snapshot
 from tests.conftest import GOLDENS, Golden
 from tests.envoy.support import quiet, validate
 from tests.planning.api import FOREIGN, deployed, in_cluster
@@ -91,7 +91,7 @@ def outputs(plan: Plan) -> Mapping[str, str]:
 
 
 def whole(plan: Plan, proxy: PlannedProxy) -> Mapping[str, str]:
-    """Give the files of a proxy, joined from its parts where it is the stack's."""
+    """Return the files of a proxy, joined from its parts where it is the stack's."""
     rendered = [each.part.rendered for each in plan.placements if each.part and each.proxy == proxy.proxy.name]
     listeners = {name: text for one in rendered for name, text in one.listeners.items()}
     clusters = {name: text for one in rendered for name, text in one.clusters.items()}

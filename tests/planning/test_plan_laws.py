@@ -11,14 +11,15 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.config.parse_pools import DEFAULT_POOL
+from locallb.config.settings import Settings
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.objects import MalformedService, Service, ServicePort
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Claim, HeldProxy, HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
-from locallb.planning.model import ClusterName, Home, MalformedService, Service, ServiceKey, ServicePort
-from locallb.planning.parse_pools import DEFAULT_POOL
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import Claim, HeldProxy, HostFacts, Snapshot
 from tests.planning import strategies
 
 SNAPSHOTS = strategies.snapshots()
@@ -28,7 +29,7 @@ Thing = TypeVar("Thing")
 
 
 def shuffled(snapshot: Snapshot, seed: int) -> Snapshot:
-    """Give the same snapshot in another order."""
+    """Return the same snapshot in another order."""
     random = Random(seed)
 
     def mixed(things: tuple[Thing, ...]) -> tuple[Thing, ...]:
@@ -46,7 +47,7 @@ def shuffled(snapshot: Snapshot, seed: int) -> Snapshot:
 
 
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """Give the snapshot after the plan was carried out: claims and proxies are those of the plan."""
+    """Return the snapshot after the plan was carried out: claims and proxies are those of the plan."""
     others = tuple(claim for claim in snapshot.claims if claim.owner.home != snapshot.home)
     mine = tuple(Claim(address, p.owner) for p in plan.placements for address in p.addresses)
     proxies = tuple(HeldProxy(p.owner.service, p.proxy.discovery) for p in plan.proxies)
@@ -105,7 +106,7 @@ def test_a_memory_changes_no_plan(
 
 def test_a_memory_saves_the_work_of_what_is_unchanged() -> None:
     """A Service whose port changes is placed anew, and its neighbour isn't."""
-    one, other = (Service(ServiceKey(C, "n", name), (ServicePort(8080, node_port=30080),)) for name in "ab")
+    one, other = (Service(ObjectKey(C, "n", name), (ServicePort(8080, node_port=30080),)) for name in "ab")
     snapshot = Snapshot(Home("p", "s", "/p"), services=(one, other))
     settings, memory = Settings((), (DEFAULT_POOL,)), PlanMemory()
     before = make_plan(snapshot, settings, memory).placements
@@ -140,7 +141,7 @@ def test_no_two_listeners_want_the_same_place(snapshot: Snapshot, settings: Sett
 @given(SNAPSHOTS, SETTINGS)
 def test_one_malformed_service_changes_nothing_for_the_others(snapshot: Snapshot, settings: Settings) -> None:
     """It becomes a rejection of its own."""
-    key = ServiceKey(strategies.CLUSTERS[0], "n", "malformed")
+    key = ObjectKey(strategies.CLUSTERS[0], "n", "malformed")
     bad = MalformedService(key, Problem(Reason.MALFORMED, "it is"))
     before, after = (
         make_plan(snapshot, settings),

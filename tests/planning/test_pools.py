@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.planning.model import ClusterName, Family, Service, ServiceKey
-from locallb.planning.pools import Slots, allows, by_priority, candidates, listed, never
-from locallb.planning.settings import AddressRange, Pool
-from locallb.planning.spans import Span, intersect, merge, subtract
+from locallb.config.candidates import by_priority, candidates, listed, never
+from locallb.config.settings import Pool
+from locallb.model.identities import ClusterName, Family, ObjectKey
+from locallb.model.objects import Service
+from locallb.model.ranges import AddressRange
+from locallb.model.spans import Span, intersect, merge, subtract
+from locallb.planning.addresses.pools import Slots, allows
 from tests.planning.strategies import IPV4, IPV6, pool_lists
 
 NUMBERS = st.integers(0, 40)
@@ -167,7 +170,7 @@ def test_a_pool_is_for_its_namespaces_and_labels(
     namespaces: tuple[str, ...], selector: dict[str, str], *, allowed: bool
 ) -> None:
     """Both must match; absent ones match everybody."""
-    service = Service(ServiceKey(ClusterName("c"), "shop", "web"), (), labels={"tier": "web", "more": "x"})
+    service = Service(ObjectKey(ClusterName("c"), "shop", "web"), (), labels={"tier": "web", "more": "x"})
     pool = Pool("p", (span("10.0.0.1", "10.0.0.1"),), namespaces=frozenset(namespaces), selector=selector)
     assert allows(pool, service) is allowed
 

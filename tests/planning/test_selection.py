@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from locallb.planning.model import ClusterName, MalformedService, Service, ServiceKey, ServicePort
-from locallb.planning.reasons import Problem, Reason
+from locallb.config.settings import Classes, Settings
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.objects import MalformedService, Service, ServicePort
+from locallb.model.reasons import Problem, Reason
 from locallb.planning.selection import is_ours
-from locallb.planning.settings import Classes, Settings
 
-KEY = ServiceKey(ClusterName("demo"), "shop", "web")
+KEY = ObjectKey(ClusterName("demo"), "shop", "web")
 NAMED = Classes(default=False, names=frozenset({"example.com/lb", ""}))
 
 

@@ -11,20 +11,13 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.planning.allocation import Answer, allocate
-from locallb.planning.model import (
-    ClusterName,
-    IPAddress,
-    Owner,
-    Protocol,
-    Service,
-    ServiceKey,
-    ServicePort,
-    TrafficPolicy,
-)
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.settings import AddressRange, Pool, Settings
-from locallb.planning.snapshot import Claim, Snapshot
+from locallb.config.settings import Pool, Settings
+from locallb.model.identities import ClusterName, IPAddress, ObjectKey, Owner, Protocol
+from locallb.model.objects import Service, ServicePort, TrafficPolicy
+from locallb.model.ranges import AddressRange
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Claim, Snapshot
+from locallb.planning.addresses.allocation import Answer, allocate
 from tests.planning import strategies as draw
 from tests.planning.world import Answers, World
 
@@ -41,7 +34,7 @@ def services(drawn: st.DrawFn) -> list[Service]:
 
 
 def addresses(answer: Answer) -> tuple[IPAddress, ...]:
-    """Give the addresses of an answer, none of a refusal."""
+    """Return the addresses of an answer, none of a refusal."""
     return () if isinstance(answer, Problem) else answer
 
 
@@ -140,7 +133,7 @@ def converged(world: World) -> Answers:
 
 def one(name: str, *ports: int, key: str = "k", created: str = "", **more: object) -> Service:
     """Make a Service."""
-    service_key = ServiceKey(ClusterName("c"), "n", name)
+    service_key = ObjectKey(ClusterName("c"), "n", name)
     made = Service(service_key, tuple(ServicePort(port) for port in ports), created=created, sharing_key=key)
     return replace(made, **more)  # type: ignore[arg-type]  # fields by name
 
@@ -149,7 +142,7 @@ def given_to(*those: Service, held: dict[str, str] | None = None) -> dict[str, s
     """Allocate, with addresses in the ledger by name; give each its address or reason."""
     keys = {service.key.name: service.key for service in those}
     claims = tuple(
-        Claim(ip_address(address), Owner(draw.HOME, keys.get(name, ServiceKey(ClusterName("c"), "n", name))))
+        Claim(ip_address(address), Owner(draw.HOME, keys.get(name, ObjectKey(ClusterName("c"), "n", name))))
         for name, address in (held or {}).items()
     )
     answers = allocate(Snapshot(draw.HOME, those, claims=claims, remembered=claims), those, ROOMY)

@@ -7,15 +7,16 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.planning.ingress import publication
-from locallb.planning.model import ClusterName, Home, Owner, Protocol, ServiceKey, ServicePort
+from locallb.config.settings import IpMode
+from locallb.kubernetes.service_status import publication
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
+from locallb.model.objects import ServicePort
+from locallb.model.reasons import Problem, Reason
+from locallb.model.serving import Listener
 from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.serving import Listener
-from locallb.planning.settings import IpMode
 from locallb.planning.status import Observation, State, rows
 
-KEY = ServiceKey(ClusterName("c"), "shop", "web")
+KEY = ObjectKey(ClusterName("c"), "shop", "web")
 OWNER = Owner(Home("local-lb", "dev", "/p"), KEY)
 ADDRESS = ip_address("127.77.0.5")
 NO_BACKENDS = Problem(Reason.NO_BACKENDS, "c/shop/web port 9000/TCP: no ready endpoint")
@@ -80,7 +81,7 @@ def test_a_listener_that_is_not_bound_says_why() -> None:
 
 def test_rejections_are_rows_and_rows_are_sorted() -> None:
     """A rejected Service stands among the others, in order."""
-    rejected = Rejection(ServiceKey(ClusterName("a"), "x", "y"), Problem(Reason.POOL_EXHAUSTED, "a/x/y: no address"))
+    rejected = Rejection(ObjectKey(ClusterName("a"), "x", "y"), Problem(Reason.POOL_EXHAUSTED, "a/x/y: no address"))
     plan = Plan(placements=plan_of(open_port(8080)).placements, rejections=(rejected,))
     assert [(str(row.key), row.state) for row in rows(plan, {})] == [
         ("a/x/y", State.REJECTED),

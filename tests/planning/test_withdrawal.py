@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from components.digests import balancer_digest
-from locallb.planning.events import Event, news, placement_events
-from locallb.planning.ingress import conditions, ingress_fields, publication
-from locallb.planning.model import Home
-from locallb.planning.parse_settings import parse_settings
+from locallb.config.parse_settings import parse_settings
+from locallb.kubernetes.events import Event, news, placement_events
+from locallb.kubernetes.service_status import conditions, ingress_fields, publication
+from locallb.model.identities import Home
+from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.snapshot import Access, Snapshot
 from locallb.planning.withdrawal import withdraw
 from tests.planning.objects import DEMO, node, parsed, service
 

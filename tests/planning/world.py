@@ -10,14 +10,15 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from locallb.planning.allocation import Answer, allocate
-from locallb.planning.model import Home, IngressEntry, IPAddress, Owner, Service, ServiceKey
-from locallb.planning.reasons import Problem
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import Claim, HostFacts, Snapshot
+from locallb.config.settings import Settings
+from locallb.model.identities import Home, IPAddress, ObjectKey, Owner
+from locallb.model.objects import IngressEntry, Service
+from locallb.model.reasons import Problem
+from locallb.model.snapshot import Claim, HostFacts, Snapshot
+from locallb.planning.addresses.allocation import Answer, allocate
 from tests.planning.strategies import HOME, OTHER_HOME
 
-Answers = Mapping[ServiceKey, Answer]
+Answers = Mapping[ObjectKey, Answer]
 Step = Callable[[], None]
 
 
@@ -27,8 +28,8 @@ class World:
 
     settings: Settings
     home: Home = HOME
-    services: dict[ServiceKey, Service] = field(default_factory=dict)
-    foreign: set[ServiceKey] = field(default_factory=set)
+    services: dict[ObjectKey, Service] = field(default_factory=dict)
+    foreign: set[ObjectKey] = field(default_factory=set)
     """Services of another class: in the cluster, but none of our business."""
     ledger: set[Claim] = field(default_factory=set)
     state: set[Claim] = field(default_factory=set)
@@ -43,7 +44,7 @@ class World:
         return Snapshot(self.home, tuple(services), claims=tuple(claims), remembered=tuple(state), host=self.host)
 
     def ours(self, snapshot: Snapshot) -> list[Service]:
-        """Give the Services of `snapshot` that get addresses from us."""
+        """Return the Services of `snapshot` that get addresses from us."""
         return [service for service in snapshot.services if service.key not in self.foreign]
 
     def answers(self, shuffle: random.Random | None = None) -> Answers:
@@ -52,7 +53,7 @@ class World:
         return allocate(snapshot, self.ours(snapshot), self.settings)
 
     def steps(self, answers: Answers) -> Iterator[Step]:
-        """Give the writes that carry out `answers`: new ones first, what isn't wanted any more last."""
+        """Return the writes that carry out `answers`: new ones first, what isn't wanted any more last."""
         wanted = {Claim(address, self._owner(key)) for key, address in _given(answers) if key in self.services}
         for claim in sorted(wanted, key=lambda one: str(one.address)):
             yield lambda claim=claim: self._claim(claim)  # type: ignore[misc]  # mypy can't type a lambda's default
@@ -81,20 +82,20 @@ class World:
                 return answers
         raise AssertionError("it never comes to rest")
 
-    def edit(self, key: ServiceKey, **changes: object) -> None:
+    def edit(self, key: ObjectKey, **changes: object) -> None:
         """Change fields of a Service."""
         self.services[key] = replace(self.services[key], **changes)  # type: ignore[arg-type]  # fields by name
 
-    def held(self, key: ServiceKey) -> set[IPAddress]:
-        """Give the addresses that the ledger has for a Service of ours."""
+    def held(self, key: ObjectKey) -> set[IPAddress]:
+        """Return the addresses that the ledger has for a Service of ours."""
         return {claim.address for claim in self.ledger if claim.owner.service == key and claim.owner.home == self.home}
 
-    def foreign_claim(self, address: IPAddress, key: ServiceKey) -> None:
+    def foreign_claim(self, address: IPAddress, key: ObjectKey) -> None:
         """Let another stack claim `address`, if it is free."""
         if all(claim.address != address for claim in self.ledger):
             self.ledger.add(Claim(address, Owner(OTHER_HOME, key)))
 
-    def _owner(self, key: ServiceKey) -> Owner:
+    def _owner(self, key: ObjectKey) -> Owner:
         return Owner(self.home, key, self.services[key].uid)
 
     def _claim(self, wanted: Claim) -> None:
@@ -107,7 +108,7 @@ class World:
         self.ledger.add(wanted)
 
     def _share(self, claim: Claim, wanted: Claim) -> bool:
-        """Tell whether both owners are of this stack and have sharing keys, as the ledger wants it."""
+        """Return whether both owners are of this stack and have sharing keys, as the ledger wants it."""
         both = [self.services.get(one.owner.service) for one in (claim, wanted)]
         return claim.owner.home == self.home and all(one and one.sharing_key for one in both)
 
@@ -115,7 +116,7 @@ class World:
         if wanted in self.ledger:
             self.state.add(wanted)
 
-    def _publish(self, key: ServiceKey, answer: Answer) -> None:
+    def _publish(self, key: ObjectKey, answer: Answer) -> None:
         """Write into the status what was granted and could be claimed; nothing that others wrote there is kept."""
         if key in self.services:
             addresses = () if isinstance(answer, Problem) else answer
@@ -123,7 +124,7 @@ class World:
             self.edit(key, ingress=tuple(IngressEntry(address) for address in addresses if address in held))
 
 
-def _given(answers: Answers) -> Iterator[tuple[ServiceKey, IPAddress]]:
+def _given(answers: Answers) -> Iterator[tuple[ObjectKey, IPAddress]]:
     for key, answer in answers.items():
         if not isinstance(answer, Problem):
             yield from ((key, address) for address in answer)

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients import places
-from locallb.provider.stopping import stop_all
+from locallb.runtimes.stopping import stop_all
+from locallb.storage import paths
 from tests.provider.support import Driver, Wanted, block, owner
 
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give an empty XDG_STATE_HOME with a short path; what runs there at the end is stopped."""
+    """Return an empty XDG_STATE_HOME with a short path; what runs there at the end is stopped."""
     directory = Path(tempfile.mkdtemp(prefix="lb"))
     monkeypatch.setenv("XDG_STATE_HOME", str(directory))
-    monkeypatch.setenv(places.LEDGER_VARIABLE, str(directory / "ledger"))
+    monkeypatch.setenv(paths.LEDGER_VARIABLE, str(directory / "ledger"))
     yield directory
-    root = places.proxies_root()
+    root = paths.proxies_root()
     for path in root.iterdir() if root.is_dir() else ():
         stop_all(path)
     shutil.rmtree(directory)
@@ -29,7 +29,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Give the directory of a project."""
+    """Return the directory of a project."""
     directory = tmp_path / "project"
     directory.mkdir()
     return directory
@@ -37,12 +37,12 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def driver(home: Path) -> Driver:
-    """Give the provider."""
+    """Return the provider."""
     del home
     return Driver()
 
 
 @pytest.fixture
 def wanted(root: Path) -> Wanted:
-    """Give a proxy that listens on one port; nobody need be behind it."""
+    """Return a proxy that listens on one port; nobody need be behind it."""
     return Wanted(owner(root), f"{block()}.5", {8080: 9})

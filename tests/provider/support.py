@@ -17,11 +17,12 @@ from typing import Any
 
 from pulumi.provider.experimental import provider as protocol
 
-from locallb.clients.envoy_binary import installed
-from locallb.planning.envoy import render
-from locallb.planning.model import ClusterName, Discovery, Home, Owner, Protocol, ServiceKey, Uid
-from locallb.planning.naming import owner_fields, proxy_id
-from locallb.planning.serving import Backend, Listener, Proxy, Upstream
+from locallb.envoy import render
+from locallb.envoy.binary import installed
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, Uid
+from locallb.model.naming import owner_fields, proxy_id
+from locallb.model.objects import Discovery
+from locallb.model.serving import Backend, Listener, Proxy, Upstream
 from locallb.provider import make_provider
 from locallb.provider.values import plain, wrapped
 
@@ -31,11 +32,11 @@ PATIENCE = 5.0
 
 def owner(root: Path, name: str = "web", uid: str = "u1") -> Owner:
     """Make the owner `default/<name>` of a project in `root`."""
-    return Owner(Home("shop", "dev", str(root)), ServiceKey(ClusterName("local"), "default", name), Uid(uid))
+    return Owner(Home("shop", "dev", str(root)), ObjectKey(ClusterName("local"), "default", name), Uid(uid))
 
 
 def block() -> str:
-    """Give the first three bytes of addresses that no other test uses at the same time."""
+    """Return the first three bytes of addresses that no other test uses at the same time."""
     return f"127.{100 + secrets.randbelow(150)}.{secrets.randbelow(250)}"
 
 
@@ -82,7 +83,7 @@ class Wanted:
         return {**given, "version": installed().version}
 
     def reachable(self, process: Plain, *, probes: bool = True) -> dict[str, Any]:
-        """Give the inputs of Reachable for this run of the process."""
+        """Return the inputs of Reachable for this run of the process."""
         return {
             "proxy": self.proxy,
             "part": "",
@@ -101,7 +102,7 @@ class Driver:
         self.provider = make_provider(root)
 
     def check(self, kind: str, news: Plain) -> list[tuple[str, str]]:
-        """Give the failures of a check."""
+        """Return the failures of a check."""
         request = protocol.CheckRequest(urn(kind), {}, wrapped(news), b"")
         response = asyncio.run(self.provider.check(request))
         return [(failure.property, failure.reason) for failure in response.failures or ()]
@@ -112,19 +113,19 @@ class Driver:
         return asyncio.run(self.provider.diff(request))
 
     def create(self, kind: str, news: Plain, *, preview: bool = False) -> dict[str, Any]:
-        """Give the outputs of a create."""
+        """Return the outputs of a create."""
         request = protocol.CreateRequest(urn(kind), wrapped(news), 0.0, preview)
         response = asyncio.run(self.provider.create(request))
         assert bool(response.resource_id) is not preview
         return plain(response.properties)
 
     def update(self, kind: str, olds: Plain, news: Plain, *, preview: bool = False) -> dict[str, Any]:
-        """Give the outputs of an update."""
+        """Return the outputs of an update."""
         request = protocol.UpdateRequest(urn(kind), "id", wrapped(olds), wrapped(news), 0.0, [], preview)
         return plain(asyncio.run(self.provider.update(request)).properties)
 
     def read(self, kind: str, state: Plain) -> dict[str, Any] | None:
-        """Give what is there; None if it is gone."""
+        """Return what is there; None if it is gone."""
         response = asyncio.run(self.provider.read(protocol.ReadRequest(urn(kind), "id", wrapped(state), {})))
         return plain(response.properties) if response.resource_id else None
 
@@ -173,13 +174,13 @@ def echo() -> Iterator[int]:
 
 
 def exchanges(client: socket.socket, text: bytes) -> bool:
-    """Tell whether what is sent comes back."""
+    """Return whether what is sent comes back."""
     client.sendall(text)
     return client.recv(len(text)) == text
 
 
 def accepts(address: str, port: int) -> bool:
-    """Tell whether a TCP connection opens."""
+    """Return whether a TCP connection opens."""
     try:
         with socket.create_connection((address, port), timeout=2):
             return True

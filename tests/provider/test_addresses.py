@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from locallb.clients.ledger import LedgerError
-from locallb.planning.model import Owner
-from locallb.planning.naming import owner_fields
+from locallb.ledger.ledger import LedgerError
+from locallb.model.identities import Owner
+from locallb.model.naming import owner_fields
 from tests.provider.support import Driver, owner
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients.ledger import LedgerError
-from locallb.clients.proxies import ProxiesError
-from locallb.planning.naming import owner_fields
+from locallb.ledger.ledger import LedgerError
+from locallb.model.naming import owner_fields
+from locallb.storage.proxy_directories import ProxiesError
 from tests.provider.support import Driver, Wanted, owner
 
 
 def inodes(directory: Path) -> dict[str, int]:
-    """Tell which file is which: one that is written anew is another."""
+    """Return which file is which: one that is written anew is another."""
     return {path.name: path.stat().st_ino for path in directory.iterdir()}
 
 

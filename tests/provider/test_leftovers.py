@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients import places, processes
-from locallb.clients.ledger import Ledger
-from locallb.clients.processes import Process
-from locallb.clients.proxies import Proxies
-from locallb.provider.leftovers import Sort, leftovers, remove
+from locallb.ledger.ledger import Ledger
+from locallb.leftovers.host import Sort, leftovers, remove
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
 from tests.provider.support import Driver, Wanted, accepts, owner
 
 ADDRESS = ip_address("127.77.0.5")
@@ -23,8 +24,8 @@ ADDRESS = ip_address("127.77.0.5")
 def test_what_the_state_knows_is_no_leftover(root: Path) -> None:
     """Known addresses and proxies aren't listed."""
     mine = owner(root)
-    Ledger(places.ledger_directory()).claim(ADDRESS, mine)
-    Proxies(places.proxies_root()).make("0123456789ab", mine, "web")
+    Ledger(paths.ledger_directory()).claim(ADDRESS, mine)
+    Proxies(paths.proxies_root()).make("0123456789ab", mine, "web")
     assert leftovers(mine.home, {"0123456789ab"}, {str(ADDRESS)}) == ()
     assert [str(each.sort) for each in leftovers(mine.home, set(), set())] == ["address", "proxy"]
 
@@ -35,9 +36,9 @@ def test_another_project_or_stack_is_never_listed(root: Path, tmp_path: Path) ->
     mine = owner(root)
     elsewhere = replace(mine, home=mine.home._replace(root=str(tmp_path)))
     sibling = replace(mine, home=mine.home._replace(stack="prod"))
-    proxies = Proxies(places.proxies_root())
+    proxies = Proxies(paths.proxies_root())
     for number, other in enumerate((elsewhere, sibling)):
-        Ledger(places.ledger_directory()).claim(ADDRESS + number, other)
+        Ledger(paths.ledger_directory()).claim(ADDRESS + number, other)
         proxies.make(f"0123456789a{number}", other, "web")
     assert leftovers(mine.home, set(), set()) == ()
 
@@ -46,7 +47,7 @@ def test_another_project_or_stack_is_never_listed(root: Path, tmp_path: Path) ->
 def test_what_belongs_to_a_project_that_is_gone_is_shown_and_stays(root: Path) -> None:
     """Its directory may be on a disk that isn't there today."""
     gone = replace(owner(root), home=owner(root).home._replace(root="/nowhere/at/all"))
-    Ledger(places.ledger_directory()).claim(ADDRESS, gone)
+    Ledger(paths.ledger_directory()).claim(ADDRESS, gone)
     found = leftovers(owner(root).home, set(), set())
     assert [(each.what, each.ours) for each in found] == [(str(ADDRESS), False)]
     assert remove(found) == ()
@@ -56,10 +57,10 @@ def test_what_belongs_to_a_project_that_is_gone_is_shown_and_stays(root: Path) -
 @pytest.mark.usefixtures("home")
 def test_what_cannot_be_read_is_shown_and_stays(root: Path) -> None:
     """A damaged directory and a damaged claim belong to somebody unknown."""
-    Proxies(places.proxies_root()).make("0123456789ab", owner(root), "web")
-    (places.proxies_root() / "0123456789ab" / "owner.json").write_text("{")
-    Ledger(places.ledger_directory()).claim(ADDRESS, owner(root))
-    next(places.ledger_directory().iterdir()).write_text("{")
+    Proxies(paths.proxies_root()).make("0123456789ab", owner(root), "web")
+    (paths.proxies_root() / "0123456789ab" / "owner.json").write_text("{")
+    Ledger(paths.ledger_directory()).claim(ADDRESS, owner(root))
+    next(paths.ledger_directory().iterdir()).write_text("{")
     found = leftovers(owner(root).home, set(), set())
     assert [(each.sort, each.owner, each.ours) for each in found] == [
         (Sort.ADDRESS, None, False),
@@ -79,7 +80,7 @@ def test_a_forgotten_proxy_is_stopped_and_removed(driver: Driver, wanted: Wanted
     assert not accepts(wanted.address, 8080)
     assert not processes.is_alive(Process(process["pid"], process["started"]))
     assert leftovers(wanted.owner.home, set(), set()) == ()
-    assert [*(home / "ledger").iterdir(), *places.proxies_root().iterdir()] == []
+    assert [*(home / "ledger").iterdir(), *paths.proxies_root().iterdir()] == []
 
 
 @pytest.mark.envoy

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from locallb.clients import inotify, places, processes
-from locallb.clients.inotify import InotifyError
-from locallb.clients.processes import Process
+from locallb.host import inotify
+from locallb.host.inotify import InotifyError
 from locallb.provider import ProviderError
-from locallb.provider.envoy_process import LOG
-from locallb.provider.stopping import running
+from locallb.provider.resources.envoy_process import LOG
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
+from locallb.runtimes.stopping import running
+from locallb.storage import paths
 from tests.provider.support import Driver, Wanted, accepts, echo, exchanges, owner
 from tests.traffic.waiting import eventually
 
@@ -247,7 +249,7 @@ def test_a_proof_without_an_envoy_fails_in_one_sentence(driver: Driver, wanted: 
 def test_an_idle_proxy_stops_at_once(driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is connected, so nobody is waited for, however long that might be."""
     _, process, _ = driver.up(wanted)
-    monkeypatch.setattr("locallb.provider.stopping.LINGER", 600.0)
+    monkeypatch.setattr("locallb.runtimes.stopping.LINGER", 600.0)
     start = time.monotonic()
     driver.delete("EnvoyProcess", process)
     assert time.monotonic() - start < 600
@@ -338,7 +340,7 @@ def test_everything_of_a_proxy_is_private(driver: Driver, wanted: Wanted) -> Non
     assert modes.pop("admin.sock") == 0o660
     assert LOG in modes
     assert set(modes.values()) == {0o600}
-    for path in (directory, places.proxies_root(), places.state_home()):
+    for path in (directory, paths.proxies_root(), paths.state_home()):
         assert path.stat().st_mode & 0o777 == 0o700
 
 

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from locallb.clients.kube_errors import Fault, KubeError
-from locallb.clients.recent import RECENT
-from locallb.clients.silent import SILENT
-from locallb.planning.events import ENSURED, NORMAL, Event
-from locallb.planning.publishing import FINALIZER, SERVING, Published, claiming, publishing
-from locallb.planning.snapshot import Access
-from locallb.provider import live, properties
-from locallb.provider.service_claim import ServiceClaim
-from locallb.provider.service_status import ServiceStatus
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.known_silent import SILENT
+from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.events import ENSURED, NORMAL, Event
+from locallb.kubernetes.status_patch import FINALIZER, SERVING, Published, claiming, publishing
+from locallb.model.snapshot import Access
+from locallb.provider import properties
+from locallb.provider.resources import live_service
+from locallb.provider.resources.service_claim import ServiceClaim
+from locallb.provider.resources.service_status import ServiceStatus
 
 ACCESS = properties.Access(kubeconfig="/k", context="c")
 OWNER = properties.Owner(project="p", stack="s", root="/r", cluster="c", namespace="n", name="web", uid="u1")
@@ -80,10 +81,10 @@ def test_what_was_told_is_a_guess_that_the_api_confirms(
     """In the end the Service is as it should be, with the fewest requests."""
     guess, there, asked = CASES[name]
     cluster = FakeCluster(there)
-    monkeypatch.setattr(live, "_at", lambda _access: cluster)
+    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
     if guess is not None:
         RECENT.note(told, "n", "web", guess)
-    made = live.write(ACCESS, OWNER, claiming)
+    made = live_service.write(ACCESS, OWNER, claiming)
     assert cluster.asked == asked
     assert made == cluster.there
     assert made is None or made["metadata"]["finalizers"] == [FINALIZER]
@@ -93,13 +94,13 @@ def test_the_answer_to_a_patch_is_the_next_guess(told: Access, monkeypatch: pyte
     """A Service that is claimed and then told its address is read once."""
     del told
     cluster = FakeCluster(service(3))
-    monkeypatch.setattr(live, "_at", lambda _access: cluster)
+    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
 
     def mark(found: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"], "labels": {"x": "y"}}}
 
-    live.write(ACCESS, OWNER, claiming)
-    live.write(ACCESS, OWNER, mark)
+    live_service.write(ACCESS, OWNER, claiming)
+    live_service.write(ACCESS, OWNER, mark)
     assert cluster.asked == ["get", "patch", "patch"]
 
 
@@ -115,7 +116,7 @@ def silent() -> Iterator[None]:
 def test_a_cluster_that_is_known_not_to_answer_is_not_asked(told: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read counts as it was, what is written fails at once, events are lost; until it is back."""
     cluster = FakeCluster(service(3))
-    monkeypatch.setattr(live, "_clusters", lambda: SimpleNamespace(at=lambda _access: cluster))
+    monkeypatch.setattr(live_service, "_clusters", lambda: SimpleNamespace(at=lambda _access: cluster))
     claim = properties.ServiceClaimState(access=ACCESS, owner=OWNER, finalizer=FINALIZER)
     assert ServiceClaim(None).read(claim) == claim
     assert ServiceStatus(None).read(STATE) == STATE
@@ -123,8 +124,8 @@ def test_a_cluster_that_is_known_not_to_answer_is_not_asked(told: Access, monkey
         if guess:
             RECENT.note(told, "n", "web", guess)
         with pytest.raises(KubeError, match="it doesn't answer"):
-            live.write(ACCESS, OWNER, claiming)
-    live.tell(ACCESS, OWNER, Event(NORMAL, ENSURED, "serves"))
+            live_service.write(ACCESS, OWNER, claiming)
+    live_service.tell(ACCESS, OWNER, Event(NORMAL, ENSURED, "serves"))
     assert cluster.asked == []
     SILENT.put({})
     assert ServiceClaim(None).read(claim) is None
@@ -161,7 +162,7 @@ def test_a_refresh_finds_a_difference_where_an_update_would_write(name: str, mon
     """And nowhere else: what the loop, the refresh and the patch see is one decision."""
     ingress, conditions, same = SAID[name]
     there = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
-    monkeypatch.setattr(live, "_at", lambda _access: FakeCluster(there))
+    monkeypatch.setattr(live_service, "_at", lambda _access: FakeCluster(there))
     kind = ServiceStatus(None)
     found = kind.read(STATE)
     assert found is not None

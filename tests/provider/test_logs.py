@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.clients import logs, places, processes
-from locallb.clients.envoy_admin import EnvoyAdmin
+from locallb.envoy import logs
+from locallb.envoy.admin import EnvoyAdmin
+from locallb.runtimes import processes
+from locallb.storage import paths
 from tests.provider.support import Driver, Wanted
 from tests.provider.waiting import becomes
 
@@ -73,7 +75,7 @@ def test_an_envoy_that_reached_the_limit_of_its_log_tells_news_again(
     if by_read:
         assert driver.read("EnvoyProcess", process) is not None
     else:
-        logs.cut_all(places.proxies_root())
+        logs.cut_all(paths.proxies_root())
     assert 0 < (directory / logs.PREVIOUS).stat().st_size <= logs.KEPT
     EnvoyAdmin(directory)._ask("GET", "/stats?filter=a_question_of_now")
     becomes(lambda: "a_question_of_now" in log.read_text(errors="replace"))

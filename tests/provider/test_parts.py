@@ -15,16 +15,18 @@ from typing import Any
 
 import pytest
 
-from locallb.clients import places, processes
-from locallb.clients.envoy_binary import installed
-from locallb.clients.processes import Process
-from locallb.clients.proxies import Proxies
-from locallb.planning.envoy import render_empty, render_part
-from locallb.planning.model import Discovery, Owner, Protocol
-from locallb.planning.naming import owner_fields, part_id, proxy_id, proxy_owner
-from locallb.planning.serving import Backend, Listener, Part, Proxy, Upstream
-from locallb.provider import ProviderError, stopping
-from locallb.provider.proxy_config import fingerprint
+from locallb.envoy import render_empty, render_part
+from locallb.envoy.binary import installed
+from locallb.model.identities import Owner, Protocol
+from locallb.model.naming import owner_fields, part_id, proxy_id, proxy_owner
+from locallb.model.objects import Discovery
+from locallb.model.serving import Backend, Listener, Part, Proxy, Upstream
+from locallb.provider import ProviderError
+from locallb.provider.resources.proxy_config import fingerprint
+from locallb.runtimes import processes, stopping
+from locallb.runtimes.processes import Process
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
 from tests.provider.support import Driver, accepts, block, echo, exchanges, owner
 
 pytestmark = pytest.mark.envoy
@@ -60,7 +62,7 @@ class Shared:
         return {**its, "bootstrap": fingerprint(self.config["files"])}
 
     def part(self, name: str, address: str, backend: int, *ports: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give the inputs of a Service's ServiceConfig and of its Reachable."""
+        """Return the inputs of a Service's ServiceConfig and of its Reachable."""
         mine = replace(self.owner, service=self.owner.service._replace(name=name))
         identity, at = part_id(mine.service), ip_address(address)
         backends = (Backend.at(ip_address("127.0.0.1"), backend),)
@@ -88,7 +90,7 @@ class Shared:
 
 @pytest.fixture
 def shared(driver: Driver, root: Path) -> Shared:
-    """Give a shared proxy that runs and serves nobody."""
+    """Return a shared proxy that runs and serves nobody."""
     made = Shared(owner(root))
     driver.create("ProxyConfig", made.config)
     driver.create("EnvoyProcess", made.process)
@@ -186,7 +188,7 @@ def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, shared: 
     """A refresh shows the part as it is, the diff names it, the update restores it."""
     one, _ = shared.part("one", f"{block()}.16", 9, 8080)
     state = driver.create("ServiceConfig", one)
-    path = Proxies(places.proxies_root()).path(shared.id) / "lds.json"
+    path = Proxies(paths.proxies_root()).path(shared.id) / "lds.json"
     texts = {"edited": path.read_bytes().replace(b"8080", b"8081"), "emptied": b"{}", "binary": b"\xff\x00"}
     path.write_bytes(texts[damage])
     found = driver.read("ServiceConfig", state)
@@ -198,7 +200,7 @@ def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, shared: 
 
 def test_a_proxy_that_lost_its_files_gets_them_back(driver: Driver, shared: Shared) -> None:
     """The proxy's own configuration shows as changed where a file that parts need is missing."""
-    path = Proxies(places.proxies_root()).path(shared.id) / "cds.json"
+    path = Proxies(paths.proxies_root()).path(shared.id) / "cds.json"
     state = {**shared.config, "directory": str(path.parent), "bootstrap": fingerprint(shared.config["files"])}
     assert driver.diff("ProxyConfig", driver.read("ProxyConfig", state) or {}, shared.config).changes is False
     path.unlink()

@@ -22,12 +22,12 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
-from locallb.engine.direct import DirectHandle
-from locallb.engine.errors import StepError
-from locallb.engine.handles import Handle
-from locallb.engine.loops import LoopPool
-from locallb.engine.resource import ResourceState
-from locallb.planning.naming import owner_fields
+from locallb.engine.providers.direct import DirectHandle
+from locallb.engine.providers.handles import Handle
+from locallb.engine.providers.loops import LoopPool
+from locallb.engine.state.errors import StepError
+from locallb.engine.state.resource import ResourceState
+from locallb.model.naming import owner_fields
 from locallb.provider import ProviderError, generate
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.values import wrapped

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.provider.rollout import Remove, Write, steps
+from locallb.envoy.rollout import Remove, Write, steps
 
 Names = frozenset[str]
 clusters = st.frozensets(st.sampled_from(["a", "b", "c", "d"]))
@@ -35,7 +35,7 @@ def names(text: str) -> set[str]:
 
 
 def sound(disk: Mapping[str, str]) -> bool:
-    """Tell whether every listener has its cluster, and every cluster its endpoints."""
+    """Return whether every listener has its cluster, and every cluster its endpoints."""
     lds, cds = names(disk["lds.json"]), names(disk["cds.json"])
     return lds <= cds <= {name[4:-5] for name in disk if name.startswith("eds-")}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.provider import live
 from locallb.provider.errors import ProviderError
 from locallb.provider.properties import Access, Owner
+from locallb.provider.resources import live_service
 
 OWNER = Owner("p", "s", "/x", "c", "ns", "svc", "uid")
 WHOLE = yaml.safe_dump(
@@ -23,7 +23,7 @@ WHOLE = yaml.safe_dump(
 
 def withdraw(path: Path) -> None:
     """Let go of a Service of the cluster that the context `here` leads to."""
-    live.withdraw(Access(str(path), "here"), OWNER, lambda _found: {"metadata": {}})
+    live_service.withdraw(Access(str(path), "here"), OWNER, lambda _found: {"metadata": {}})
 
 
 @pytest.mark.parametrize(

@@ -146,13 +146,13 @@ class Tab:
         return self.browser.call(method, self.session, **given)
 
     def evaluate(self, script: str) -> Any:  # noqa: ANN401 - whatever it is
-        """Give the value of an expression of JavaScript."""
+        """Return the value of an expression of JavaScript."""
         done = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
     def dom(self) -> str:
-        """Give the document as it is now."""
+        """Return the document as it is now."""
         return str(self.evaluate("document.documentElement.outerHTML"))
 
     def press(self, *keys: str) -> None:
@@ -164,11 +164,11 @@ class Tab:
             self.call("Input.dispatchKeyEvent", type="keyUp", **code)
 
     def png(self) -> bytes:
-        """Give what is seen."""
+        """Return what is seen."""
         return base64.b64decode(self.call("Page.captureScreenshot")["data"])
 
     def picture(self) -> Picture:
-        """Give what is seen, pixel by pixel."""
+        """Return what is seen, pixel by pixel."""
         return Picture.of(self.png())
 
 
@@ -197,11 +197,11 @@ class Picture:
         return cls(width, height, _unfiltered(packed, width * channels, height, channels), channels)
 
     def at(self, x: int, y: int) -> tuple[int, ...]:
-        """Give the red, green and blue of a pixel."""
+        """Return the red, green and blue of a pixel."""
         return tuple(self.rows[y][x * self.channels : x * self.channels + 3])
 
     def colours(self, step: int = 7) -> set[tuple[int, ...]]:
-        """Give the colours of every so many pixels."""
+        """Return the colours of every so many pixels."""
         return {self.at(x, y) for y in range(0, self.height, step) for x in range(0, self.width, step)}
 
 

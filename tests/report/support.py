@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from locallb.cli.report.assemble import assembled
-from locallb.planning.model import Home
-from locallb.planning.naming import address_name, owner_fields
-from locallb.planning.parse_settings import parse_settings
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import Settings
+from locallb.model.identities import Home
+from locallb.model.naming import address_name, owner_fields
+from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.report.changes import Report, ServiceChange
-from locallb.planning.report.resources import Resource
-from locallb.planning.report.sides import planned_side
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import Snapshot
+from locallb.report.assemble import assembled
+from locallb.report.changes import Report, ServiceChange
+from locallb.report.resources import Resource
+from locallb.report.sides import planned_side
 from locallb.sources.hostless import holding
 from tests.planning.objects import parsed
 
@@ -45,13 +45,13 @@ def compared(
 
 
 def only(report: Report) -> ServiceChange:
-    """Give the one Service of a report."""
+    """Return the one Service of a report."""
     (service,) = report.services
     return service
 
 
 def declared(plan: Plan) -> Iterator[Resource]:
-    """Give the resources that a plan declares, with the inputs that the components give them."""
+    """Return the resources that a plan declares, with the inputs that the components give them."""
     proxies = {planned.proxy.name: planned for planned in plan.proxies}
     for placement in plan.placements:
         key, planned = str(placement.key), proxies[placement.proxy]

@@ -22,7 +22,7 @@ FORMATS = ("tree", "markdown", "json", "html")
 
 @pytest.fixture
 def repo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    """Give a project under Git with two Services committed; it has no state, no backend and no home."""
+    """Return a project under Git with two Services committed; it has no state, no backend and no home."""
     with stage() as made:
         (made.root / "stacks/Pulumi.dev.yaml").unlink()
         made.configure()
@@ -56,7 +56,7 @@ def commit(made: Stage) -> None:
 
 
 def report(made: Stage, other: str = "HEAD", code: int = 0) -> dict[str, Any]:
-    """Give the report as JSON, checked by its schema."""
+    """Return the report as JSON, checked by its schema."""
     done = made.run("preview", "--against", other, "--format", "json")
     assert done.code == code, done.err
     assert list(mistakes(done.json, SCHEMA, SCHEMA)) == []

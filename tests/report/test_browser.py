@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from locallb.cli.report.html import ALERTS_SHOWN, page
-from locallb.planning.report.changes import Report
+from locallb.report.changes import Report
+from locallb.report.html import ALERTS_SHOWN, page
 from tests.planning.objects import node, service
 from tests.report.browser import Browser, Tab, running
 from tests.report.support import compared, settings
@@ -25,7 +25,7 @@ EXTRA = [{"port": 8080, "nodePort": 30080}, {"name": "b", "port": 9000, "nodePor
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Give a browser."""
+    """Return a browser."""
     with running() as made:
         yield made
 

@@ -13,27 +13,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.cli.console import Out
-from locallb.cli.report.document import document
-from locallb.cli.report.html import page
-from locallb.cli.report.markdown import markdown
-from locallb.cli.report.text import print_report
-from locallb.cli.report.words import differences
-from locallb.planning.model import ClusterName, Family, Protocol, ServiceKey
-from locallb.planning.report.alerts import Topic, alerts, summary
-from locallb.planning.report.changes import Change, compare
-from locallb.planning.report.exposure import EVERYBODY, covered, exposures, is_open, narrowings
-from locallb.planning.report.sides import Balancer, Port, Side
+from locallb.cli.reports.text import print_report
+from locallb.model.identities import ClusterName, Family, ObjectKey, Protocol
+from locallb.report.alerts import Topic, alerts, summary
+from locallb.report.changes import Change, compare
+from locallb.report.document import document
+from locallb.report.exposure import EVERYBODY, covered, exposures, is_open, narrowings
+from locallb.report.html import page
+from locallb.report.markdown import markdown
+from locallb.report.sides import Balancer, Port, Side
+from locallb.report.wording import differences
 from tests.planning.objects import node, service
 from tests.report.support import compared, only, settings
 
 NODE = node("worker", "127.0.0.1")
 WEB = service("web")
-WEB_KEY = ServiceKey(ClusterName("demo"), "shop", "web")
+WEB_KEY = ObjectKey(ClusterName("demo"), "shop", "web")
 ALSO_9000 = [{"port": 8080, "nodePort": 30080}, {"name": "b", "port": 9000, "nodePort": 30090}]
 
 
 def said(old: object, new: object) -> list[str]:
-    """Give the alerts of a change of one Service, without its name."""
+    """Return the alerts of a change of one Service, without its name."""
     report = compared([NODE, old], [NODE, new])
     return [alert.message.removeprefix("demo/shop/web: ") for alert in alerts(report)]
 

@@ -20,7 +20,7 @@ WEB = "examples/shop/manifests/web.yaml"
 
 @pytest.fixture
 def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a clone of the project's own example with a commit that gives the web shop another port."""
+    """Return a clone of the project's own example with a commit that gives the web shop another port."""
     for name, value in {
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_SYSTEM": os.devnull,

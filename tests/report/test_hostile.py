@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from locallb.cli.console import Out
-from locallb.cli.report.assemble import assembled
-from locallb.cli.report.document import document
-from locallb.cli.report.html import page
-from locallb.cli.report.markdown import markdown
-from locallb.cli.report.safe import LONGEST_SENTENCE, markdown_code, markdown_text, visible
-from locallb.cli.report.text import print_report
-from locallb.planning.model import ClusterName, ServiceKey
+from locallb.cli.reports.text import print_report
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
-from locallb.planning.reasons import Problem, Reason
-from locallb.planning.report.changes import Report
-from locallb.planning.report.sides import Side, planned_side
-from locallb.planning.snapshot import Snapshot
+from locallb.report.assemble import assembled
+from locallb.report.changes import Report
+from locallb.report.document import document
+from locallb.report.html import page
+from locallb.report.markdown import markdown
+from locallb.report.safe import LONGEST_SENTENCE, markdown_code, markdown_text, visible
+from locallb.report.sides import Side, planned_side
 from tests.planning.objects import node, service
 from tests.report.schema import mistakes
 from tests.report.support import HOME, settings, snapshot
@@ -65,10 +65,10 @@ def hostile_report() -> Report:
     web = next(iter(side.balancers.values()))
     balancers, rejections = dict(side.balancers), {}
     for number, text in enumerate(HOSTILE):
-        key = ServiceKey(ClusterName(text), text, text)
+        key = ObjectKey(ClusterName(text), text, text)
         bad = replace(web, key=key, ports=tuple(replace(p, problem="NoBackends", message=text) for p in web.ports))
         balancers[key] = bad
-        rejections[ServiceKey(ClusterName("c"), text, str(number))] = (Problem(Reason.IN_USE, f"{text} {text}"),)
+        rejections[ObjectKey(ClusterName("c"), text, str(number))] = (Problem(Reason.IN_USE, f"{text} {text}"),)
     new = Side(HOSTILE[0], balancers, rejections, tuple(HOSTILE))
     report = assembled((Side(HOSTILE[6]), new), Snapshot(HOME), settings())
     return replace(report, stack=HOSTILE[0], settings=tuple(HOSTILE), complaints=tuple(HOSTILE))

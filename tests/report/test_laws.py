@@ -7,19 +7,20 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.cli.report.assemble import assembled
-from locallb.cli.report.document import document
-from locallb.cli.report.html import page
-from locallb.cli.report.markdown import markdown
-from locallb.planning.model import Service, ServiceKey
+from locallb.config.settings import Settings
+from locallb.model.identities import ObjectKey
+from locallb.model.objects import Service
+from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.report.alerts import alerts
-from locallb.planning.report.changes import QUIET, Change, Report, compare
-from locallb.planning.report.resources import deployed_side
-from locallb.planning.report.sides import Balancer, Side, planned_side
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import HostFacts, Snapshot
+from locallb.report.alerts import alerts
+from locallb.report.assemble import assembled
+from locallb.report.changes import QUIET, Change, Report, compare
+from locallb.report.document import document
+from locallb.report.html import page
+from locallb.report.markdown import markdown
+from locallb.report.resources import deployed_side
+from locallb.report.sides import Balancer, Side, planned_side
 from locallb.sources.hostless import holding
 from tests.planning import strategies
 from tests.planning.test_plan_laws import shuffled
@@ -97,8 +98,8 @@ def test_nobody_is_forgotten_and_every_address_is_the_one_that_up_gives(
     assert sorted(r.problem for r in new.rejections) == sorted(one for row in rows.values() for one in row.problems)
 
 
-def addresses(balancers: dict[ServiceKey, Balancer | None]) -> dict[ServiceKey, tuple[object, ...]]:
-    """Give the addresses of those that have a load balancer."""
+def addresses(balancers: dict[ObjectKey, Balancer | None]) -> dict[ObjectKey, tuple[object, ...]]:
+    """Return the addresses of those that have a load balancer."""
     return {key: one.addresses for key, one in balancers.items() if one}
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from locallb.cli.console import Out
 from locallb.cli.grammar import EPILOG
-from locallb.cli.report.command import GATES, refuse
-from locallb.cli.report.text import print_report
-from locallb.planning.model import Protocol
-from locallb.planning.report.changes import Gate
-from locallb.planning.settings import Headroom, Policies, PortRange, SettingsError
+from locallb.cli.reports.command import GATES, refuse
+from locallb.cli.reports.text import print_report
+from locallb.config.settings import Headroom, Policies, PortRange, SettingsError
+from locallb.model.identities import Protocol
+from locallb.report.changes import Gate
 from tests.planning.objects import node, service
 from tests.report.support import compared, settings
 
@@ -23,7 +23,7 @@ NODE = node("worker", "127.0.0.1")
 
 
 def refused(policies: object, old: Sequence[object], new: Sequence[object], **config: object) -> list[tuple[str, str]]:
-    """Give the violations of a change, by policy."""
+    """Return the violations of a change, by policy."""
     report = compared([NODE, *old], [NODE, *new], settings(policies=policies, **config))
     return [(str(one.gate), one.message) for one in report.violations]
 

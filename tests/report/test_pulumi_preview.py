@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from locallb.cli.report.pulumi_preview import _states, _touched
-from locallb.planning.report.resources import deployed_side
+from locallb.cli.reports.pulumi_preview import _states, _touched
+from locallb.report.resources import deployed_side
 from tests.e2e.support import Stage, stage
 from tests.report.schema import mistakes
 from tests.report.test_hostile import HOSTILE, SCHEMA
@@ -28,7 +28,7 @@ EXPECTED: dict[str, Any] = json.loads((DATA / "pulumi-preview.report.json").read
 
 @pytest.fixture
 def project() -> Iterator[Stage]:
-    """Give a project with a configuration."""
+    """Return a project with a configuration."""
     with stage() as made:
         yield made
 

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from lightkube import ApiError
 
-from locallb.clients.kube import SERVICE
+from locallb.kubernetes.api.client import SERVICE
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, condition, ingress
 from tests.e2e.support import Backend, Stage, envoys, port, service, stage
@@ -33,7 +33,7 @@ KEEPER = FIRST + 2 * SLOTS
 
 @pytest.fixture
 def play(plane: ControlPlane) -> Iterator[Stage]:
-    """Give a project on a small disk of its own."""
+    """Return a project on a small disk of its own."""
     with stage() as made:
         disk = SmallDisk(made.root / "s", made.root / ".state")
         if os.geteuid() == 0:
@@ -118,7 +118,7 @@ def await_convergence(chaos: Chaos) -> None:
 
 
 def lacking(chaos: Chaos) -> str:
-    """Say what isn't as it shall be; empty if all is."""
+    """Return what isn't as it shall be; empty if all is."""
     for name, count in chaos.there.items():
         if not ingress(chaos.cluster, name) or condition(chaos.cluster, name)["status"] != "True":
             return f"{name} isn't served"
@@ -136,7 +136,7 @@ def ledger(play: Stage) -> list[Path]:
 
 
 def size(pid: int) -> tuple[int, int, int]:
-    """Tell what a process has: MiB, open descriptors, threads."""
+    """Return what a process has: MiB, open descriptors, threads."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
     return int(status["VmRSS"].split()[0]) // 1024, descriptors, int(status["Threads"])

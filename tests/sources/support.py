@@ -7,9 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.planning.model import ClusterName, ServiceKey
-from locallb.planning.settings import ManifestsSource
-from locallb.sources.manifests import Memory, SourceReading, read_manifests
+from locallb.config.settings import ManifestsSource
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.sources.manifests import ParseCache, SourceResult, read_manifests
 
 DEMO = ClusterName("demo")
 DATA = Path(__file__).parent / "data"
@@ -31,9 +31,9 @@ spec:
 """
 
 
-def key(name: str) -> ServiceKey:
-    """Give the key of such a Service."""
-    return ServiceKey(DEMO, "shop", name)
+def key(name: str) -> ObjectKey:
+    """Return the key of such a Service."""
+    return ObjectKey(DEMO, "shop", name)
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Place:
 
     @property
     def manifests(self) -> Path:
-        """Give the directory of the source."""
+        """Return the directory of the source."""
         return self.root / "manifests"
 
     @property
     def readings(self) -> Path:
-        """Give the directory of the readings."""
+        """Return the directory of the readings."""
         return self.root / "state" / "readings"
 
     def write(self, **files: str) -> None:
@@ -58,22 +58,22 @@ class Place:
             (self.manifests / f"{name}.yaml").write_text(text)
 
     def read(
-        self, held: Collection[ServiceKey] = (), *, keep: bool = False, memory: Memory | None = None
-    ) -> SourceReading:
+        self, held: Collection[ObjectKey] = (), *, keep: bool = False, memory: ParseCache | None = None
+    ) -> SourceResult:
         """Read the source."""
         source = ManifestsSource(DEMO, "manifests")
         return read_manifests(source, self.root, self.readings, held_services=held, keep=keep, memory=memory)
 
-    def names(self, held: Collection[ServiceKey] = (), *, keep: bool = False) -> list[str]:
+    def names(self, held: Collection[ObjectKey] = (), *, keep: bool = False) -> list[str]:
         """Read the source and give the names of its Services."""
         return names(self.read(held, keep=keep))
 
     def copy(self) -> dict[str, object]:
-        """Give the files in the last good reading."""
+        """Return the files in the last good reading."""
         kept: dict[str, object] = json.loads((self.readings / "demo.json").read_text())["files"]
         return kept
 
 
-def names(reading: SourceReading) -> list[str]:
-    """Give the names of the Services of a reading."""
+def names(reading: SourceResult) -> list[str]:
+    """Return the names of the Services of a reading."""
     return [one.key.name for one in reading.parsed.services]

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.engine.resource import resource_from_json
-from locallb.engine.snapshot import Snapshot
-from locallb.planning.known import Known
-from locallb.planning.model import Discovery, Home, Owner, ServiceKey, Uid
-from locallb.planning.naming import owner_fields, proxy_owner
-from locallb.planning.settings import Runtime
-from locallb.planning.snapshot import Claim, HeldProxy, HeldSeat
+from locallb.config.settings import Runtime
+from locallb.engine.state.resource import resource_from_json
+from locallb.engine.state.snapshot import Snapshot
+from locallb.model.identities import Home, ObjectKey, Owner, Uid
+from locallb.model.identity_cache import IdentityCache
+from locallb.model.naming import owner_fields, proxy_owner
+from locallb.model.objects import Discovery
+from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, held_by, read_held
 from tests.sources.support import key
@@ -27,7 +28,7 @@ HOME = Home("local-lb", "dev", "/home/someone/local-lb")
 
 
 def owner(name: str) -> Owner:
-    """Give the owner of what a Service holds."""
+    """Return the owner of what a Service holds."""
     return Owner(HOME, key(name), Uid(f"uid-{name}"))
 
 
@@ -106,7 +107,7 @@ def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
     lost = resource("ServiceConfig", {"proxy": "2" * 12, "owner": owner_fields(owner("lost"))})
     held = read_held(state(tmp_path, spare, part, lost))
     assert (held.stack_proxies, held.proxies) == (("spare-1",), ())
-    assert held.seats == (HeldSeat(key("web"), "spare-1"),)
+    assert held.seats == (HeldProxyAssignment(key("web"), "spare-1"),)
 
 
 def test_old_instances_hold_nothing_but_their_process(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_the_program_and_the_loop_read_the_same_from_a_state(resources: list[Any
     with TemporaryDirectory() as directory:
         in_file = read_held(state(Path(directory), *resources))
     in_memory = Snapshot([resource_from_json(one) for one in resources], [])
-    assert held_by(in_memory.in_order(), Known()) == in_file
+    assert held_by(in_memory.in_order(), IdentityCache()) == in_file
 
 
 WRONG = [
@@ -198,4 +199,4 @@ def test_a_state_file_that_cant_be_read_stops_the_run(tmp_path: Path) -> None:
 def test_another_clusters_services_are_told_apart(tmp_path: Path) -> None:
     """The key has the cluster."""
     (claim,) = read_held(state(tmp_path, address("web", "127.77.0.9"))).remembered
-    assert claim.owner.service == ServiceKey(key("web").cluster, "shop", "web")
+    assert claim.owner.service == ObjectKey(key("web").cluster, "shop", "web")

@@ -12,18 +12,18 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locallb.clients.containers import Containers, ContainersError, DockerAbsentError
-from locallb.clients.kube_errors import Fault, KubeError
-from locallb.clients.kubeconfig import connection
-from locallb.clients.kubeconfig_file import UNWRITTEN
-from locallb.planning.model import ClusterName, Home
-from locallb.planning.settings import KindSource, KubernetesSource, Settings
-from locallb.planning.snapshot import Access
+from locallb.config.settings import KindSource, KubernetesSource, Settings
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
+from locallb.model.identities import ClusterName, Home
+from locallb.model.snapshot import Access
+from locallb.runtimes.docker import Containers, ContainersError, DockerAbsentError
 from locallb.sources import SourceError
 from locallb.sources.kind import find_clusters
 from locallb.sources.kind_access import LARGEST, admitted, endpoint
 from locallb.sources.kubernetes import read_kubernetes
-from locallb.sources.readings import Readings
+from locallb.sources.readings import ReadCache
 from locallb.sources.snapshot import find_sources, readings_directory
 
 INSIDE = "https://shop-control-plane:6443"
@@ -213,7 +213,7 @@ def test_one_that_does_not_answer_is_no_error_only_while_nothing_is_known_of_it(
     assert notice.startswith("the cluster shop of kind isn't up yet: https://127.0.0.1:1 doesn't answer")
     with pytest.raises(SourceError, match="start it, or correct local-lb:sources"):
         read_kubernetes(found, tmp_path, tmp_path, held=True)
-    Readings(tmp_path).keep(ClusterName("shop"), {"kind-shop": ({"kind": "Service"},)})
+    ReadCache(tmp_path).keep(ClusterName("shop"), {"kind-shop": ({"kind": "Service"},)})
     (stale,) = read_kubernetes(found, tmp_path, tmp_path, held=False).reading.stale
     assert "its Services count as last read" in stale
 
@@ -224,7 +224,7 @@ def test_what_was_read_of_a_cluster_that_is_gone_says_nothing_of_the_next_one(do
     configured = Settings((), (), kind=KindSource())
     docker.clusters = {"kind": container()}
     find_sources(home, configured, keep=True)
-    readings = Readings(readings_directory(home))
+    readings = ReadCache(readings_directory(home))
     readings.keep(ClusterName("kind"), {"kind-kind": ({"kind": "Service"},)})
     find_sources(home, configured, keep=True)
     assert readings.load(ClusterName("kind"))
@@ -234,7 +234,7 @@ def test_what_was_read_of_a_cluster_that_is_gone_says_nothing_of_the_next_one(do
 
 
 def kept(directory: Path) -> dict[str, bytes]:
-    """Give what is in the files."""
+    """Return what is in the files."""
     return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}
 
 

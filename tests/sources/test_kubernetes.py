@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from locallb.planning.model import ClusterName
-from locallb.planning.settings import KubernetesSource
+from locallb.config.settings import KubernetesSource
+from locallb.model.identities import ClusterName
 from locallb.sources import SourceError
 from locallb.sources.kubernetes import read_kubernetes
-from locallb.sources.readings import Readings
+from locallb.sources.readings import ReadCache
 
 LIVE = ClusterName("live")
 TWO = """
@@ -43,7 +43,7 @@ def test_what_is_wrong_is_told_with_what_helps(
     with pytest.raises(SourceError) as caught:
         read_kubernetes(source, tmp_path, tmp_path)
     assert str(caught.value) == f"{told.format(path=path)}; {remedy}, or correct local-lb:sources"
-    Readings(tmp_path).keep(LIVE, {"kind-shop": ({"kind": "Service"},)})
+    ReadCache(tmp_path).keep(LIVE, {"kind-shop": ({"kind": "Service"},)})
     (stale,) = read_kubernetes(source, tmp_path, tmp_path).reading.stale
     so = "so its Services count as last read"
     assert stale == f"{told.format(path=path)}; {so}: {remedy}, or take it out of local-lb:sources"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.planning.model import ClusterName, ServiceKey
+from locallb.model.identities import ClusterName, ObjectKey
 from locallb.sources import SourceError
 from locallb.sources.manifests import LARGEST_FILE
 from tests.sources.support import Place, key, names, service
@@ -20,7 +20,7 @@ WHY = "line 2 can't be read (did not find expected ',' or ']')"
 AS_LAST = "so what it had counts as last read; mend it"
 
 
-def refusal(place: Place, *held: ServiceKey) -> str:
+def refusal(place: Place, *held: ObjectKey) -> str:
     """Read and give the sentence that stops the run."""
     with pytest.raises(SourceError) as caught:
         place.read(held)
@@ -185,7 +185,7 @@ def test_a_broken_file_without_a_copy_stops_the_run_where_something_is_held(plac
 def test_a_broken_file_without_a_copy_waits_where_nothing_is_held(place: Place) -> None:
     """The other files go on."""
     place.write(a=BROKEN, b=service("b"))
-    elsewhere = ServiceKey(ClusterName("other"), "shop", "x")
+    elsewhere = ObjectKey(ClusterName("other"), "shop", "x")
     reading = place.read([elsewhere], keep=True)
     assert names(reading) == ["b"]
     assert reading.stale == (f"source demo: a.yaml {WHY}, so its Services wait; mend it",)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.planning.model import Home
-from locallb.planning.settings import ManifestsSource
-from locallb.planning.snapshot import Contents, HostFacts
+from locallb.config.settings import ManifestsSource
+from locallb.model.identities import Home
+from locallb.model.snapshot import Contents, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState
 from locallb.sources.manifests import MOST_ALIASED_IN_ALL, read_manifests

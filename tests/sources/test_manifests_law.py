@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.sources.manifests import Memory
+from locallb.sources.manifests import ParseCache
 from tests.sources.support import Place, names, service
 
 NAMES = ["a", "b", "c", "d"]
@@ -65,7 +65,7 @@ def test_who_remembers_what_files_had_reads_what_a_newcomer_reads(
 ) -> None:
     """Over any history, broken files included: the same reading, and the same copy for bad times."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        places, memory = (Place(Path(one)), Place(Path(other))), Memory()
+        places, memory = (Place(Path(one)), Place(Path(other))), ParseCache()
         for place in places:
             place.manifests.mkdir()
         for changes, again in steps:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from locallb.planning.backends import Surroundings, upstreams
-from locallb.planning.documents import read_documents
-from locallb.planning.model import Service
-from locallb.planning.nodes import eligible
-from locallb.planning.settings import ManifestsSource
-from locallb.sources.manifests import SourceReading, read_manifests
+from locallb.config.settings import ManifestsSource
+from locallb.kubernetes.documents import read_documents
+from locallb.model.objects import Service
+from locallb.planning.backends.backends import BackendIndex, upstreams
+from locallb.planning.backends.nodes import eligible
+from locallb.sources.manifests import SourceResult, read_manifests
 from tests.sources.support import DATA, DEMO
 
 EXPECTED = {
@@ -33,7 +33,7 @@ EXPECTED = {
 }
 
 
-def read(tool: str, readings: Path, *, keep: bool = False) -> SourceReading:
+def read(tool: str, readings: Path, *, keep: bool = False) -> SourceResult:
     """Read what one tool printed."""
     return read_manifests(ManifestsSource(DEMO, tool), DATA, readings, keep=keep)
 
@@ -85,7 +85,7 @@ def test_a_dump_of_a_kind_cluster_has_its_backends(tmp_path: Path) -> None:
     nodes, notices = eligible(parsed.nodes)
     assert ([node.name for node in nodes], notices) == (["kind-worker", "kind-worker2"], {})
     echo = next(one for one in parsed.services if one.key.name == "echo")
-    entries = upstreams(echo, Surroundings.of(nodes, parsed.slices))
+    entries = upstreams(echo, BackendIndex.of(nodes, parsed.slices))
     assert [(str(one.port), one.family, [str(b) for b in one.backends]) for one in entries] == [
         ("8080/TCP", "IPv4", ["172.18.0.3:30211"]),
         ("8080/TCP", "IPv6", []),

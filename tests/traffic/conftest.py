@@ -71,7 +71,7 @@ def world(machine: World) -> Iterator[World]:
 
 @pytest.fixture
 def play(world: World) -> Iterator[Stage]:
-    """Give a project whose only source is the cluster; destroyed before the cluster is emptied."""
+    """Return a project whose only source is the cluster; destroyed before the cluster is emptied."""
     with stage() as made:
         made.configure(**configured(world))
         yield made

@@ -19,8 +19,8 @@ from lightkube import ApiError
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.clients.health_ports import answering
-from locallb.clients.kube import NODE, SLICE
+from locallb.kubernetes.api.client import NODE, SLICE
+from locallb.kubernetes.api.health_ports import answering
 from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.e2e.support import Backend, ask
@@ -61,7 +61,7 @@ class Host:
         self._last = 1
 
     def number(self) -> int:
-        """Give the last byte of an address on the bridge that nobody has."""
+        """Return the last byte of an address on the bridge that nobody has."""
         self._last += 1
         return self._last
 
@@ -158,7 +158,7 @@ class Node:
         self.proxy = None
 
     def answers(self) -> bool:
-        """Tell whether kube-proxy says that it works."""
+        """Return whether kube-proxy says that it works."""
         return answering([ip_address(one) for one in self.addresses], 10256) != frozenset()
 
     def close(self) -> None:
@@ -244,7 +244,7 @@ class World(Objects):
         self.client.patch(NODE, node.name, {"spec": {"taints": taints}}, patch_type=PatchType.MERGE)
 
     def on_every_node_port(self, service: str) -> bool:
-        """Tell whether the first port of a Service answers on every Node that shall serve it, in each family."""
+        """Return whether the first port of a Service answers on every Node that shall serve it, in each family."""
         found = self.read(service)
         assert found is not None
         number = self.ports(service)[0]["nodePort"]

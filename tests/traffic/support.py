@@ -52,7 +52,7 @@ def make(
 
 
 def ingress(world: World, name: str = "web") -> list[Document]:
-    """Give what the Service's status says of addresses."""
+    """Return what the Service's status says of addresses."""
     found = world.read(name)
     assert found is not None
     entries: list[Document] = found["status"].get("loadBalancer", {}).get("ingress", [])
@@ -60,7 +60,7 @@ def ingress(world: World, name: str = "web") -> list[Document]:
 
 
 def addresses(world: World, name: str = "web") -> list[str]:
-    """Give the addresses in the Service's status."""
+    """Return the addresses in the Service's status."""
     return [str(entry["ip"]) for entry in ingress(world, name)]
 
 
@@ -73,14 +73,14 @@ def condition(world: World, name: str = "web") -> tuple[str, str]:
 
 
 def finalizers(world: World, name: str = "web") -> list[str]:
-    """Give the finalizers of a Service."""
+    """Return the finalizers of a Service."""
     found = world.read(name)
     assert found is not None
     return list(found["metadata"].get("finalizers", ()))
 
 
 def answer(address: str, number: int = 80, protocol: str = "TCP", source: str = "", seconds: float = SECONDS) -> str:
-    """Give the name of the pod that answers, or that of the error."""
+    """Return the name of the pod that answers, or that of the error."""
     try:
         return ask(address, number, protocol, source=source, seconds=seconds).partition(":")[0]
     except OSError as error:
@@ -88,7 +88,7 @@ def answer(address: str, number: int = 80, protocol: str = "TCP", source: str = 
 
 
 def silent(address: str, number: int = 80, source: str = "") -> bool:
-    """Tell whether a datagram gets no answer, from nobody."""
+    """Return whether a datagram gets no answer, from nobody."""
     return answer(address, number, "UDP", source, 0.5) in {"TimeoutError", "ConnectionRefusedError"}
 
 

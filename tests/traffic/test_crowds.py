@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from locallb.clients.host import inotify_limit
+from locallb.host.facts import inotify_limit
 from tests.e2e.support import Stage, envoys
 from tests.traffic.nodes import World
 from tests.traffic.support import addresses, answer, follows, make

@@ -30,7 +30,7 @@ def second(machine: World) -> Iterator[World]:
 
 @pytest.fixture
 def there(world: World, second: World) -> Iterator[World]:
-    """Give the second cluster, emptied at the end."""
+    """Return the second cluster, emptied at the end."""
     del world
     yield second
     second.reset()

@@ -10,8 +10,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from locallb.clients.kube import NODE
-from locallb.planning.nodes import AUTOSCALER_TAINT
+from locallb.kubernetes.api.client import NODE
+from locallb.planning.backends.nodes import AUTOSCALER_TAINT
 from tests.e2e.support import Stage
 from tests.envoy.traffic import Load
 from tests.traffic.nodes import EXCLUDED, GATEWAY, Node, World
@@ -41,7 +41,7 @@ RATE = 50
 
 @pytest.fixture
 def worker(world: World) -> Node:
-    """Give the Node of the first pod."""
+    """Return the Node of the first pod."""
     return world.nodes["kind-worker"]
 
 
@@ -159,7 +159,7 @@ def test_a_node_without_kube_proxy_is_passed_over_under_policy_cluster(
 
 
 def uses(play: Stage, node: Node, number: int = 0) -> bool:
-    """Tell whether the proxy of the one Service finds a Node healthy, at its first address or another one."""
+    """Return whether the proxy of the one Service finds a Node healthy, at its first address or another one."""
     return any(f"{node.addresses[number]}:" in place for place in play.healthy_backends())
 
 

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
 @pytest.fixture
 def mended(world: World) -> Iterator[World]:
-    """Give the cluster, whose control plane runs again at the end."""
+    """Return the cluster, whose control plane runs again at the end."""
     yield world
     if "etcd" not in world.plane.processes:
         world.plane.start_etcd()
@@ -40,12 +40,12 @@ def mended(world: World) -> Iterator[World]:
 
 
 def has_address(world: World, name: str) -> bool:
-    """Tell whether the status of a Service has an address."""
+    """Return whether the status of a Service has an address."""
     return world.read(name) is not None and addresses(world, name) != []
 
 
 def recorded(play: Stage, name: str) -> bool:
-    """Tell whether the state has the proxy of a Service; the loop publishes an address before it writes its state."""
+    """Return whether the state has the proxy of a Service; the loop publishes an address before it writes its state."""
     with suppress(FileNotFoundError):
         return name in play.pids()
     return False

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from locallb.planning.snapshot import Access
+from locallb.model.snapshot import Access
 
 PATIENCE = 20.0
 KINDS = {"services": "Service", "nodes": "Node", "endpointslices": "EndpointSlice"}

@@ -15,23 +15,24 @@ import pytest
 
 from locallb.cli.watching import signals as signals_module
 from locallb.cli.watching.health import Health
+from locallb.cli.watching.http_server import Answering, Page
 from locallb.cli.watching.lines import plain
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.signals import Signals
 from locallb.cli.watching.telling import Lines, Teller
-from locallb.clients import threads
-from locallb.clients.answering import Answering, Page
-from locallb.clients.container_events import ContainerEvents
-from locallb.clients.election import Election
-from locallb.clients.exits import Exits
-from locallb.clients.folder_watch import FileWatch, FolderWatch
-from locallb.clients.threads import THREADS, Escape, SupervisedThread, Task, do_once
-from locallb.planning.leadership import Candidate, Timing
-from locallb.planning.model import ClusterName
-from locallb.planning.pacing import Pace
-from locallb.watch.clusters import FollowedCluster
-from locallb.watch.happenings import Converged, Stopped
+from locallb.config.lease_timing import Timing
+from locallb.kubernetes.api.election import Election
+from locallb.kubernetes.lease import Candidate
+from locallb.model.identities import ClusterName
+from locallb.model.pacing import Pace
+from locallb.runtimes.docker_events import ContainerEvents
+from locallb.runtimes.process_watch import Exits
+from locallb.sources.followed_cluster import FollowedCluster
+from locallb.storage.folder_watch import FileWatch, FolderWatch
+from locallb.threads import supervised
+from locallb.threads.supervised import THREADS, Escape, SupervisedThread, Task, do_once
+from locallb.watch.events import Converged, Stopped
 from tests.cli.watch_story import planned, snapshot_of
 from tests.watch.api import becomes, served
 
@@ -132,7 +133,7 @@ def exits(case: Case) -> None:
 
 
 def _process(pid: int) -> Any:  # noqa: ANN401 - a Process
-    from locallb.clients.processes import _stat  # noqa: PLC0415 - only here
+    from locallb.runtimes.processes import _stat  # noqa: PLC0415 - only here
 
     seen = _stat(pid)
     assert seen
@@ -238,7 +239,7 @@ ELSEWHERE = {Task.LOOP: "tests/watch/test_loop_goes_on.py", Task.PLUGIN: "it is 
 
 @pytest.fixture
 def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
-    """Give what a case needs, with whoever is told of what escapes."""
+    """Return what a case needs, with whoever is told of what escapes."""
     with ExitStack() as stack:
         made = Case(Trap(monkeypatch), tmp_path, stack)
         THREADS.listen(made.told.append)
@@ -276,7 +277,7 @@ def test_what_is_done_once_is_told_and_counted(case: Case) -> None:
 
 def test_readiness_and_metrics_know_of_a_thread_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not ready until it works again; counted by what it is for."""
-    monkeypatch.setattr(threads, "AGAIN", Pace(first=3600, longest=3600))
+    monkeypatch.setattr(supervised, "AGAIN", Pace(first=3600, longest=3600))
     metrics = Metrics(dict)
     for happening in (planned(snapshot_of("web")), Converged()):
         metrics.listen(happening)
@@ -286,7 +287,7 @@ def test_readiness_and_metrics_know_of_a_thread_in_trouble(monkeypatch: pytest.M
         raise UnexpectedError
 
     before = THREADS.counts()[Task.EXITS]
-    thread = SupervisedThread(Task.EXITS, "exits", work, pace=threads.AGAIN)
+    thread = SupervisedThread(Task.EXITS, "exits", work, pace=supervised.AGAIN)
     thread.start()
     becomes(metrics.unready)
     assert "the thread exits broke off" in metrics.unready()

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
+from locallb.config.parse_settings import parse_settings
 from locallb.engine import Engine
-from locallb.planning.ingress import publication
-from locallb.planning.model import ClusterName, Home, ServiceKey
-from locallb.planning.parse_settings import parse_settings
+from locallb.kubernetes.service_status import publication
+from locallb.kubernetes.status_patch import FINALIZER, Published, Standing, standing
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.publishing import FINALIZER, Published, Standing, standing
-from locallb.planning.snapshot import Access, HostFacts, Snapshot
 from locallb.watch.converge import Converger
 from tests.planning.objects import DEMO, node, parsed, service
 
@@ -56,7 +56,7 @@ def converger(plan: Plan) -> Converger:
     return made
 
 
-def differing(plan: Plan, said: Mapping[ServiceKey, Standing], *stale: ClusterName) -> Mapping[ServiceKey, object]:
+def differing(plan: Plan, said: Mapping[ObjectKey, Standing], *stale: ClusterName) -> Mapping[ObjectKey, object]:
     """Compare with what was applied long ago."""
     found, later = converger(plan).differing(said, plan, stale, now=1000.0)
     assert later is None
@@ -64,7 +64,7 @@ def differing(plan: Plan, said: Mapping[ServiceKey, Standing], *stale: ClusterNa
 
 
 def entries(said: Object) -> list[Object]:
-    """Give the entries of a status."""
+    """Return the entries of a status."""
     listed: list[Object] = said["status"]["loadBalancer"]["ingress"]
     return listed
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.planning.model import ClusterName, ServiceKey
+from locallb.model.identities import ClusterName, ObjectKey
 from locallb.watch.disputes import CONTESTED, REPAIRS, Disputes
 
-A, B = (ServiceKey(ClusterName("c"), "n", name) for name in "ab")
+A, B = (ObjectKey(ClusterName("c"), "n", name) for name in "ab")
 PORTS = {A: ("ports",)}
 HOUR = 3600.0
 chances = st.floats(0, 1)
@@ -86,7 +86,7 @@ def test_one_that_is_contested_holds_up_no_other() -> None:
     chances,
 )
 def test_what_differs_is_due_or_has_a_time(
-    history: list[tuple[float, dict[ServiceKey, tuple[str, ...]], bool]], chance: float
+    history: list[tuple[float, dict[ObjectKey, tuple[str, ...]], bool]], chance: float
 ) -> None:
     """Nothing is forgotten, and nothing waits longer than the longest wait."""
     disputes, now = Disputes(), 0.0

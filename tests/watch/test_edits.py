@@ -10,11 +10,11 @@ from typing import cast
 
 import pytest
 
+from locallb.config.settings import KindSource, KubernetesSource, ManifestsSource, Settings
 from locallb.engine import Engine
-from locallb.planning.model import ClusterName, Home
-from locallb.planning.settings import KindSource, KubernetesSource, ManifestsSource, Settings
-from locallb.watch.following import Following
-from locallb.watch.outlook import Outlook
+from locallb.model.identities import ClusterName, Home
+from locallb.sources.followed_clusters import Following
+from locallb.watch.planner import Planner
 from locallb.watch.triggers import Triggers
 from tests.watch.api import Api, becomes, kubeconfig, served
 
@@ -69,7 +69,7 @@ def test_edits_of_the_configuration_go_on_following_what_stays(api: tuple[Api, i
         return replace(base, metrics=f"127.0.0.1:{2000 + next(texts)}")
 
     home = Home("p", "s", str(tmp_path))
-    outlook = Outlook(home, cast("Engine", object()), load, lambda _mark: None)
+    outlook = Planner(home, cast("Engine", object()), load, lambda _mark: None)
     outlook.open()
     outlook.world.following.read(source(tmp_path), (), anew=True, kubeconfig=True)
     becomes(lambda: answers.count("watch") == 3)

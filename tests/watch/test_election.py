@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from locallb.cli.leading import taking_part
-from locallb.clients.election import Election
-from locallb.planning.leadership import Timing
-from locallb.planning.model import ClusterName, Home
-from locallb.planning.settings import KubernetesSource, LeaderElection, Settings
+from locallb.config.lease_timing import Timing
+from locallb.config.settings import KubernetesSource, LeaderElection, Settings
+from locallb.kubernetes.api.election import Election
+from locallb.model.identities import ClusterName, Home
 from tests.watch.api import becomes, kubeconfig
 
 TIMING = Timing(lease_duration=3, renew_deadline=2, retry_period=0.05)

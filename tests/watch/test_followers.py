@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from locallb.clients import kube_feed
-from locallb.clients.kube import Cluster
-from locallb.clients.kube_errors import Fault, KubeError
-from locallb.planning.model import ClusterName
-from locallb.planning.pacing import Pace
-from locallb.planning.snapshot import Access
-from locallb.watch import tempo
-from locallb.watch.clusters import FollowedCluster
-from locallb.watch.tempo import MOST
-from tests.clients.test_kube_answers import ENDLESS, ODD_LISTS, ODD_WATCHES, line
+from locallb.kubernetes import watch_pace
+from locallb.kubernetes.api import feed
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.watch_pace import MOST
+from locallb.model.identities import ClusterName
+from locallb.model.pacing import Pace
+from locallb.model.snapshot import Access
+from locallb.sources.followed_cluster import FollowedCluster
+from tests.kubernetes.test_answers import ENDLESS, ODD_LISTS, ODD_WATCHES, line
 from tests.watch.api import Api, becomes, node, served
 
 NAME = ClusterName("demo")
@@ -36,7 +36,7 @@ def api(tmp_path: Path) -> Iterator[tuple[Api, Access]]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again soon."""
     for name in ("LISTS", "WATCHES"):
-        monkeypatch.setattr(tempo, name, Pace(first=0.02, longest=0.05, floor=0.02))
+        monkeypatch.setattr(watch_pace, name, Pace(first=0.02, longest=0.05, floor=0.02))
 
 
 SOME_LISTS = ("nothing", "an object", "a list", "an item as a text", "null metadata", ENDLESS)
@@ -52,7 +52,7 @@ def follower(access: Access) -> FollowedCluster:
 
 
 def names(followed: FollowedCluster) -> set[str]:
-    """Give the names of the Nodes that are known."""
+    """Return the names of the Nodes that are known."""
     return {str(one.name) for one in followed.parsed().nodes}
 
 
@@ -119,8 +119,8 @@ def test_a_refusal_is_an_error_of_the_source(api: tuple[Api, Access], status: in
 def test_an_answer_without_an_end_is_an_error(api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch) -> None:
     """A line, a page, a list that turns pages for ever, one that drips in."""
     answers, access = api
-    monkeypatch.setattr(kube_feed, "PATIENCE", 0.2)
-    monkeypatch.setattr(kube_feed, "LARGEST", 1 << 20)
+    monkeypatch.setattr(feed, "PATIENCE", 0.2)
+    monkeypatch.setattr(feed, "LARGEST", 1 << 20)
     followed = follower(access)
     try:
         answers.watched = (200, b"x" * (17 << 20))
@@ -146,7 +146,7 @@ def test_an_odd_list_is_told_to_commands_as_well(
 ) -> None:
     """`up` reads a cluster by another client: a sentence, no traceback, and never an empty cluster."""
     answers, access = api
-    monkeypatch.setattr("locallb.clients.kube._PAUSES", ())
+    monkeypatch.setattr("locallb.kubernetes.api.client._PAUSES", ())
     answers.listed = (200, ODD_LISTS[name])
     with pytest.raises(KubeError, match="isn't a Kubernetes API's") as caught:
         Cluster(access).objects()

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from locallb.clients.silent import SILENT
-from locallb.planning.model import ClusterName, Home
+from locallb.config.settings import Settings
+from locallb.kubernetes.api.known_silent import SILENT
+from locallb.model.identities import ClusterName, Home
+from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.planned import Plan
-from locallb.planning.settings import Settings
-from locallb.planning.snapshot import Access, Snapshot
-from locallb.sources.snapshot import Reading
-from locallb.watch.happenings import Cause, Happening, Mark
+from locallb.sources.snapshot import SnapshotResult
+from locallb.watch.events import Cause, Happening, Mark
 from locallb.watch.loop import Loop
 
 HOME = Home("p", "s", "/p")
@@ -28,14 +28,14 @@ class World:
 
     def __init__(self) -> None:
         self.old: dict[ClusterName, str] = {}
-        self.reading = Reading(Snapshot(HOME, access=ACCESS))
+        self.reading = SnapshotResult(Snapshot(HOME, access=ACCESS))
 
-    def read(self, _marks: object) -> Reading:
+    def read(self, _marks: object) -> SnapshotResult:
         """Read."""
         return self.reading
 
     def stale(self) -> dict[ClusterName, str]:
-        """Tell which are old."""
+        """Return which are old."""
         return self.old
 
     def unready(self) -> bool:

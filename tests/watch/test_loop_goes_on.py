@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from locallb.clients.threads import SupervisedThread, Task
+from locallb.config.settings import Settings, SettingsError
 from locallb.engine import Engine
-from locallb.planning.model import Home
-from locallb.planning.settings import Settings, SettingsError
-from locallb.watch.happenings import Cause, Failed, Happening, Mark, Stopped
+from locallb.model.identities import Home
+from locallb.threads.supervised import SupervisedThread, Task
+from locallb.watch.events import Cause, Failed, Happening, Mark, Stopped
 from locallb.watch.loop import Loop
 from tests.watch.api import becomes
 

@@ -7,8 +7,9 @@ from ipaddress import ip_address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.planning.model import Discovery, Protocol
-from locallb.planning.serving import Listener, Proxy
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery
+from locallb.model.serving import Listener, Proxy
 from locallb.planning.status import Observation
 from locallb.watch.outages import GRACE, Outages, serves
 

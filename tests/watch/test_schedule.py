@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.planning.model import ClusterName, ServiceKey
-from locallb.watch.happenings import Cause, Mark
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.watch.events import Cause, Mark
 from locallb.watch.schedule import CRASHES, FLOOR, LONGEST, OF_OTHERS, QUIET, REST, UPDATES, WHOLE, Schedule
 
 CALM = CRASHES.calm
 FIRST_RETRY = UPDATES.first
 LONGEST_WHOLE = WHOLE.longest * (1 + WHOLE.spread)
 """Seconds that nothing waits longer than while the whole fails."""
-A, B = (ServiceKey(ClusterName("c"), "n", name) for name in "ab")
+A, B = (ObjectKey(ClusterName("c"), "n", name) for name in "ab")
 MARK = Mark(Cause.SOURCE, "c")
 chances = st.floats(0, 1)
 
@@ -152,7 +152,7 @@ def test_what_stands_in_the_way_on_the_host_is_looked_at_more_and_more_seldom() 
 
 def test_what_failed_of_a_cluster_that_is_back_is_tried_at_once() -> None:
     """The others go on waiting."""
-    other = ServiceKey(ClusterName("other"), "n", "a")
+    other = ObjectKey(ClusterName("other"), "n", "a")
     schedule = Schedule()
     for _ in range(10):
         schedule = schedule.ended(0.0, (), {A: "d", other: "d"}, 0)
@@ -177,7 +177,7 @@ class Look:
     """What happens at one look, and until the next."""
 
     whole_fails: bool
-    fails: frozenset[ServiceKey]
+    fails: frozenset[ObjectKey]
     hindrance: str
     again_in: float | None
     marks: tuple[tuple[float, Mark], ...]

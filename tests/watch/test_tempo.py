@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.watch.tempo import CALM, LISTS, MOST, WATCHES, Tempo
+from locallb.kubernetes.watch_pace import CALM, LISTS, MOST, WATCHES, Tempo
 
 PAGES = 3
 ROUNDING = 1e-6

@@ -7,7 +7,7 @@ from dataclasses import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.planning.model import ClusterName, ServiceKey
+from locallb.model.identities import ClusterName, ObjectKey
 from locallb.watch.work import FEW, MOST, Work
 
 KINDS = [field.name for field in fields(Work)]
@@ -19,7 +19,7 @@ def works(draw: st.DrawFn) -> Work:
     """Make work of every kind, up to several portions of each."""
     counts = [draw(st.sampled_from([0, 1, FEW, MOST, MOST + 1, 3 * MOST])) for _ in KINDS]
     names = [
-        tuple(ServiceKey(ClusterName("c"), kind, str(number)) for number in range(count))
+        tuple(ObjectKey(ClusterName("c"), kind, str(number)) for number in range(count))
         for kind, count in zip(KINDS, counts, strict=True)
     ]
     return Work(*names)
@@ -28,7 +28,7 @@ def works(draw: st.DrawFn) -> Work:
 @given(works())
 def test_all_is_done_once_the_most_urgent_first(work: Work) -> None:
     """Portion by portion nothing is left out, done twice or overtaken by what is less urgent."""
-    left, done = work, list[ServiceKey]()
+    left, done = work, list[ObjectKey]()
     while left.keys:
         portion = left.first()
         assert 0 < len(portion.keys) <= MOST

@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from locallb.clients.containers import Containers, DockerAbsentError
+from locallb.config.settings import KindSource, ManifestsSource, Settings
 from locallb.engine import Engine
-from locallb.planning.model import ClusterName, Home
-from locallb.planning.settings import KindSource, ManifestsSource, Settings
+from locallb.model.identities import ClusterName, Home
+from locallb.runtimes.docker import Containers, DockerAbsentError
 from locallb.sources import SourceError
-from locallb.sources.snapshot import Reading
-from locallb.watch import world as worlds
-from locallb.watch.happenings import Cause, Mark
-from locallb.watch.world import World
+from locallb.sources.snapshot import SnapshotResult
+from locallb.watch import snapshot_cache as worlds
+from locallb.watch.events import Cause, Mark
+from locallb.watch.snapshot_cache import SnapshotCache
 
 START, LOOK = Mark(Cause.START), Mark(Cause.KIND)
 ADMIN = {
@@ -72,20 +72,20 @@ def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
 
 
 @pytest.fixture
-def world(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Give the world of a stack with a directory of manifests and clusters of kind."""
+def world(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SnapshotCache]:
+    """Return the world of a stack with a directory of manifests and clusters of kind."""
     del docker
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: worker}}")
     settings = Settings((ManifestsSource(ClusterName("c"), "manifests"),), (), kind=KindSource())
-    made = World(Home("p", "dev", str(tmp_path)), settings, cast("Engine", Nothing()), lambda _mark: None)
+    made = SnapshotCache(Home("p", "dev", str(tmp_path)), settings, cast("Engine", Nothing()), lambda _mark: None)
     yield made
     made.stop()
 
 
 def wrote(tmp_path: Path) -> Callable[[str], None]:
-    """Give a writer of manifests."""
+    """Return a writer of manifests."""
 
     def write(name: str) -> None:
         spec = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
@@ -95,12 +95,12 @@ def wrote(tmp_path: Path) -> Callable[[str], None]:
     return write
 
 
-def names(reading: Reading) -> set[str]:
-    """Tell which Services were read."""
+def names(reading: SnapshotResult) -> set[str]:
+    """Return which Services were read."""
     return {service.key.name for service in reading.snapshot.services}
 
 
-def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: World, tmp_path: Path) -> None:
+def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: SnapshotCache, tmp_path: Path) -> None:
     """And a mark of another source asks Docker nothing."""
     write = wrote(tmp_path)
     write("first")
@@ -114,7 +114,7 @@ def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: World
 
 
 def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
-    docker: Docker, world: World, monkeypatch: pytest.MonkeyPatch
+    docker: Docker, world: SnapshotCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until its kubeconfig is there, and not for ever; a container that comes or goes is a new beginning."""
     world.read({START})
@@ -131,7 +131,7 @@ def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
     assert not world.unready()
 
 
-def test_a_cluster_that_was_found_and_does_not_answer_yet_is_no_error(docker: Docker, world: World) -> None:
+def test_a_cluster_that_was_found_and_does_not_answer_yet_is_no_error(docker: Docker, world: SnapshotCache) -> None:
     """Neither its first look nor any other waits for it; it says why at the look at everything."""
     world.read({START})
     docker.clusters["young"] = yaml.safe_dump(ADMIN).encode()
@@ -146,7 +146,7 @@ def test_a_cluster_that_was_found_and_does_not_answer_yet_is_no_error(docker: Do
     assert (reading.notices, reading.complaints) == ((), ())
 
 
-def test_a_docker_that_goes_away_takes_nothing_away(docker: Docker, world: World, tmp_path: Path) -> None:
+def test_a_docker_that_goes_away_takes_nothing_away(docker: Docker, world: SnapshotCache, tmp_path: Path) -> None:
     """Also where the last word was that there is no cluster; only at the start that is unknown."""
     write = wrote(tmp_path)
     docker.absent = True

@@ -11,10 +11,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from locallb.cli.watching.relay import Batch
-from locallb.planning.model import ServiceKey
+from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Placement, Plan
 from locallb.planning.status import Observation, Row, State, rows
-from locallb.watch.happenings import Converged, Failed, Planned, Stopped, Updated
+from locallb.watch.events import Converged, Failed, Planned, Stopped, Updated
 
 NOT_DEPLOYED = "NotDeployed"
 UPDATING, FAILED, NO_ANSWER = "Updating", "UpdateFailed", "NoAnswer"
@@ -22,7 +22,7 @@ UPDATING, FAILED, NO_ANSWER = "Updating", "UpdateFailed", "NoAnswer"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowChange:
     """The last update of a Service."""
 
     at: float
@@ -36,7 +36,7 @@ class View:
     """A Service, as it is now."""
 
     row: Row
-    change: Change | None = None
+    change: RowChange | None = None
 
     @property
     def is_troubled(self) -> bool:
@@ -60,10 +60,10 @@ class Board:
     stopped: bool = False
     stale: dict[str, float] = field(default_factory=dict)
     """Sources that count as last read, and since when."""
-    _open: set[ServiceKey] = field(default_factory=set)
-    _changes: dict[ServiceKey, Change] = field(default_factory=dict)
-    _failures: dict[ServiceKey, str] = field(default_factory=dict)
-    _rows: dict[ServiceKey, tuple[Placement, Observation | None, Row]] = field(default_factory=dict)
+    _open: set[ObjectKey] = field(default_factory=set)
+    _changes: dict[ObjectKey, RowChange] = field(default_factory=dict)
+    _failures: dict[ObjectKey, str] = field(default_factory=dict)
+    _rows: dict[ObjectKey, tuple[Placement, Observation | None, Row]] = field(default_factory=dict)
     """What was found out last, and from what: most stays as it is."""
 
     def take(self, batch: Batch) -> None:
@@ -88,7 +88,7 @@ class Board:
         return len(self._open)
 
     def views(self) -> list[View]:
-        """Tell the state of every Service, in the plan's order."""
+        """Return the state of every Service, in the plan's order."""
         if self.planned is None:
             return []
         plan = self.planned.plan
@@ -97,7 +97,7 @@ class Board:
         return [View(self._explained(row, unasked), self._changes.get(row.key)) for row in found]
 
     def _looked_at(self, plan: Plan) -> list[Row]:
-        """Give a row for each Service; what was planned and seen before isn't looked at again."""
+        """Return a row for each Service; what was planned and seen before isn't looked at again."""
         kept = {
             one.key: before
             for one in plan.placements
@@ -129,7 +129,7 @@ class Board:
                 self._failures.pop(key, None)
                 self._open.discard(key)
                 if key not in updated.untouched:
-                    self._changes[key] = Change(at, updated.latency)
+                    self._changes[key] = RowChange(at, updated.latency)
 
     def _forget(self) -> None:
         """Keep nothing of Services that are gone."""
@@ -141,8 +141,8 @@ class Board:
             for key in kept.keys() - known:
                 del kept[key]
 
-    def _explained(self, row: Row, unasked: AbstractSet[ServiceKey]) -> Row:
-        """Say why a Service isn't deployed: the loop knows more than a look at the proxies."""
+    def _explained(self, row: Row, unasked: AbstractSet[ObjectKey]) -> Row:
+        """Return why a Service isn't deployed: the loop knows more than a look at the proxies."""
         if failure := self._failures.get(row.key):
             state = State.DEGRADED if row.state is State.SERVING else row.state
             return replace(row, state=state, reason=FAILED, message=f"{row.key}: {failure}")
@@ -160,7 +160,7 @@ _MERELY_UPDATING = 3
 def by_urgency(views: list[View]) -> list[View]:
     """Put those in front that somebody may want to see: troubled ones, then those that changed last."""
 
-    def urgency(one: View) -> tuple[int, float, ServiceKey]:
+    def urgency(one: View) -> tuple[int, float, ObjectKey]:
         rank = _MERELY_UPDATING if one.row.reason == UPDATING else _URGENCY[one.row.state]
         return rank, -one.change.at if one.change else 0.0, one.row.key
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from threading import Condition
 
-from locallb.clients.threads import SupervisedThread, Task
+from locallb.model.serving import Proxy
 from locallb.planning.planned import Placement
-from locallb.planning.serving import Proxy
 from locallb.planning.status import Observation
-from locallb.watch.happenings import Cause, Happening, Planned, Updated
+from locallb.threads.supervised import SupervisedThread, Task
+from locallb.watch.events import Cause, Happening, Planned, Updated
 
 PACE = 2.0
 """Seconds between two proxies in turn."""
@@ -59,7 +59,7 @@ class Health:
             self._lock.notify()
 
     def seen(self) -> Mapping[str, Observation | None]:
-        """Give the last answer of each proxy that was asked; None where it didn't answer."""
+        """Return the last answer of each proxy that was asked; None where it didn't answer."""
         with self._lock:
             self._absorb()
             return dict(self._seen)
@@ -139,7 +139,7 @@ class Health:
         return self._proxies.get(name)
 
     def _pause(self, now: float) -> float | None:
-        """Tell for how long nobody is to be asked; None where there is nobody."""
+        """Return for how long nobody is to be asked; None where there is nobody."""
         moments = [*self._due.values(), *([self._turn_at] if self._proxies else [])]
         return max(0.0, min(moments) - now) if moments else None
 
@@ -156,7 +156,7 @@ class Health:
             return new
 
     def _serves(self, name: str, answer: Observation | None) -> bool:
-        """Tell whether all listeners are there as planned."""
+        """Return whether all listeners are there as planned."""
         if answer is None or answer.failed:
             return False
         ports = (port for placement in self._placements.get(name, ()) for port in placement.ports)

@@ -6,27 +6,27 @@ import json
 import os
 from datetime import UTC, datetime
 
-from locallb.cli.report.safe import visible
-from locallb.cli.watching.records import Level, Record
+from locallb.cli.watching.records import Level, LogRecord
+from locallb.report.safe import visible
 
 LONGEST = 2000
 """Characters of a plain line."""
 _PRIORITIES = {Level.ERROR: 3, Level.WARNING: 4, Level.INFO: 6}
 
 
-def plain(record: Record) -> str:
+def plain(record: LogRecord) -> str:
     """Write a record for people: the local time, and one sentence."""
     level = "" if record.level is Level.INFO else f"{record.level}: "
     return f"{clock(record.at)} {level}{visible(record.sentence.replace(chr(10), ' | '), LONGEST)}"
 
 
-def journal(record: Record) -> str:
+def journal(record: LogRecord) -> str:
     """Write a record for systemd's journal, which has the time and takes the level from the prefix (sd-daemon(3))."""
     return f"<{_PRIORITIES[record.level]}>{visible(record.sentence.replace(chr(10), ' | '), LONGEST)}"
 
 
 def is_journal(descriptor: int) -> bool:
-    """Tell whether what is written there goes to systemd's journal."""
+    """Return whether what is written there goes to systemd's journal."""
     try:
         seen = os.fstat(descriptor)
     except OSError:
@@ -34,7 +34,7 @@ def is_journal(descriptor: int) -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{seen.st_dev}:{seen.st_ino}"
 
 
-def as_json(record: Record, stack: str) -> str:
+def as_json(record: LogRecord, stack: str) -> str:
     """Write a record for programs: one JSON object in ASCII. The time is RFC 3339 in UTC."""
     time = datetime.fromtimestamp(record.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     head = {"time": time, "level": str(record.level), "event": record.event, "stack": stack}

@@ -17,11 +17,11 @@ from prometheus_client.registry import Collector
 
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.relay import Batch, Entry
-from locallb.clients.kube import WRITES
-from locallb.clients.threads import THREADS
-from locallb.planning.report.room import rooms_for
+from locallb.kubernetes.api.client import WRITES
 from locallb.planning.status import Observation, State
-from locallb.watch.happenings import Converged, Failed, Happening, Planned, Updated
+from locallb.report.pool_room import rooms_for
+from locallb.threads.supervised import THREADS
+from locallb.watch.events import Converged, Failed, Happening, Planned, Updated
 
 PREFIX = "locallb"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -82,11 +82,11 @@ class Metrics:
                 pass
 
     def unready(self) -> str:
-        """Say why what was planned may not be served yet; empty once everything was converged."""
+        """Return why what was planned may not be served yet; empty once everything was converged."""
         return self._ready.why()
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """Give all metrics in a form that the client accepts, and which form that is."""
+        """Return all metrics in a form that the client accepts, and which form that is."""
         encode, kind = choose_encoder(accept)
         return encode(self.registry), kind
 

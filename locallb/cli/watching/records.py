@@ -13,10 +13,20 @@ from enum import StrEnum
 
 from locallb.cli.watching.board import UPDATING, View, count_states
 from locallb.cli.watching.relay import Batch
-from locallb.planning.model import ServiceKey
+from locallb.model.formatting import counted
+from locallb.model.identities import ObjectKey
 from locallb.planning.status import State
-from locallb.planning.words import counted
-from locallb.watch.happenings import Broken, Cause, Converged, Failed, Happening, Leading, Planned, Stopped, Updated
+from locallb.watch.events import (
+    Broken,
+    Cause,
+    Converged,
+    Failed,
+    Happening,
+    Leading,
+    Planned,
+    Stopped,
+    Updated,
+)
 
 _NAMED = 3
 """Services that a sentence names."""
@@ -32,7 +42,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LogRecord:
     """One thing to tell; `fields` are JSON's, with stable names (docs/watch.md)."""
 
     at: float
@@ -50,28 +60,28 @@ class Narrator:
     _complaints: tuple[str, ...] = ()
     _notices: tuple[str, ...] = ()
     _left_out: tuple[str, ...] = ()
-    _told: dict[ServiceKey, tuple[State, str]] = field(default_factory=dict)
+    _told: dict[ObjectKey, tuple[State, str]] = field(default_factory=dict)
     """Services that were told to be in trouble: which."""
     _failure: str = ""
     """Why reading, planning or an update as a whole fails, as it was told."""
     _planned_for: tuple[object, ...] = ()
     """What was told of the last plan: its marks, and how much there was to do."""
-    _failing: dict[ServiceKey, str] = field(default_factory=dict)
+    _failing: dict[ObjectKey, str] = field(default_factory=dict)
     """Load balancers that were told to have failed: why."""
     _calm: bool = False
     """Whether nothing happened since it was told that everything is as planned."""
 
-    def tell(self, batch: Batch, views: Sequence[View]) -> Iterator[Record]:
+    def tell(self, batch: Batch, views: Sequence[View]) -> Iterator[LogRecord]:
         """Tell a batch; `views` are the Services as they are after it."""
         if batch.lost:
             at = batch.entries[0].at if batch.entries else 0.0
             sentence = f"{counted(batch.lost, 'happening')} went untold: the output didn't take them in time"
-            yield Record(at, Level.WARNING, "lost", sentence, {"count": batch.lost})
+            yield LogRecord(at, Level.WARNING, "lost", sentence, {"count": batch.lost})
         for entry in batch.entries:
             yield from self._happening(entry.at, entry.happening, views)
 
-    def services(self, at: float, views: Sequence[View]) -> Iterator[Record]:
-        """Tell which Services are in another state than was told."""
+    def services(self, at: float, views: Sequence[View]) -> Iterator[LogRecord]:
+        """Return which Services are in another state than was told."""
         troubles = {one.row.key: one for one in views if one.is_troubled and one.row.reason != UPDATING}
         for key, one in troubles.items():
             now = one.row.state, one.row.reason
@@ -86,7 +96,7 @@ class Narrator:
         self._told = {key: told for key, told in self._told.items() if key in present and key not in serving}
         self._failing = {key: why for key, why in self._failing.items() if key in present or not key.cluster}
 
-    def _happening(self, at: float, one: Happening, views: Sequence[View]) -> Iterator[Record]:
+    def _happening(self, at: float, one: Happening, views: Sequence[View]) -> Iterator[LogRecord]:
         match one:
             case Planned():
                 yield from self._planned(at, one)
@@ -98,13 +108,13 @@ class Narrator:
                 yield from self._converged(at, one, views)
             case Leading():
                 sentence = "this process leads now" if one.leads else "another process may lead: standing by"
-                yield Record(at, Level.INFO, "leader", sentence, {"leads": one.leads})
+                yield LogRecord(at, Level.INFO, "leader", sentence, {"leads": one.leads})
             case Broken():
-                yield Record(at, Level.ERROR, "thread", one.sentence, {"thread": one.task, "message": one.sentence})
+                yield LogRecord(at, Level.ERROR, "thread", one.sentence, {"thread": one.task, "message": one.sentence})
             case Stopped():
-                yield Record(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
+                yield LogRecord(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
 
-    def _planned(self, at: float, one: Planned) -> Iterator[Record]:
+    def _planned(self, at: float, one: Planned) -> Iterator[LogRecord]:
         told = one.marks, one.differing, one.unchecked
         again = bool(self._failure) and told == self._planned_for
         if not again and (one.differing or any(mark.cause in _ALWAYS_TOLD for mark in one.marks)):
@@ -112,21 +122,21 @@ class Narrator:
         self._planned_for = told
         for text in one.complaints:
             if text not in self._complaints:
-                yield Record(at, Level.ERROR, "complaint", text, {"message": text})
+                yield LogRecord(at, Level.ERROR, "complaint", text, {"message": text})
         for text in self._complaints:
             if text not in one.complaints:
-                yield Record(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
+                yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
         for text in one.notices:
             if text not in self._notices:
-                yield Record(at, Level.WARNING, "notice", text, {"message": text})
+                yield LogRecord(at, Level.WARNING, "notice", text, {"message": text})
         self._complaints, self._notices = one.complaints, one.notices
         for text in one.plan.left_out:
             if text not in self._left_out:
-                yield Record(at, Level.INFO, "left-out", text, {"message": text})
+                yield LogRecord(at, Level.INFO, "left-out", text, {"message": text})
         self._left_out = one.plan.left_out
 
-    def _updated(self, at: float, one: Updated) -> Iterator[Record]:
-        """Tell what was changed, what failed for another reason than was told, and what only was checked."""
+    def _updated(self, at: float, one: Updated) -> Iterator[LogRecord]:
+        """Return what was changed, what failed for another reason than was told, and what only was checked."""
         known = {key for key, why in one.failed.items() if self._failing.get(key) == why}
         for key in one.services:
             self._failing.pop(key, None)
@@ -137,16 +147,16 @@ class Narrator:
         if one.untouched:
             yield _check(at, one)
 
-    def _failed(self, at: float, one: Failed) -> Iterator[Record]:
+    def _failed(self, at: float, one: Failed) -> Iterator[LogRecord]:
         self._calm = False
         if one.sentence != self._failure:
             self._failure = one.sentence
-            yield Record(at, Level.ERROR, "failed", one.sentence, {"kind": one.kind, "message": one.sentence})
+            yield LogRecord(at, Level.ERROR, "failed", one.sentence, {"kind": one.kind, "message": one.sentence})
 
-    def _converged(self, at: float, one: Converged, views: Sequence[View]) -> Iterator[Record]:
+    def _converged(self, at: float, one: Converged, views: Sequence[View]) -> Iterator[LogRecord]:
         if self._failure:
             text, self._failure = self._failure, ""
-            yield Record(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
+            yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
         if self._calm:
             return
         self._calm = True
@@ -154,19 +164,19 @@ class Narrator:
         sentence = f"converged: {counted(len(views), 'Service')}"
         if one.waiting:
             sentence = f"{sentence}; {one.waiting} failed and will be tried again"
-        yield Record(at, Level.INFO, "converged", sentence, {"services": states, "waiting": one.waiting})
+        yield LogRecord(at, Level.INFO, "converged", sentence, {"services": states, "waiting": one.waiting})
 
 
-def started(at: float, stack: str, version: str, pid: int, metrics: str) -> Record:
+def started(at: float, stack: str, version: str, pid: int, metrics: str) -> LogRecord:
     """Say that the loop begins."""
     sentence = f"watching stack {stack} (local-lb {version}, pid {pid})"
     fields: dict[str, object] = {"version": version, "pid": pid}
     if metrics:
         sentence, fields["metrics"] = f"{sentence}; metrics at {metrics}", metrics
-    return Record(at, Level.INFO, "started", sentence, fields)
+    return LogRecord(at, Level.INFO, "started", sentence, fields)
 
 
-def _service(at: float, view: View) -> Record:
+def _service(at: float, view: View) -> LogRecord:
     row = view.row
     level = Level.INFO if row.state is State.SERVING else Level.WARNING
     addresses = [str(address) for address in row.addresses]
@@ -179,10 +189,10 @@ def _service(at: float, view: View) -> Record:
         "reason": row.reason,
         "message": row.message,
     }
-    return Record(at, level, "service", sentence, fields)
+    return LogRecord(at, level, "service", sentence, fields)
 
 
-def _plan(at: float, one: Planned) -> Record:
+def _plan(at: float, one: Planned) -> LogRecord:
     marks = [str(mark) for mark in one.marks]
     because = f" because of {', '.join(marks[:_NAMED])}{_more(marks)}" if marks else ""
     checks = f", {one.unchecked} to check" if one.unchecked else ""
@@ -194,10 +204,10 @@ def _plan(at: float, one: Planned) -> Record:
         "open": one.differing,
         "unchecked": one.unchecked,
     }
-    return Record(at, Level.INFO, "planned", sentence, fields)
+    return LogRecord(at, Level.INFO, "planned", sentence, fields)
 
 
-def _update(at: float, one: Updated, services: Sequence[ServiceKey]) -> Record:
+def _update(at: float, one: Updated, services: Sequence[ObjectKey]) -> LogRecord:
     names = [str(key) for key in services]
     sentence = (
         f"updated {', '.join(names[:_NAMED])}{_more(names)} in {_ms(one.seconds)} ({_ms(one.latency)} after the change)"
@@ -213,13 +223,13 @@ def _update(at: float, one: Updated, services: Sequence[ServiceKey]) -> Record:
         "changes": dict(one.changes),
         "failed": failed,
     }
-    return Record(at, Level.ERROR if failed else Level.INFO, "updated", sentence, fields)
+    return LogRecord(at, Level.ERROR if failed else Level.INFO, "updated", sentence, fields)
 
 
-def _check(at: float, one: Updated) -> Record:
+def _check(at: float, one: Updated) -> LogRecord:
     names = [str(key) for key in one.services if key in one.untouched]
     sentence = f"{len(names)} checked in {_ms(one.seconds)}: as planned"
-    return Record(at, Level.INFO, "checked", sentence, {"services": names, "seconds": _seconds(one.seconds)})
+    return LogRecord(at, Level.INFO, "checked", sentence, {"services": names, "seconds": _seconds(one.seconds)})
 
 
 def _more(some: Sequence[object]) -> str:

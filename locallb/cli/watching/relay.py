@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from threading import Condition
 
 from locallb.planning.planned import Plan
-from locallb.watch.happenings import Happening, Planned
+from locallb.watch.events import Happening, Planned
 
 MOST = 1000
 """Happenings that may wait."""

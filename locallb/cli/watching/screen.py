@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from locallb.cli.report.safe import LONGEST_NAME, visible
-from locallb.cli.services import STYLES
+from locallb.cli.commands.service_table import STYLES
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
 from locallb.cli.watching.lines import clock
-from locallb.cli.watching.records import Level, Record
-from locallb.planning.report.room import rooms_for
+from locallb.cli.watching.records import Level, LogRecord
+from locallb.model.formatting import counted
 from locallb.planning.status import PortRow, State
-from locallb.planning.words import counted
+from locallb.report.pool_room import rooms_for
+from locallb.report.safe import LONGEST_NAME, visible
 
 KEPT = 200
 """Records that are remembered for the screen."""
@@ -38,7 +38,7 @@ class Screen:
     stack: str
     board: Board = field(default_factory=Board)
     views: Sequence[View] = ()
-    records: deque[Record] = field(default_factory=lambda: deque(maxlen=KEPT))
+    records: deque[LogRecord] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw."""
@@ -136,7 +136,7 @@ _GAP = 2
 
 
 def _table(views: Sequence[View], width: int) -> Iterator[Text]:
-    """Give the table's lines; narrow terminals get fewer columns, and the last one gets what is left."""
+    """Return the table's lines; narrow terminals get fewer columns, and the last one gets what is left."""
     columns = [column for column in _COLUMNS if column.from_width <= width]
     cells = [[Text(*column.cell(view)) for column in columns] for view in views]
     heads = [Text(column.head, "bold") for column in columns]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from locallb.clients.threads import SupervisedThread, Task
+from locallb.threads.supervised import SupervisedThread, Task
 
 INTERRUPTED = 130
 PATIENCE = 2.0

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
+from locallb.cli.watching import sd_notify
+from locallb.cli.watching.http_server import Page
 from locallb.cli.watching.metrics import Metrics
-from locallb.clients import supervisor
-from locallb.clients.answering import Page
-from locallb.watch.happenings import Cause, Converged, Failed, Happening, Leading, Planned, Pulse
+from locallb.watch.events import Cause, Converged, Failed, Happening, Leading, Planned, Pulse
 
 IDLE_LIMIT, BUSY_LIMIT = 30.0, 300.0
 """Seconds without a sign of life after which the loop counts as stuck: while it waits, and while it updates."""
@@ -52,7 +52,7 @@ class Supervised:
     def reload(self) -> None:
         """Say that everything is read anew."""
         self._reloading = True
-        supervisor.reloading()
+        sd_notify.reloading()
 
     def listen(self, happening: Happening) -> None:
         """Say READY after the first look and after each reload, and how things stand."""
@@ -60,34 +60,34 @@ class Supervised:
             case Planned() if self._reloading and _is_whole(happening):
                 self._ready()
             case Failed():
-                supervisor.notify(f"STATUS=failing: {happening.sentence.splitlines()[0][:200]}")
+                sd_notify.notify(f"STATUS=failing: {happening.sentence.splitlines()[0][:200]}")
                 if self._reloading:
                     self._ready()
             case Converged():
                 waiting = f", {happening.waiting} tried again later" if happening.waiting else ""
-                supervisor.notify(f"STATUS=converged{waiting}")
+                sd_notify.notify(f"STATUS=converged{waiting}")
             case Leading(leads=False):
-                supervisor.notify("STATUS=standing by: another process may lead")
+                sd_notify.notify("STATUS=standing by: another process may lead")
             case _:
                 pass
 
     def stand_by(self) -> None:
         """Say READY although nothing was looked at: it isn't this process's turn."""
         self._ready()
-        supervisor.notify("STATUS=standing by")
+        sd_notify.notify("STATUS=standing by")
 
     def stopping(self) -> None:
         """Say that we end."""
-        supervisor.notify("STOPPING=1")
+        sd_notify.notify("STOPPING=1")
 
     def alive(self, pulse: Pulse) -> None:
         """Say that we live, if the loop does."""
         if not stuck(pulse, time.monotonic()):
-            supervisor.notify("WATCHDOG=1")
+            sd_notify.notify("WATCHDOG=1")
 
     def _ready(self) -> None:
         self._reloading = False
-        supervisor.notify("READY=1")
+        sd_notify.notify("READY=1")
 
 
 def _is_whole(planned: Planned) -> bool:

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.live import Live
 
 from locallb.cli.watching.board import Board, View
-from locallb.cli.watching.records import Level, Narrator, Record
+from locallb.cli.watching.records import Level, LogRecord, Narrator
 from locallb.cli.watching.relay import Batch, Relay
 from locallb.cli.watching.screen import Screen
-from locallb.clients.threads import SupervisedThread, Task
+from locallb.model.formatting import counted
 from locallb.planning.status import Observation
-from locallb.planning.words import counted
+from locallb.threads.supervised import SupervisedThread, Task
 
 _GONE = {errno.EPIPE, errno.EIO, errno.EBADF}
 """Nobody will ever read what is written there: a closed pipe, a terminal that hung up."""
@@ -32,7 +32,7 @@ class Face(Protocol):
     def open(self) -> None:
         """Begin."""
 
-    def show(self, records: Sequence[Record], board: Board, views: Sequence[View]) -> None:
+    def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
         """Tell what is new. Raises OSError where it can't."""
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Lines:
 
     pace = 0.05
 
-    def __init__(self, stream: RawIOBase, form: Callable[[Record], str]) -> None:
+    def __init__(self, stream: RawIOBase, form: Callable[[LogRecord], str]) -> None:
         self._stream = stream
         self._form = form
         self._lost = 0
@@ -54,20 +54,20 @@ class Lines:
     def open(self) -> None:
         """Begin: nothing to do."""
 
-    def show(self, records: Sequence[Record], board: Board, views: Sequence[View]) -> None:
+    def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
         """Write the records. Where there is no room, lines are left out and counted; raises OSError if nobody reads."""
         del board, views
         for record in records:
             if self._lost:
                 sentence = f"{counted(self._lost, 'line')} could not be written"
-                if self._write(Record(record.at, Level.WARNING, "lost", sentence, {"count": self._lost})):
+                if self._write(LogRecord(record.at, Level.WARNING, "lost", sentence, {"count": self._lost})):
                     self._lost = 0
             self._lost += not self._write(record)
 
     def close(self) -> None:
         """End: nothing to do."""
 
-    def _write(self, record: Record) -> bool:
+    def _write(self, record: LogRecord) -> bool:
         """Write one; tell whether all of it is there."""
         left = f"{chr(10) if self._cut else ''}{self._form(record)}\n".encode(errors="replace")
         try:
@@ -95,7 +95,7 @@ class OnScreen:
         """Take the terminal."""
         self._live.start(refresh=True)
 
-    def show(self, records: Sequence[Record], board: Board, views: Sequence[View]) -> None:
+    def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
         """Draw anew."""
         self._screen.board, self._screen.views = board, views
         self._screen.records.extend(records)
@@ -123,7 +123,7 @@ class Teller:
         self._board, self._narrator = Board(), Narrator()
         self._thread = SupervisedThread(Task.TELLER, "teller", self._run)
 
-    def start(self, *first: Record) -> None:
+    def start(self, *first: LogRecord) -> None:
         """Begin, with these records."""
         self._face.open()
         self._face.show(first, Board(), ())

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pulumi.provider.experimental.provider import Provider
 
-from locallb.clients.containers import Containers
-from locallb.planning.settings import PullPolicy
+from locallb.config.settings import PullPolicy
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.provider.docker.provider import DockerProvider
+from locallb.runtimes.docker import Containers
 
 __all__ = ["make_docker_provider"]
 

@@ -30,18 +30,18 @@ _UNORDERED = frozenset({"labels", "envs", "securityOpts"})
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ContainerChange:
     """Names of properties."""
 
     changed: frozenset[str] = frozenset()
     replacing: frozenset[str] = frozenset()
 
 
-def compare(outputs: Values, inputs: Values, known: frozenset[str]) -> Change:
+def compare(outputs: Values, inputs: Values, known: frozenset[str]) -> ContainerChange:
     """Compare the state's outputs with new inputs; `known` are the properties that inputs may have."""
     keys = (known | inputs.keys()) - {NOTE}
     changed = frozenset(key for key in keys if _differs(key, outputs.get(key), inputs.get(key)))
-    return Change(changed, changed - IN_PLACE)
+    return ContainerChange(changed, changed - IN_PLACE)
 
 
 def _differs(key: str, old: Any, new: Any) -> bool:  # noqa: ANN401 - any JSON-like values
@@ -53,7 +53,7 @@ def _differs(key: str, old: Any, new: Any) -> bool:  # noqa: ANN401 - any JSON-l
 
 
 def _blank(value: object) -> bool:
-    """Tell whether a value says nothing: absent, empty, zero or false."""
+    """Return whether a value says nothing: absent, empty, zero or false."""
     return not value
 
 

@@ -38,7 +38,7 @@ _REMEDY = "is not known to the embedded engine; use `pulumi up` for it"
 
 
 def checked(given: Values) -> dict[str, Any]:
-    """Give the inputs with the defaults, and the notes of which they are."""
+    """Return the inputs with the defaults, and the notes of which they are."""
     inputs = {key: _noted(key, value) for key, value in given.items() if key != NOTE and value is not None}
     missing = sorted(DEFAULTS.keys() - inputs.keys())
     return {NOTE: missing, **inputs, **{key: DEFAULTS[key] for key in missing}}

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from locallb.clients import places
-from locallb.clients.containers import Containers, ContainersError, DockerAbsentError
+from locallb.config.settings import PullPolicy
 from locallb.planning.containers import labelled_owner
-from locallb.planning.settings import PullPolicy
 from locallb.provider.docker import inputs, rendering, spec
 from locallb.provider.docker.differences import compare
 from locallb.provider.errors import ProviderError
-from locallb.provider.stopping import STOP_PATIENCE, drain_container, was_drained
 from locallb.provider.values import Values
+from locallb.runtimes.docker import Containers, ContainersError, DockerAbsentError
+from locallb.runtimes.stopping import STOP_PATIENCE, drain_container, was_drained
+from locallb.storage import paths
 
 _GRACE = STOP_PATIENCE
 """Seconds from SIGTERM to SIGKILL where nothing is left to wait for."""
@@ -148,4 +148,4 @@ class Lifecycle:
         owner = labelled_owner(seen["Config"].get("Labels") or {})
         if owner is None or self._root is None:
             return False
-        return places.is_another_directory(owner.home.root, str(self._root))
+        return paths.is_another_directory(owner.home.root, str(self._root))

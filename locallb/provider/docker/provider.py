@@ -53,7 +53,7 @@ class DockerProvider(protocol.Provider):
         return protocol.CheckResponse(inputs=wrapped(given if failures else inputs.checked(given)), failures=failures)
 
     async def diff(self, request: protocol.DiffRequest) -> protocol.DiffResponse:
-        """Tell what changes and whether it takes a new container, which then comes after the old one's end."""
+        """Return what changes and whether it takes a new container, which then comes after the old one's end."""
         _refuse_others(request.type)
         change = compare(plain(request.old_state), plain(request.new_inputs), inputs.KNOWN)
         names = sorted(change.changed - set(request.ignore_changes))
@@ -115,7 +115,7 @@ def _refuse_others(kind: str) -> None:
 
 
 def _as_inputs(declared: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Give the inputs that would make what was found: those declared, but for what is different."""
+    """Return the inputs that would make what was found: those declared, but for what is different."""
     drifted = compare(found, declared, frozenset()).changed
     top = {key: inputs.without_notes(value) for key, value in declared.items() if key != inputs.NOTE}
     if inputs.NOTE in declared:

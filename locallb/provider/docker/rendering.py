@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locallb.planning.parse_containers import decimal_cpus
+from locallb.config.parse_containers import decimal_cpus
 from locallb.provider.docker.delta import raw_state_delta
 from locallb.provider.docker.inputs import without_notes
 from locallb.provider.docker.spec import MIB
@@ -89,7 +89,7 @@ def updated(before: Values, inputs: Values, changed: frozenset[str]) -> dict[str
 
 
 def is_complete(outputs: Values) -> bool:
-    """Tell whether outputs are whole, not those of a creation that failed under the other engine."""
+    """Return whether outputs are whole, not those of a creation that failed under the other engine."""
     return {"volumes", "networksAdvanced", "mustRun", "labels"} <= outputs.keys()
 
 

@@ -1,0 +1,1 @@
+"""The commands, each a short story: open, ask, run, tell."""

@@ -1,0 +1,44 @@
+"""The command `doctor`: one screen about this host and this stack; its exit code is 1 where something doesn't work."""
+
+from __future__ import annotations
+
+import json
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.commands.examine import look
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.host.doctor import examine
+from locallb.host.headroom import headroom
+from locallb.host.observation import Finding, Level
+
+STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
+
+
+def doctor(args: Arguments, out: Out) -> int:
+    """Look, and tell."""
+    seen = look(args.directory, args.stack)
+    findings = examine(seen)
+    healthy = not any(one.level is Level.PROBLEM for one in findings)
+    if args.json:
+        room = headroom(seen.limits)
+        document = {
+            "healthy": healthy,
+            "headroom": {"proxies": room.proxies, "limited_by": room.limited_by},
+            "findings": [_fields(one) for one in findings],
+        }
+        out.raw(json.dumps(document, indent=2))
+    else:
+        _print(findings, out)
+    return Exit.OK if healthy else Exit.FAILED
+
+
+def _print(findings: tuple[Finding, ...], out: Out) -> None:
+    for one in findings:
+        out.line((f"{one.level:<8} ", STYLES[one.level]), (f"{one.topic:<9} ", "bold"), one.text)
+        if one.remedy:
+            out.line(f"{'':19}→ {one.remedy}")
+
+
+def _fields(one: Finding) -> dict[str, str]:
+    return {"level": str(one.level), "topic": one.topic, "text": one.text, "remedy": one.remedy}

@@ -1,0 +1,196 @@
+"""Looks at everything that the doctor speaks about. What can't be looked at becomes a finding, never an exception."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from locallb.cli.session import Session
+from locallb.config.settings import Pool, SettingsError
+from locallb.engine import EngineError, ResourceState, check_state
+from locallb.engine.state.locks import read_holders
+from locallb.envoy import binary
+from locallb.envoy.admin import EnvoyAdmin
+from locallb.host import inotify, limits
+from locallb.host.facts import host_facts, inotify_limit
+from locallb.host.headroom import Limits, free_addresses
+from locallb.host.observation import Finding, Level, LockSeen, ProxySeen, Seen
+from locallb.ledger.ledger import Ledger
+from locallb.leftovers.host import leftovers
+from locallb.model.errors import ClientError
+from locallb.model.formatting import counted
+from locallb.model.snapshot import Claim, HostFacts
+from locallb.planning.addresses.pool_routes import pool_routes
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
+from locallb.sources import SourceError
+from locallb.storage import files, paths
+from locallb.storage.proxy_directories import PROXY_MARK
+
+ADDRESS, CONFIG = "locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"
+PROCESS = "locallb:index:EnvoyProcess"
+AT_ONCE = 16
+TROUBLES = (ClientError, EngineError, SettingsError, SourceError, OSError)
+_PROBED = 512
+"""inotify instances that are tried; of more it is enough to know that there are more."""
+Found = TypeVar("Found")
+Otherwise = TypeVar("Otherwise")
+
+
+@dataclass
+class Troubles:
+    """What could not be looked at, collected."""
+
+    findings: list[Finding]
+
+    def guard(self, topic: str, look: Callable[[], Found], otherwise: Otherwise, remedy: str = "") -> Found | Otherwise:
+        """Look; where that fails, note why and go on."""
+        try:
+            return look()
+        except TROUBLES as error:
+            self.findings += [Finding(Level.PROBLEM, topic, line, remedy) for line in str(error).splitlines()]
+            return otherwise
+
+
+def look(directory: Path, stack: str) -> Seen:
+    """Look at the host, and at the stack if there is one."""
+    troubles = Troubles([])
+    session = troubles.guard("stack", lambda: Session.open(directory, stack), None)
+    pools = troubles.guard("stack", lambda: session.settings.pools, ()) if session else ()
+    ours = [one.pid for one in processes.marked(PROXY_MARK)]
+    strict = bool(session and pools and session.settings.publishes)
+    host = troubles.guard("host", lambda: host_facts(pools, ours, strict=strict), HostFacts())
+    ledger = troubles.guard("ledger", lambda: Ledger(paths.ledger_directory()), None)
+    claims = troubles.guard("ledger", ledger.claims, ()) if ledger else ()
+    envoy, envoy_problem = _envoy()
+    seen = Seen(
+        python=sys.version_info[:2],
+        user=_user(),
+        envoy=envoy,
+        envoy_problem=envoy_problem,
+        host=host,
+        limits=_limits(pools, host, claims),
+        pools=pools,
+        routes=pool_routes(pools, host.addresses),
+        ledger=str(ledger.directory) if ledger else "",
+        shared_ledger=_shared(),
+        claims=len(claims),
+        ledger_problems=troubles.guard("ledger", ledger.problems, ()) if ledger else (),
+        ledger_keepers=troubles.guard("ledger", ledger.keepers, ()) if ledger else (),
+        docker=limits.docker(),
+        disk_free=troubles.guard("disk", lambda: limits.disk_left(paths.state_home()), limits.PLENTY),
+    )
+    if session and troubles.guard("stack", lambda: _belongs_here(session), otherwise=False):
+        seen = _with_stack(seen, session, {str(claim.address) for claim in claims}, troubles)
+    return replace(seen, extra=tuple(troubles.findings))
+
+
+def _belongs_here(session: Session) -> bool:
+    """Check that the stack is to be looked at from here. Raises SourceError, ClientError."""
+    session.require_home()
+    return True
+
+
+def _with_stack(seen: Seen, session: Session, claimed: set[str], troubles: Troubles) -> Seen:
+    """Look at the stack: its state, lock, sources and proxies. `claimed` are the addresses in the ledger."""
+    path = session.project.state_file(session.stack)
+    state_problems = troubles.guard("state", lambda: check_state(path), ())
+    remedy = "`locallb state restore` goes back to the last good state"
+    known = troubles.guard("state", lambda: session.engine(lambda _event: None).resources(), (), remedy)
+    plan = troubles.guard("sources", session.plan, None) if seen.pools else None
+    return replace(
+        seen,
+        source_problems=plan[0].complaints if plan else (),
+        source_notices=(*plan[0].notices, *plan[1].notices) if plan else (),
+        left_out=plan[1].left_out if plan else (),
+        sources=len(session.settings.sources) if plan else 0,
+        services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
+        proxies=_proxies(known),
+        unclaimed=tuple(sorted({str(one.id) for one in known if one.type == ADDRESS} - claimed)),
+        leftovers=troubles.guard("ledger", lambda: _leftovers(session, known), ()),
+        state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
+        state_problems=state_problems,
+        locks=_locks(session),
+    )
+
+
+def _envoy() -> tuple[str, str]:
+    try:
+        return binary.installed().version, ""
+    except ClientError as error:
+        return "", str(error)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
+def _limits(pools: tuple[Pool, ...], host: HostFacts, claims: Iterable[Claim]) -> Limits:
+    limit = inotify_limit()
+    free = inotify.available(min(limit, _PROBED))
+    return Limits(
+        watches=free if free < _PROBED else max(free, host.watches),
+        watch_limit=limit,
+        memory=limits.memory_left(),
+        tasks=limits.tasks_left(),
+        addresses=free_addresses(pools, host, claims) if pools else limits.PLENTY,
+        files=limits.files_each(),
+    )
+
+
+def _shared() -> str:
+    if not paths.SHARED_LEDGER.is_dir():
+        return ""
+    return "usable" if os.access(paths.SHARED_LEDGER, os.W_OK | os.X_OK) else "closed"
+
+
+def _proxies(known: Sequence[ResourceState]) -> tuple[ProxySeen, ...]:
+    runs = {str(one.id): one for one in known if one.type == PROCESS}
+    with ThreadPoolExecutor(AT_ONCE) as workers:
+        configs = [one for one in known if one.type == CONFIG]
+        configs.sort(key=lambda one: str(one.inputs.get("name")))
+        return tuple(workers.map(_proxy, configs, [runs.get(str(one.id)) for one in configs]))
+
+
+def _proxy(config: ResourceState, run: ResourceState | None) -> ProxySeen:
+    """Hold a proxy that the state knows against what is there."""
+    name, wanted = str(config.inputs.get("name", config.id)), config.inputs.get("files")
+    path = paths.proxies_root() / str(config.id)
+    known = run.outputs if run else {}
+    pid = known.get("pid")
+    alive = isinstance(pid, int | float) and processes.is_alive(Process(int(pid), str(known.get("started"))))
+    kept = isinstance(wanted, dict) and all(_read(path / file) == text for file, text in wanted.items())
+    if config.inputs.get("shared"):  # in a container, whose process is Docker's to know
+        alive = path.is_dir() and EnvoyAdmin(path).answers()
+    answers = alive and path.is_dir() and EnvoyAdmin(path).answers()
+    return ProxySeen(name, alive, answers, str(known.get("version", "")), kept)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return files.read_shared(path)
+    except ClientError:
+        return None
+
+
+def _leftovers(session: Session, known: Iterable[ResourceState]) -> tuple[str, ...]:
+    proxies = {str(one.id) for one in known if one.type == CONFIG}
+    addresses = {str(one.id) for one in known if one.type == ADDRESS}
+    return tuple(str(one) for one in leftovers(session.home, proxies, addresses))
+
+
+def _locks(session: Session) -> tuple[LockSeen, ...]:
+    folder = session.project.backend / ".pulumi/locks/organization" / session.project.name / session.stack
+    return tuple(
+        LockSeen(f"{one.username}@{one.hostname} (pid {one.pid})", str(one.path), one.is_gone())
+        for one in read_holders(folder)
+    )

@@ -1,0 +1,118 @@
+"""The commands `host setup | teardown | status`: what would be done to this host and why; with --apply it is done."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.session import Session
+from locallb.host import setup
+from locallb.host.setup_plan import LEDGER, Setup, Step, plan_setup, plan_teardown
+from locallb.ledger.ledger import Ledger
+
+
+def host(session: Session, args: Arguments, out: Out) -> int:
+    """Run the word after `host`."""
+    if args.action == "teardown":
+        return _perform(_teardown_plan(), args, out, undo=True)
+    plan = _setup_plan(session, args)
+    return _status(plan, args, out) if args.action == "status" else _perform(plan, args, out, undo=False)
+
+
+def _setup_plan(session: Session, args: Arguments) -> Setup:
+    group = setup.group_id(args.group) if args.group else setup.group_of(session.project.root)
+    seen = setup.look(session.settings.pools, group)
+    return plan_setup(seen, persist=args.persist, status=args.action == "status")
+
+
+def _teardown_plan() -> Setup:
+    record = setup.read_record()
+    return plan_teardown(record, setup.present(record), len(Ledger(Path(LEDGER)).claims()))
+
+
+def _status(plan: Setup, args: Arguments, out: Out) -> int:
+    if args.json:
+        out.raw(json.dumps(_document(plan, applied=False), indent=2))
+        return Exit.OK
+    rows = [(_state(step), str(step.sort), step.what, _value(step)) for step in plan.steps]
+    out.table(("STATE", "WHAT", "NAME", "VALUE"), rows)
+    _tell_rest(plan, out)
+    return Exit.OK
+
+
+def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
+    """Print the steps; with --apply carry each out as it is printed, unless something forbids it."""
+    steps = [step for step in plan.steps if undo or not step.done]
+    applying = args.apply and not plan.problems
+    if applying and steps and os.geteuid() != 0:
+        out.error("--apply changes this host: run it as root, for example with sudo")
+        return Exit.FAILED
+    for step in steps:
+        if not args.json:
+            out.line(("  # ", "dim"), step.why)
+            out.line(f"  {step.command}")
+        if applying:
+            (setup.undo if undo else setup.apply)(step)
+    if args.json:
+        out.raw(json.dumps(_document(plan, applied=applying), indent=2))
+    else:
+        _tell_end(plan, steps, out, applied=applying)
+    return Exit.FAILED if plan.problems else Exit.OK
+
+
+def _tell_end(plan: Setup, steps: list[Step], out: Out, *, applied: bool) -> None:
+    if not steps:
+        out.line("Nothing to do.")
+    elif applied:
+        out.line(f"{len(steps)} changes made; `locallb host teardown --apply` brings back what was there.")
+    elif not plan.problems:
+        out.line("")
+        out.line("Nothing was changed. As root, --apply does exactly this.")
+    _tell_rest(plan, out)
+
+
+def _tell_rest(plan: Setup, out: Out) -> None:
+    for note in plan.notes:
+        out.warning(note)
+    for problem in plan.problems:
+        out.error(str(problem))
+
+
+def _state(step: Step) -> tuple[str, str]:
+    if step.done:
+        return "done", "green"
+    return ("optional", "") if step.optional else ("missing", "yellow")
+
+
+def _value(step: Step) -> str:
+    if step.done:
+        return "" if "\n" in step.now else step.now
+    command = "setup --persist" if step.optional else "setup"
+    if "\n" in step.now + step.wanted:
+        return f"{'another text' if step.now else 'absent'}, {command} writes it"
+    return f"{step.now or 'absent'}, {command} makes it {step.wanted}"
+
+
+def _document(plan: Setup, *, applied: bool) -> dict[str, object]:
+    return {
+        "applied": applied,
+        "steps": [
+            {
+                "sort": str(step.sort),
+                "what": step.what,
+                "now": step.now,
+                "wanted": step.wanted,
+                "done": step.done,
+                "optional": step.optional,
+                "why": step.why,
+                "command": step.command,
+            }
+            for step in plan.steps
+        ],
+        "problems": [{"reason": one.reason, "message": one.message} for one in plan.problems],
+        "notes": list(plan.notes),
+    }

@@ -1,0 +1,106 @@
+"""The command `gc`: what a lost state left, listed, and removed on request."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.session import Session
+from locallb.config.settings import KubernetesSource, SettingsError
+from locallb.engine import EngineError
+from locallb.leftovers.host import Leftover, leftovers, remove
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.sources import SourceError
+from locallb.sources.snapshot import find_sources
+
+if TYPE_CHECKING:
+    from locallb.leftovers.services import LeftService
+
+ADDRESS, CONFIG = "locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"
+CLAIM = "locallb:index:ServiceClaim"
+FINALIZER = "finalizer"
+_PARTS = 3
+
+
+def gc(session: Session, args: Arguments, out: Out) -> int:
+    """List leftovers; with --yes remove those of this stack."""
+    known = session.engine(lambda _event: None).resources()
+    proxies = {str(each.id) for each in known if each.type == CONFIG}
+    addresses = {str(each.id) for each in known if each.type == ADDRESS}
+    found = leftovers(session.home, proxies, addresses)
+    services = _services(session, {str(each.id) for each in known if each.type == CLAIM})
+    if args.yes:
+        for one in services:  # while the ledger still tells whose they are
+            one.let_go()
+    removed = remove(found) if args.yes else ()
+    if args.json:
+        listed = [_fields(each, removed=each in removed) for each in found]
+        out.raw(json.dumps([*listed, *(_service_fields(one, removed=args.yes) for one in services)], indent=2))
+    else:
+        _print(out, found, removed, services, asked=args.yes)
+    return 0
+
+
+def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
+    """Find Services with our finalizer that no state knows; none where the configuration can't be read."""
+    try:
+        settings = session.settings
+        if not any(isinstance(one, KubernetesSource) for one in settings.sources) and settings.kind is None:
+            return ()
+        from locallb.leftovers.services import left_services  # noqa: PLC0415 - as the next one
+        from locallb.sources.kubernetes import reached  # noqa: PLC0415 - loads a client of Kubernetes
+
+        sources, _ = find_sources(session.home, settings, keep=False)
+        clusters = reached(sources, session.project.root)
+    except (EngineError, SettingsError, SourceError):
+        return ()
+    known = [ObjectKey(ClusterName(one[0]), one[1], one[2]) for key in claimed if len(one := key.split("/")) == _PARTS]
+    return tuple(left_services(session.home, settings, clusters, known))
+
+
+def _print(
+    out: Out,
+    found: tuple[Leftover, ...],
+    removed: tuple[Leftover, ...],
+    services: tuple[LeftService, ...],
+    *,
+    asked: bool,
+) -> None:
+    if not found and not services:
+        out.line("Nothing was left behind.")
+        return
+    out.table(
+        ("LEFT", "WHAT", "OWNER", ""),
+        [
+            *(
+                (str(each.sort), each.what, str(each.owner or "unknown"), _fate(each, each in removed))
+                for each in found
+            ),
+            *((FINALIZER, str(one), str(one.owner), "removed" if asked else "") for one in services),
+        ],
+    )
+    if not asked and (services or any(each.ours for each in found)):
+        out.line("")
+        out.line("`locallb gc --yes` removes those of this stack.")
+
+
+def _fate(leftover: Leftover, removed: bool) -> str:  # noqa: FBT001 - private, one caller
+    if removed:
+        return "removed"
+    return "" if leftover.ours else "not this stack's: left alone"
+
+
+def _service_fields(left: LeftService, *, removed: bool) -> dict[str, object]:
+    return {"sort": FINALIZER, "what": str(left), "owner": str(left.owner), "ours": True, "removed": removed}
+
+
+def _fields(leftover: Leftover, *, removed: bool) -> dict[str, object]:
+    return {
+        "sort": str(leftover.sort),
+        "what": leftover.what,
+        "owner": str(leftover.owner or "unknown"),
+        "ours": leftover.ours,
+        "removed": removed,
+    }

@@ -1,0 +1,38 @@
+"""Asks running proxies, all at once, what they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from locallb.envoy.admin import EnvoyAdmin
+from locallb.model.errors import ClientError
+from locallb.model.serving import Proxy
+from locallb.planning.status import Observation
+from locallb.provider.resources.published_ports import unpublished
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
+
+AT_ONCE = 16
+
+
+def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
+    """Return what each of `proxies` answers, by its name; those that don't answer are missing."""
+    wanted = list(proxies)
+    if not wanted:
+        return {}
+    with ThreadPoolExecutor(AT_ONCE) as workers:
+        answers = workers.map(ask, wanted)
+    return {proxy.name: answer for proxy, answer in zip(wanted, answers, strict=True) if answer}
+
+
+def ask(proxy: Proxy) -> Observation | None:
+    """Return what `proxy` answers; None if it doesn't."""
+    admin = EnvoyAdmin(Proxies(paths.proxies_root()).path(proxy.id))
+    try:
+        listening = admin.listeners()
+        if proxy.published:
+            listening -= frozenset(unpublished(listening))
+        return Observation(listening, admin.failed_listeners())
+    except ClientError:
+        return None

@@ -1,0 +1,46 @@
+"""Who else is at work on a stack, or has left something of it: told, refused or ended before a command goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from locallb.cli.console import Out
+from locallb.cli.session import Session
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
+from locallb.runtimes.single_instance import TakenError, holder, only_one
+
+PATIENCE = 30.0
+"""Seconds from SIGTERM to SIGKILL: a `watch` finishes the operations that it has begun."""
+
+
+def tell_of_watch(session: Session, out: Out) -> None:
+    """Say that a `watch` keeps the stack as it is configured, whatever this command does."""
+    if process := holder(session.watch_lock):
+        out.warning(f"`watch` (pid {process.pid}) keeps stack {session.stack} converged, too; this is done beside it")
+
+
+@contextmanager
+def without_watch(session: Session, *, stop: bool) -> Iterator[None]:
+    """Keep every `watch` of the stack away; one that runs is ended if `stop`. Raises TakenError, ProcessError."""
+    if process := holder(session.watch_lock):
+        if not stop:
+            raise TakenError(_refusal(session, process))
+        processes.stop(process, PATIENCE)
+    with only_one(session.watch_lock, f"watch of stack {session.stack}"):
+        yield
+
+
+def forgotten(session: Session) -> int:
+    """Count what this stack has on this host although its state knows of nothing. Raises ClientError."""
+    from locallb.leftovers.host import on_this_host  # noqa: PLC0415 - only a destroy needs it
+
+    return sum(each.ours for each in on_this_host(session.home, (), ()))
+
+
+def _refusal(session: Session, process: Process) -> str:
+    return (
+        f"`watch` of stack {session.stack} runs (pid {process.pid}) and would make again what `destroy` removes: end it"
+        " first, or run `locallb destroy --stop-watch`"
+    )

@@ -1,0 +1,95 @@
+"""All that is known of one Service: its addresses, ports, proxy and backends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from locallb.cli.commands.service_table import STYLES
+from locallb.cli.console import Out
+from locallb.model.serving import Proxy, Upstream
+from locallb.planning.planned import Placement, Plan, PlannedPort
+from locallb.planning.status import Row
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
+
+_LABEL = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A Service's row, its proxy, and by port where its connections go; both empty for one that gets nothing."""
+
+    row: Row
+    proxy: Proxy | None = None
+    backends: Mapping[str, tuple[str, ...]] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process that was started for the proxy last; None for a container, or before the first."""
+        record = Proxies(paths.proxies_root()).recorded(self.proxy.id) if self.proxy else None
+        return record.pid if record else None
+
+    @property
+    def directory(self) -> str:
+        """Where the proxy's configuration and log are; empty without a proxy."""
+        return str(Proxies(paths.proxies_root()).path(self.proxy.id)) if self.proxy else ""
+
+
+def details(rows: Sequence[Row], plan: Plan) -> list[Detail]:
+    """Add to each row what the plan has of it."""
+    placements = {placement.key: placement for placement in plan.placements}
+    proxies = {planned.proxy.name: planned.proxy for planned in plan.proxies}
+    return [
+        Detail(row, proxies[placed.proxy], _backends(placed, proxies[placed.proxy]))
+        if (placed := placements.get(row.key)) and row.addresses
+        else Detail(row)
+        for row in rows
+    ]
+
+
+def detail_json(detail: Detail) -> dict[str, object]:
+    """Make the documented fields that a Service has beside those of its row."""
+    proxy = detail.proxy
+    return {
+        "proxy": {"name": proxy.name, "id": proxy.id, "directory": detail.directory, "pid": detail.pid}
+        if proxy
+        else None,
+        "backends": [
+            {"port": port, "addresses": list(places)} for port, places in sorted((detail.backends or {}).items())
+        ],
+    }
+
+
+def print_detail(out: Out, detail: Detail) -> None:
+    """Print it, a line for each thing."""
+    row, proxy = detail.row, detail.proxy
+    out.line((str(row.key), "bold"), "  ", (str(row.state), STYLES[row.state]), f"  {row.reason}".rstrip())
+    _field(out, "addresses", " ".join(map(str, row.addresses)) or "-")
+    for port in row.ports:
+        backends = ", ".join((detail.backends or {}).get(str(port.port), ())) or "no backends"
+        _field(out, "port", f"{port.port}  {port.state}  {port.reason}".rstrip(), f" → {backends}")
+        if port.message and port.message != row.message:
+            _field(out, "", port.message)
+    if proxy:
+        running = f"pid {detail.pid}" if detail.pid else "no process of this host"
+        _field(out, "proxy", f"{proxy.name}  {running}")
+        _field(out, "files", detail.directory)
+    if row.message:
+        out.line(("! ", "yellow"), row.message)
+
+
+def _field(out: Out, label: str, *parts: str) -> None:
+    out.line("  ", (f"{label:<{_LABEL}}", "dim"), *parts)
+
+
+def _backends(placed: Placement, proxy: Proxy) -> Mapping[str, tuple[str, ...]]:
+    source = placed.part.part if placed.part else proxy
+    upstreams = {upstream.name: upstream for upstream in source.upstreams}
+    return {str(planned.port): _of_port(planned, upstreams) for planned in placed.ports}
+
+
+def _of_port(planned: PlannedPort, upstreams: Mapping[str, Upstream]) -> tuple[str, ...]:
+    used = dict.fromkeys(listener.upstream for listener in planned.listeners)
+    behind = [backend for name in used if name in upstreams for backend in upstreams[name].backends]
+    return tuple(dict.fromkeys(map(str, behind)))

@@ -1,0 +1,95 @@
+"""The final table and its JSON: every Service with its addresses, ports, state and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from locallb.cli.console import Out
+from locallb.model.identities import Protocol
+from locallb.planning.status import PortRow, Row, State
+
+MOST_SENTENCES = 20
+STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
+
+
+def print_services(
+    out: Out, rows: Sequence[Row], told: frozenset[str] = frozenset(), left_out: Sequence[str] = ()
+) -> None:
+    """Print the table, below it the sentences behind the reasons that weren't `told`, and what to try next.
+
+    `left_out` are sentences about what isn't in the table, which are all there is to say of an empty one.
+    """
+    if rows:
+        _print_table(out, rows, told)
+    for sentence in left_out:
+        out.line(sentence)
+    if hint := _hint(rows):
+        out.line("")
+        out.line("Try: ", (hint, "bold"))
+
+
+def _print_table(out: Out, rows: Sequence[Row], told: frozenset[str]) -> None:
+    out.table(("SERVICE", "ADDRESS", "PORTS", "STATE", "REASON"), [_cells(row) for row in rows])
+    sentences = list(dict.fromkeys(row.message for row in rows if row.message and told.isdisjoint(as_told(row))))
+    if sentences:
+        out.line("")
+    for sentence in sentences[:MOST_SENTENCES]:
+        out.line(("! ", "yellow"), sentence)
+    if len(sentences) > MOST_SENTENCES:
+        out.line(f"  and {len(sentences) - MOST_SENTENCES} more; `locallb status --json` has all")
+
+
+def as_told(row: Row) -> frozenset[str]:
+    """Return the forms in which the trouble of a Service is told: in the table, and as a warning of the program."""
+    return frozenset({row.message, f"{row.reason}: {row.message}"})
+
+
+def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Make the documented list of objects."""
+    return [
+        {
+            "cluster": row.key.cluster,
+            "namespace": row.key.namespace,
+            "name": row.key.name,
+            "state": str(row.state),
+            "addresses": [str(address) for address in row.addresses],
+            "ports": [
+                {
+                    "port": one.port.port,
+                    "protocol": str(one.port.protocol),
+                    "state": str(one.state),
+                    "reason": one.reason,
+                    "message": one.message,
+                }
+                for one in row.ports
+            ],
+            "reason": row.reason,
+            "message": row.message,
+        }
+        for row in rows
+    ]
+
+
+def _cells(row: Row) -> Sequence[str | tuple[str, str]]:
+    return (
+        str(row.key),
+        " ".join(str(address) for address in row.addresses) or "-",
+        " ".join(_port(port) for port in row.ports) or "-",
+        (str(row.state), STYLES[row.state]),
+        row.reason,
+    )
+
+
+def _port(row: PortRow) -> str:
+    return str(row.port) if row.state is State.SERVING else f"{row.port}({row.state})"
+
+
+def _hint(rows: Sequence[Row]) -> str:
+    """Suggest a command for the first address that serves TCP."""
+    for row in rows:
+        for one in row.ports:
+            if one.state is State.SERVING and one.port.protocol is Protocol.TCP:
+                address = row.addresses[0]
+                host = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
+                return f"curl http://{host}:{one.port.port}/"
+    return ""

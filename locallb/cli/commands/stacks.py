@@ -1,0 +1,79 @@
+"""The commands `stack list` and `init`: which stacks a project has, and how one more begins."""
+
+from __future__ import annotations
+
+import json
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Refused
+from locallb.cli.session import Session
+from locallb.config.parse_settings import parse_settings
+from locallb.engine import EngineError, Project, check_stack_name, load_project
+
+BALANCER = "locallb:index:LoadBalancer"
+_FILE = """\
+# A stack of local-lb; docs/configuration.md has all keys. The Pulumi CLI adds an `encryptionsalt`; locallb needs none.
+config:
+  local-lb:sources:
+{sources}
+  # local-lb:pools:                     # addresses to hand out; without it 127.77.0.0/27
+  #   - name: more
+  #     addresses: [127.78.0.0/24]
+  # local-lb:pins:                      # addresses of Services that nobody may annotate
+  #   shop/web: [127.77.0.9]
+  # local-lb:namespaces: [shop]         # only these
+  # local-lb:proxies: shared            # one Envoy for all; without it one for each Service
+"""
+
+
+def list_stacks(args: Arguments, out: Out) -> int:
+    """List every stack that has a configuration or a state."""
+    project = load_project(args.directory)
+    with_state = {path.stem for path in project.state_file("*").parent.glob("*.json")}
+    listed = [_stack(project, name) for name in sorted({*project.stacks(), *with_state})]
+    if args.json:
+        out.raw(json.dumps(listed, indent=2))
+    elif listed:
+        out.table(("STACK", "LOAD BALANCERS", "CONFIGURATION"), [_cells(one) for one in listed])
+    else:
+        out.line("No stacks; `locallb init` makes one.")
+    return Exit.OK
+
+
+def _stack(project: Project, name: str) -> dict[str, object]:
+    path = project.stack_file(name)
+    try:
+        resources = Session(project, name).engine(lambda _event: None).resources()
+        balancers: int | None = sum(one.type == BALANCER for one in resources)
+    except EngineError:  # `state check` and the doctor tell what it has
+        balancers = None
+    return {"stack": name, "configuration": str(path) if path.exists() else None, "load_balancers": balancers}
+
+
+def _cells(stack: dict[str, object]) -> tuple[str, str, str]:
+    balancers = stack["load_balancers"]
+    unreadable = "its state can't be read"
+    return str(stack["stack"]), unreadable if balancers is None else str(balancers), str(stack["configuration"] or "-")
+
+
+def init(args: Arguments, out: Out) -> int:
+    """Write the configuration of a new stack; one that is there stays as it is."""
+    project = load_project(args.directory)
+    check_stack_name(args.stack)
+    sources = [{key: value} for key, value in args.sources] or [{"manifests": "manifests"}]
+    parse_settings({"sources": sources})  # a mistake is told before anything is written
+    path = project.stack_file(args.stack)
+    lines = "\n".join(f"    - {json.dumps(source)[1:-1]}" for source in sources)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(_FILE.format(sources=lines))
+    except FileExistsError:
+        raise Refused(f"{path} is there already; edit it, or name another stack with --stack") from None
+    if args.json:
+        out.raw(json.dumps({"stack": args.stack, "configuration": str(path)}, indent=2))
+    else:
+        out.line(f"Wrote {path}. Look at it, then: `locallb up`")
+    return Exit.OK

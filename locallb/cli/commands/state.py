@@ -1,0 +1,83 @@
+"""The commands `state check`, whether the state can be used, `state restore`, the way back, and `state adopt`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.commands.deployments import confirmed
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.session import Session
+from locallb.engine import Store
+from locallb.model.formatting import counted
+from locallb.provider.resources.moving import leave
+from locallb.sources.stack_home import belonging, here, is_elsewhere, refuse_copy, settle
+
+
+def state(session: Session, args: Arguments, out: Out) -> int:
+    """Do what the word after `state` says."""
+    actions = {"adopt": adopt, "check": check, "restore": restore}
+    return actions[args.action](session, args, out)
+
+
+def adopt(session: Session, args: Arguments, out: Out) -> int:
+    """Move the stack to this user and state home."""
+    known, now = belonging(session.home, session.project.state_file(session.stack)), here(session.home)
+    if known is None:
+        out.line(f"Stack {session.stack} isn't deployed: it will belong to {now.user} where `up` runs first.")
+        return Exit.OK
+    refuse_copy(session.home, known)
+    question = f"End the proxies under {known.state_home}, so that `up` starts them under {now.state_home}?"
+    moves = is_elsewhere(known, now)
+    if moves and not args.yes and not confirmed(question, out):
+        return Exit.FAILED
+    if moves:
+        resources = session.engine(lambda _event: None).resources()
+        ended = counted(leave(resources, session.home, Path(known.state_home)), "proxy", "proxies")
+        out.line(f"{ended} ended under {known.state_home}; `locallb up` starts what is missing.")
+    settle(session.home)
+    out.line(f"Stack {session.stack} belongs to {now.user}, and its proxies live under {now.state_home}.")
+    return Exit.OK
+
+
+def check(session: Session, args: Arguments, out: Out) -> int:
+    """Tell every rule that the stack's state breaks; 1 if there is any."""
+    path = session.project.state_file(session.stack)
+    complaints = _store(session).complaints()
+    if args.json:
+        out.raw(json.dumps({"state": str(path), "complaints": list(complaints)}, indent=2))
+    elif complaints:
+        for complaint in complaints:
+            out.error(complaint)
+        out.line("`locallb state restore` goes back to the last good state.")
+    else:
+        out.line(f"{path} is sound." if path.exists() else f"There is no state at {path}.")
+    return 1 if complaints else 0
+
+
+def restore(session: Session, args: Arguments, out: Out) -> int:
+    """Go back to the newest backup that can be used, where the state can't; asks first."""
+    store = _store(session)
+    told: list[str] = []
+    if problems := store.unusable():
+        if not args.yes:
+            for problem in problems:
+                out.error(problem)
+            if not confirmed("Put it aside and go back to the last good state?", out):
+                return Exit.FAILED
+        store.restore(told.append)
+    if args.json:
+        path = session.project.state_file(session.stack)
+        out.raw(json.dumps({"state": str(path), "problems": list(problems), "done": told}, indent=2))
+        return Exit.OK
+    for text in told or ["The state can be used; there is nothing to restore."]:
+        out.line(text)
+    if told:
+        out.line("Now run `locallb up`: it adopts what was made since.")
+    return Exit.OK
+
+
+def _store(session: Session) -> Store:
+    return Store(session.project.backend, session.project.name, session.stack)

@@ -1,0 +1,87 @@
+"""The command `status`: every Service, or some with all that is known of them; once, or until it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.commands.deployments import look
+from locallb.cli.commands.service_detail import Detail, detail_json, details, print_detail
+from locallb.cli.commands.service_table import print_services, services_json
+from locallb.cli.commands.targets import matching
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.failures import sentence
+from locallb.cli.process import end_well_when_interrupted
+from locallb.cli.session import Session
+from locallb.planning.planned import Plan
+from locallb.planning.status import Row
+from locallb.sources import SourceError
+
+PACE = 1.0
+"""Seconds between two looks of `--watch`."""
+
+
+def status(session: Session, args: Arguments, out: Out) -> int:
+    """Show Services, checked now."""
+    if args.repeat:
+        end_well_when_interrupted()
+        _repeat(session, args, out)
+    reading, plan = session.plan()
+    table = look(plan)
+    if args.json:
+        out.raw(json.dumps(_document(table, plan, args), indent=2))
+    else:
+        _print(table, plan, args, out)
+    for notice in () if args.services else (*reading.notices, *plan.notices):
+        out.warning(notice)
+    for complaint in reading.complaints:
+        out.error(complaint)
+    return Exit.FAILED if reading.complaints else Exit.OK
+
+
+def _document(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[dict[str, object]]:
+    if not args.services:
+        return services_json(table)
+    return [{**fields, **detail_json(one)} for one in _chosen(table, plan, args) for fields in services_json([one.row])]
+
+
+def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, out: Out) -> None:
+    if not args.services:
+        print_services(out, table, left_out=plan.left_out)
+    for number, one in enumerate(_chosen(table, plan, args)):
+        if number:
+            out.line("")
+        print_detail(out, one)
+
+
+def _chosen(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[Detail]:
+    """Return the Services that were asked for. Raises TargetError if a name is nobody's, or not only one's."""
+    names = sorted({str(row.key) for row in table})
+    wanted = {matching(name, names) for name in args.services}
+    return details([row for row in table if str(row.key) in wanted], plan)
+
+
+def _repeat(session: Session, args: Arguments, out: Out) -> None:
+    """Show them for ever: on a terminal drawn anew, elsewhere whenever something is different."""
+    before: object = None
+    while not out.gone:
+        now: object
+        try:
+            _, plan = Session(session.project, session.stack).plan()
+            table = look(plan)
+            now = _document(table, plan, args)
+        except SourceError as error:
+            now = sentence(error)
+        if now != before or (out.live and not args.json):
+            if out.live and not args.json:
+                out.console.clear()
+            if isinstance(now, str):
+                out.error(now)
+            elif args.json:
+                out.raw(json.dumps(now))
+            else:
+                _print(table, plan, args, out)
+        before = now
+        time.sleep(PACE)

@@ -1,0 +1,171 @@
+"""`locallb watch`: keeps the stack converged until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from locallb import __version__
+from locallb.cli.arguments import Arguments
+from locallb.cli.commands.observe import ask, observe
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.session import Session
+from locallb.cli.watching import sd_notify
+from locallb.cli.watching.health import Health
+from locallb.cli.watching.http_server import Answering
+from locallb.cli.watching.lines import as_json, is_journal, journal, plain
+from locallb.cli.watching.metrics import Metrics
+from locallb.cli.watching.records import started
+from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.screen import Screen
+from locallb.cli.watching.signals import Signals
+from locallb.cli.watching.supervision import Supervised, pages
+from locallb.cli.watching.telling import Face, Lines, OnScreen, Teller
+from locallb.config.loopback_socket import loopback_place
+from locallb.config.settings import Settings
+from locallb.engine import load_config
+from locallb.runtimes.single_instance import only_one
+from locallb.sources.configuration import stack_settings
+from locallb.threads.supervised import THREADS, SupervisedThread, Task
+from locallb.watch.events import Broken, Cause, Happening, Leading, Mark
+from locallb.watch.loop import Loop
+
+_GLANCE = 0.2
+"""Seconds between two looks whether the loop has ended, once it is to end."""
+LAST_WORDS = 1.0
+"""Seconds that the teller has for what it still has to tell."""
+
+
+def watch(session: Session, args: Arguments, out: Out) -> int:
+    """Watch until a signal says stop; SIGHUP reads everything anew."""
+    place = args.metrics or session.settings.metrics
+    session.settle()
+    if session.settings.leader_election:
+        return _watch_when_leading(session, args, out, place)
+    with only_one(session.watch_lock, f"watch of stack {session.stack}"):
+        return _Watch(session, args, out).run(place)
+
+
+def _watch_when_leading(session: Session, args: Arguments, out: Out, place: str) -> int:
+    """Watch, and change something only while this process is the leader; others may run beside it."""
+    from locallb.cli.leading import taking_part  # noqa: PLC0415 - loads a client of Kubernetes
+
+    made: list[_Watch] = []
+    with taking_part(session.settings, session.home, lambda leads: made[0].lead(leads) if made else None) as election:
+        made.append(_Watch(session, args, out, election.leads if election else None))
+        return made[0].run(place)
+
+
+class _Watch:
+    """The loop, and all that observes it: each in a thread of its own, the main one waits for signals."""
+
+    def __init__(self, session: Session, args: Arguments, out: Out, leads: Callable[[], bool] | None = None) -> None:
+        def load() -> Settings:
+            return stack_settings(load_config(session.project, session.stack))
+
+        self._out = out
+        self._stack = session.stack
+        self._relay = Relay()
+        self._health = Health(ask, self._relay.poke)
+        self._metrics = Metrics(self._health.seen)
+        self._supervised = Supervised()
+        self._leads = leads or _alone
+        configuration = session.project.stack_file(session.stack)
+        self._loop = Loop(
+            session.home,
+            session.engine(lambda _event: None),
+            load,
+            configuration,
+            self._listen,
+            leads=self._leads,
+            observe=observe,
+        )
+        self._face = _face(out, session.stack, args)
+        self._teller = Teller(self._relay, self._face, self._health.seen, self._nobody_listens)
+        self._fault = ""
+        self._over = False
+        self._thread = SupervisedThread(Task.LOOP, "loop", self._follow)
+        THREADS.listen(lambda escape: self._listen(Broken(escape.task, escape.sentence)))
+
+    def run(self, place: str) -> int:
+        """Run until stopped; give the exit code."""
+        server = Answering(*loopback_place(place), pages(self._metrics, lambda: self._loop.pulse)) if place else None
+        signals = Signals(self._stop, self._reload, on_terminal=isinstance(self._face, OnScreen))
+        self._wake = signals.wake
+        with signals.caught(resized=self._relay.poke):
+            if server:
+                server.start()
+            self._health.start()
+            metrics = f"http://{server.place}/metrics" if server else ""
+            self._teller.start(started(time.time(), self._stack, __version__, os.getpid(), metrics))
+            self._thread.start()
+            if not self._leads():
+                self._supervised.stand_by()
+            self._wait(signals)
+        if not self._teller.join(LAST_WORDS):  # whoever should read what we say holds up our end
+            signals.leave(Exit.FAILED)
+        self._teller.close()
+        if self._fault:
+            self._out.error(self._fault)
+        return Exit.FAILED if self._fault else Exit.OK
+
+    def lead(self, leads: bool) -> None:  # noqa: FBT001 - as an election tells it
+        """Begin to serve the stack with a fresh look at everything, or leave that to another process."""
+        self._listen(Leading(leads))
+        self._loop.mark(Mark(Cause.CONFIGURATION))
+
+    def _listen(self, happening: Happening) -> None:
+        self._health.listen(happening)
+        self._metrics.listen(happening)
+        self._supervised.listen(happening)
+        self._relay.listen(happening)
+
+    def _follow(self) -> None:
+        """Run the loop; after a mistake of ours it begins again, unless it was to stop."""
+        try:
+            self._loop.run()
+        finally:
+            if self._thread.stopped.is_set():
+                self._over = True
+                self._wake()
+
+    def _wait(self, signals: Signals) -> None:
+        """Wait for the loop to end; tell the supervisor that it goes on."""
+        interval = sd_notify.watchdog_seconds()
+        while not self._over and not self._thread.join(0):
+            signals.wait(interval / 2 if interval else _GLANCE if self._thread.stopped.is_set() else None)
+            if interval:
+                self._supervised.alive(self._loop.pulse)
+
+    def _stop(self) -> None:
+        self._supervised.stopping()
+        self._end()
+
+    def _end(self) -> None:
+        self._thread.stop()
+        self._loop.stop()
+
+    def _reload(self) -> None:
+        self._supervised.reload()
+        self._loop.reload()
+
+    def _nobody_listens(self, error: OSError) -> None:
+        self._fault = f"nobody reads standard output any more ({error.strerror}); what serves goes on serving"
+        self._end()
+
+
+def _alone() -> bool:
+    return True
+
+
+def _face(out: Out, stack: str, args: Arguments) -> Face:
+    """Choose how to tell: the live view on a terminal, unless lines are asked for."""
+    if out.live and not out.console.is_dumb_terminal and not args.plain and not args.json:
+        return OnScreen(out.console, Screen(stack))
+    descriptor = sys.stdout.fileno()
+    form = partial(as_json, stack=stack) if args.json else journal if is_journal(descriptor) else plain
+    return Lines(open(descriptor, "wb", buffering=0, closefd=False), form)

@@ -1,0 +1,135 @@
+"""The report of two revisions of the same manifests: nothing is deployed, nothing is asked, nothing stays behind.
+
+The old side is planned first, as if nobody held anything, then the new side as if the old one were deployed: so what
+keeps its address on a host keeps it here, and only real changes show.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from locallb.config.settings import Settings, SettingsError
+from locallb.engine import EngineError, Project, load_config, load_project
+from locallb.engine.state.project import BACKEND_VARIABLE
+from locallb.model.identities import Home
+from locallb.model.snapshot import Snapshot
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from locallb.report.assemble import assembled
+from locallb.report.changes import Report
+from locallb.report.sides import planned_side
+from locallb.sources import SourceError
+from locallb.sources.configuration import stack_settings
+from locallb.sources.hostless import holding, manifests_of, read_hostless
+from locallb.sources.manifests import ENDINGS
+from locallb.storage.git import Revision
+
+NEW = "the manifests"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A project's files at one moment: where they are, and the stack's settings there."""
+
+    label: str
+    root: Path
+    settings: Settings
+    own: bool = True
+    """Whether the settings are its own, to be compared; not those of the new side for another directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """The old side: what was planned, or a sentence why there is nothing."""
+
+    label: str
+    snapshot: Snapshot
+    plan: Plan = field(default_factory=Plan)
+    settings: Settings | None = None
+    notices: tuple[str, ...] = ()
+
+
+def report_against(directory: Path, stack: str, other: str) -> Report:
+    """Compare the project in `directory` with `other`: a directory, or else a revision of its repository.
+
+    Raises:
+        ClientError: if `other` is neither, or can't be read.
+        EngineError: if there is no such project or stack.
+        SettingsError: if the stack's configuration can't be used.
+        SourceError: if a source can't be read.
+
+    """
+    project = open_project(directory.resolve())
+    home = Home(project.name, stack, str(project.root))
+    settings = stack_settings(load_config(project, stack))
+    with tempfile.TemporaryDirectory(prefix="locallb-") as made:
+        nowhere = Path(made) / "readings"
+        old = _old_side(project, settings, home, other, Path(made))
+        reading = read_hostless(home, settings, project.root, nowhere)
+    snapshot = holding(reading.snapshot, old.plan)
+    plan = make_plan(snapshot, settings)
+    sides = (
+        planned_side(old.label, old.snapshot, old.plan, hostless=True),
+        planned_side(NEW, snapshot, plan, hostless=True),
+    )
+    report = assembled(sides, snapshot, settings, old_settings=old.settings)
+    return replace(
+        report,
+        notices=(*old.notices, *report.notices, *reading.notices),
+        complaints=reading.complaints,
+    )
+
+
+def open_project(root: Path) -> Project:
+    """Open a project whose state is of no interest: it needs no backend."""
+    return load_project(root, {**os.environ, BACKEND_VARIABLE: f"file://{quote(str(root))}"})
+
+
+def _old_side(project: Project, settings: Settings, home: Home, other: str, made: Path) -> _Old:
+    """Read and plan the old side; one that can't be used is empty and says why."""
+    label = other
+    try:
+        if other and Path(other).is_dir():
+            tree = _directory(other, settings, home.stack)
+        else:
+            revision = Revision.open(project.root, other)
+            label = f"{other} ({revision.commit[:10]})"
+            tree = replace(_revision(revision, home.stack, made / "tree"), label=label)
+        reading = read_hostless(home, tree.settings, tree.root, made / "readings")
+    except (EngineError, SettingsError, SourceError) as error:
+        why = " ".join(str(error).replace(str(made / "tree"), label).split())
+        return _Old(label, Snapshot(home), notices=(f"on the side of {label}: {why}; so everything counts as new",))
+    own = tree.settings if tree.own else None
+    notices = tuple(f"on the side of {label}: {one}" for one in reading.complaints)
+    return _Old(label, reading.snapshot, make_plan(reading.snapshot, tree.settings), own, notices)
+
+
+def _directory(other: str, settings: Settings, stack: str) -> Tree:
+    """Take another directory for the project, or, if it is none, for the manifests of the only source."""
+    root = Path(other).resolve()
+    if (root / "Pulumi.yaml").exists():
+        return Tree(other, root, stack_settings(load_config(open_project(root), stack)))
+    if len(settings.sources) != 1:
+        raise SourceError(
+            f"{other} has no Pulumi.yaml, and the stack has {len(settings.sources)} sources; "
+            "name a directory with the whole project"
+        )
+    source = replace(manifests_of(settings)[0], directory=str(root))
+    return Tree(other, root, replace(settings, sources=(source,)), own=False)
+
+
+def _revision(revision: Revision, stack: str, into: Path) -> Tree:
+    """Write what a revision has of the project and its manifests below `into`."""
+    root = into / revision.prefix
+    root.mkdir(parents=True)
+    revision.extract(["Pulumi.yaml"], ("Pulumi.yaml",), into)
+    project = open_project(root)
+    stack_file = os.path.relpath(project.stack_file(stack), root)
+    revision.extract([stack_file], (f"Pulumi.{stack}.yaml",), into)
+    settings = stack_settings(load_config(project, stack))
+    revision.extract([source.directory for source in manifests_of(settings)], ENDINGS, into)
+    return Tree("", root, settings)

@@ -1,0 +1,65 @@
+"""Tells a report in the format that was asked for, and says by the exit code what a gate found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.reports.against import report_against
+from locallb.cli.reports.pulumi_preview import report_from_pulumi
+from locallb.cli.reports.text import print_report
+from locallb.report.changes import Gate, Report, Violation
+from locallb.report.document import document
+from locallb.report.html import page
+from locallb.report.markdown import markdown
+from locallb.report.safe import visible
+
+GATES = {
+    Gate.ADDRESS_CHANGES: Exit.ADDRESS_CHANGES,
+    Gate.SOURCE_RANGES: Exit.SOURCE_RANGES,
+    Gate.PORTS: Exit.PORTS,
+    Gate.HEADROOM: Exit.HEADROOM,
+}
+"""Exit codes; of several the first counts."""
+FORMATS = {"markdown": markdown, "json": document, "html": page}
+
+
+def offline(args: Arguments, out: Out) -> int:
+    """Compare without a stack's state, and tell."""
+    if args.from_pulumi is not None:
+        report = report_from_pulumi(args.directory, args.stack, args.from_pulumi)
+    else:
+        report = report_against(args.directory, args.stack, args.against or "")
+    return tell(report, args, out)
+
+
+def tell(report: Report, args: Arguments, out: Out) -> int:
+    """Print the report in its format, and give the exit code."""
+    if args.format in FORMATS:
+        out.document(FORMATS[args.format](report))
+    else:
+        print_report(out, report)
+    return verdict(report, args, out)
+
+
+def verdict(report: Report, args: Arguments, out: Out) -> int:
+    """Complain of what is wrong and give the exit code: what couldn't be read, then policies, then changes."""
+    for complaint in report.complaints:
+        out.error(visible(complaint))
+    refused = refuse(report.violations, out)
+    if report.complaints:
+        return Exit.FAILED
+    if args.expect_no_changes and report.changes and not refused:
+        out.error("no changes were expected, but there are changes")
+        return Exit.CHANGES
+    return refused
+
+
+def refuse(violations: Sequence[Violation], out: Out) -> int:
+    """Return what the stack's policies forbid, and give the exit code."""
+    for violation in violations:
+        out.error(visible(violation.message))
+    broken = {one.gate for one in violations}
+    return next((code for gate, code in GATES.items() if gate in broken), Exit.OK)

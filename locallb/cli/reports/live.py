@@ -1,0 +1,48 @@
+"""The report of what `up` would do here: the stack's state on one side, the manifests on the other.
+
+The engine's own preview says what it would do; so a resource that isn't there any more shows, although nothing is
+declared differently.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from locallb.cli.commands.tree import QUIET
+from locallb.cli.session import Session
+from locallb.engine import Result, Severity
+from locallb.model.identities import ObjectKey
+from locallb.planning.planned import Plan
+from locallb.report.assemble import assembled
+from locallb.report.changes import Report
+from locallb.report.resources import BALANCER, Resource, deployed_side
+from locallb.report.sides import Side, planned_side
+from locallb.sources.snapshot import SnapshotResult
+
+OLD, NEW = "the stack's state", "the manifests"
+PROXY = "locallb:index:Proxy"
+
+
+def report_live(session: Session, result: Result, reading: SnapshotResult, plan: Plan) -> Report:
+    """Make the report of a preview that the engine has made."""
+    resources = session.engine(lambda _event: None).resources()
+    old = deployed_side(OLD, (Resource(each.type, each.name, each.inputs) for each in resources if not each.delete))
+    new = planned_side(NEW, reading.snapshot, plan)
+    report = assembled((old, new), reading.snapshot, session.settings, touched=_touched(result, old, new))
+    failures = tuple(one.message for one in result.diagnostics if one.severity is Severity.ERROR)
+    complaints = tuple(dict.fromkeys((*reading.complaints, *failures)))
+    return replace(report, notices=(*report.notices, *reading.notices), complaints=complaints)
+
+
+def _touched(result: Result, old: Side, new: Side) -> Mapping[ObjectKey, set[str]]:
+    """Find the resources that would change, by the Service whose load balancer or proxy they belong to."""
+    keys = {str(key): key for key in (*old.balancers, *new.balancers)}
+    found: dict[ObjectKey, set[str]] = defaultdict(set)
+    for step in result.steps:
+        subject = step.subject
+        root = subject.name if subject.type in {BALANCER, PROXY} else subject.parent.rpartition("::")[2]
+        if step.op not in QUIET and root in keys:
+            found[keys[root]].add(f"{subject.type.rpartition(':')[2]} {step.op.value}")
+    return found

@@ -1,0 +1,120 @@
+"""The report of what `pulumi preview --json` printed, for those who run the official command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from locallb.cli.reports.against import open_project
+from locallb.engine import load_config
+from locallb.model.errors import ClientError
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Snapshot
+from locallb.report.assemble import assembled
+from locallb.report.changes import Report
+from locallb.report.resources import Resource, deployed_side
+from locallb.report.sides import Side
+from locallb.sources import SourceError
+from locallb.sources.configuration import stack_settings
+from locallb.storage import files
+
+OLD, NEW = "the stack's state", "pulumi preview"
+_DELETES = frozenset({"delete", "discard", "read-discard"})
+_REPLACED = frozenset({"create-replacement", "delete-replaced", "discard-replaced"})
+"""Parts of a replacement, which has a step `replace` of its own."""
+_QUIET = frozenset({"same", "read", "refresh"})
+_WARNING = re.compile(r"(?:warning: )?(\w+): (.*)", re.DOTALL)
+_SERVICE = re.compile(r"([^\s/]+)/([^\s/]+)/(\(no name\)|[^\s/:,]+)")
+
+
+def report_from_pulumi(directory: Path, stack: str, path: Path) -> Report:
+    """Make the report of a preview's document; the stack's configuration gives pools and policies.
+
+    Raises:
+        SourceError: if the file isn't such a document.
+        ClientError, EngineError, SettingsError: if the file, the project or the configuration can't be used.
+
+    """
+    project = open_project(directory.resolve())
+    settings = stack_settings(load_config(project, stack))
+    document = _document(path)
+    steps = [step for step in _list(document.get("steps")) if isinstance(step, dict)]
+    diagnostics = [one for one in _list(document.get("diagnostics")) if isinstance(one, dict)]
+    snapshot = Snapshot(Home(project.name, stack, str(project.root)))
+    old = deployed_side(OLD, _states(steps, new=False))
+    planned = deployed_side(NEW, _states(steps, new=True))
+    told = [one for one in diagnostics if one.get("severity") == "warning"]
+    new = _with_problems(planned, [str(one.get("message", "")) for one in told])
+    errors = [" ".join(str(one.get("message", "")).split()) for one in diagnostics if one.get("severity") == "error"]
+    report = assembled((old, new), snapshot, settings, touched=_touched(steps, (old, new)))
+    return replace(report, complaints=tuple(dict.fromkeys(errors)))
+
+
+def _document(path: Path) -> Mapping[str, object]:
+    try:
+        text = files.read(path)
+        document = None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        document = {}
+    except ClientError as error:
+        raise SourceError(f"{path} can't be read: {error}") from None
+    if document is None:
+        raise SourceError(f"{path} doesn't exist; make it with `pulumi preview --json > {path}`")
+    if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
+        raise SourceError(f"{path} isn't what `pulumi preview --json` prints; make it again with that command")
+    return document
+
+
+def _states(steps: list[dict[str, object]], *, new: bool) -> Iterator[Resource]:
+    """Return the resources of one side, each once. What was only refreshed has no other step: it stays as it is."""
+    found: dict[str, Resource] = {}
+    for step in steps:
+        urn, op = str(step.get("urn", "")), str(step.get("op"))
+        state = step.get("newState" if new else "oldState")
+        if new and op in _DELETES:
+            found.pop(urn, None)
+        elif isinstance(state, dict) and op not in _REPLACED and (new or urn not in found):
+            inputs = state.get("inputs")
+            found[urn] = Resource(str(state.get("type", "")), _name(urn), inputs if isinstance(inputs, dict) else {})
+    yield from found.values()
+
+
+def _touched(steps: list[dict[str, object]], sides: tuple[Side, Side]) -> Mapping[ObjectKey, set[str]]:
+    """Find the resources that would change, by Service: the first three parts of a resource's name."""
+    keys = {str(key): key for side in sides for key in side.balancers}
+    found: dict[ObjectKey, set[str]] = defaultdict(set)
+    for step in steps:
+        urn, op = str(step.get("urn", "")), str(step.get("op"))
+        key = keys.get("/".join(_name(urn).split("/")[:3]))
+        if key is not None and op not in _QUIET | _REPLACED:
+            kind = urn.rpartition("::")[0].rpartition(":")[2]
+            found[key].add(f"{kind} {op}")
+    return found
+
+
+def _name(urn: str) -> str:
+    return urn.rpartition("::")[2]
+
+
+def _with_problems(side: Side, messages: list[str]) -> Side:
+    """Take the warnings of the program for the rejections that they are; all others are notices."""
+    rejections: dict[ObjectKey, tuple[Problem, ...]] = {}
+    notices: list[str] = []
+    for message in messages:
+        match = _WARNING.fullmatch(message.strip())
+        found = _SERVICE.search(match[2]) if match else None
+        if match and found and match[1] in set(Reason):
+            key = ObjectKey(ClusterName(found[1]), found[2], found[3])
+            rejections[key] = (*rejections.get(key, ()), Problem(Reason(match[1]), match[2]))
+        elif message.startswith("warning: "):
+            notices.append(" ".join(message.split()))
+    return Side(side.label, side.balancers, rejections, tuple(notices))
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,40 @@
+"""An address and a port on this host's loopback, as a user writes it: `127.0.0.1:9477` or `[::1]:9477`."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, ip_address
+
+from locallb.config.values import Mistakes
+from locallb.model.formatting import shown
+from locallb.model.identities import IPAddress
+
+EXAMPLE = "127.0.0.1:9477"
+_LAST_PORT = 65535
+
+
+def loopback_place(text: str) -> tuple[IPAddress, int]:
+    """Read a place. Raises ValueError with a sentence that says what is wrong with it, and what to write."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        address = ip_address(host[1:-1] if bracketed else host)
+    except ValueError:
+        address = None
+    if not colon or address is None or isinstance(address, IPv6Address) != bracketed:
+        raise ValueError(f"{shown(text)} is no address with a port; write {EXAMPLE}")
+    if not address.is_loopback:
+        raise ValueError(f"{address} isn't a loopback address, and others on the network could reach it; use {EXAMPLE}")
+    if not (port.isascii() and port.isdigit()) or int(port) > _LAST_PORT:
+        raise ValueError(f"{shown(port)} is no port; write {EXAMPLE}")
+    return address, int(port)
+
+
+def parse_metrics(mistakes: Mistakes, value: object) -> str:
+    """Read `metrics`, the place where the watch loop serves metrics; empty where it is a mistake."""
+    text = mistakes.text("metrics", value, f"a loopback address with a port, such as {EXAMPLE}")
+    try:
+        if text:
+            loopback_place(text)
+    except ValueError as error:
+        mistakes.add("metrics", str(error))
+    return text

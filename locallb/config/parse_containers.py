@@ -1,0 +1,123 @@
+"""What the stack's configuration says of containers: `network`, `image`, `limits` and `compat`.
+
+They belong to the runtime docker and are refused with another one. Not here: what a container is made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+
+from locallb.config.settings import KIND_NETWORK, Compat, ContainerSettings, PullPolicy, Runtime
+from locallb.config.values import Mistakes
+from locallb.model.formatting import shown
+
+KEYS = ("network", "image", "limits", "compat")
+_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*", re.IGNORECASE)
+_NETWORK = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.IGNORECASE)
+_MIRROR = re.compile(r"[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*", re.IGNORECASE)
+_LEAST_MEMORY = 64
+_EXAMPLE_IMAGE = "a reference such as local-lb/envoy:1.40.0"
+_EXAMPLE_LIMITS = "{memory: 512, cpus: 1.5}"
+_LEAST_CPUS = Decimal("0.01")
+_CPU_DIGITS = 9
+
+
+def parse_containers(mistakes: Mistakes, config: Mapping[str, object]) -> ContainerSettings:
+    """Read them; every mistake is noted."""
+    for key in KEYS:
+        if key in config and config.get("runtime") != Runtime.DOCKER:
+            mistakes.add(key, f"{shown(config[key])} is for the runtime docker only; remove the key")
+    image, pull, mirror = _image(mistakes, config.get("image"))
+    limits = mistakes.mapping("limits", config.get("limits", {}), _EXAMPLE_LIMITS)
+    mistakes.unknown("limits.", limits, ("memory", "cpus"))
+    return ContainerSettings(
+        image=image,
+        memory=_memory(mistakes, limits),
+        cpus=_cpus(mistakes, limits["cpus"]) if "cpus" in limits else "",
+        network=_network(mistakes, config.get("network", "host")),
+        pull=pull,
+        mirror=mirror,
+        compat=_compat(mistakes, config["compat"]) if "compat" in config else None,
+    )
+
+
+def _network(mistakes: Mistakes, value: object) -> str:
+    """Return the network on which ports are published; empty for the host's own."""
+    if value == "host":
+        return ""
+    if value == "publish":
+        return KIND_NETWORK
+    if isinstance(value, Mapping) and set(value) == {"publish"}:
+        name = mistakes.text("network.publish", value["publish"], f"a Docker network such as {KIND_NETWORK}")
+        if name and (not _NETWORK.fullmatch(name) or name in {"host", "none", "bridge"}):
+            mistakes.add("network.publish", f"{shown(name)} is no Docker network of one's own; name one such as kind")
+        return name
+    mistakes.add("network", f"{shown(value)} is no network of containers; use host, publish or {{publish: NETWORK}}")
+    return ""
+
+
+def _image(mistakes: Mistakes, value: object) -> tuple[str, PullPolicy, str]:
+    """Read a reference, or an object with a reference, pull policy and mirror."""
+    default = ContainerSettings()
+    if value is None:
+        return default.image, default.pull, default.mirror
+    if not isinstance(value, Mapping):
+        return _reference(mistakes, "image", value), default.pull, default.mirror
+    mistakes.unknown("image.", value, ("name", "pullPolicy", "mirror"))
+    image = _reference(mistakes, "image.name", value["name"]) if "name" in value else ""
+    pull = value.get("pullPolicy", default.pull)
+    if pull not in list(PullPolicy):
+        mistakes.add("image.pullPolicy", f"{shown(pull)} is no policy; use Always, IfNotPresent or Never")
+        pull = default.pull
+    mirror = ""
+    if "mirror" in value:
+        mirror = mistakes.text("image.mirror", value["mirror"], "a registry such as mirror.example:5000")
+        if mirror and not _MIRROR.fullmatch(mirror):
+            mistakes.add("image.mirror", f"{shown(mirror)} is no registry; write one such as mirror.example:5000")
+    return image, PullPolicy(str(pull)), mirror
+
+
+def _reference(mistakes: Mistakes, key: str, value: object) -> str:
+    image = mistakes.text(key, value, _EXAMPLE_IMAGE)
+    if image and not _IMAGE.fullmatch(image):
+        mistakes.add(key, f"{shown(image)} is no image; write {_EXAMPLE_IMAGE}")
+    return image
+
+
+def _memory(mistakes: Mistakes, limits: Mapping[str, object]) -> int:
+    if "memory" not in limits:
+        return ContainerSettings().memory
+    memory = mistakes.number("limits.memory", limits["memory"])
+    if memory < _LEAST_MEMORY:
+        mistakes.add("limits.memory", f"{memory} MiB are too few for Envoy; give it {_LEAST_MEMORY} or more")
+    return memory
+
+
+def _cpus(mistakes: Mistakes, value: object) -> str:
+    """Read a number of CPUs, in the form in which the official plugin reads it back from Docker."""
+    try:
+        number = Decimal("NaN") if isinstance(value, bool) else Decimal(str(value))
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if not number.is_finite():
+        mistakes.add("limits.cpus", f"{shown(value)} is not a number; write one such as 1.5")
+        return ""
+    if number < _LEAST_CPUS:
+        mistakes.add("limits.cpus", f"{shown(value)} CPUs are too few for Envoy; give it {_LEAST_CPUS} or more")
+    return decimal_cpus(round(number * 10**_CPU_DIGITS))
+
+
+def decimal_cpus(nano: int) -> str:
+    """Write billionths of a CPU as the official plugin does: `1.5`, `2.0`, `0.25`, and oddly `10.`."""
+    whole, rest = divmod(nano, 10**_CPU_DIGITS)
+    text = f"{whole}.{rest:0{_CPU_DIGITS}d}"
+    return f"{whole}.0" if text.count("0") == _CPU_DIGITS and not rest else text.rstrip("0")
+
+
+def _compat(mistakes: Mistakes, value: object) -> Compat | None:
+    if value not in list(Compat):
+        mistakes.add("compat", f"{shown(value)} is not known; use gardener or remove the key")
+        return None
+    return Compat(str(value))

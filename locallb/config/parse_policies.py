@@ -1,0 +1,69 @@
+"""The key `policies` of the stack configuration: what a preview refuses, so that a pull request fails."""
+
+from __future__ import annotations
+
+import re
+
+from locallb.config.settings import Headroom, Policies, PortRange
+from locallb.config.values import Mistakes
+from locallb.model.formatting import shown
+from locallb.model.identities import Protocol
+
+_KEYS = ("addressChanges", "sourceRanges", "ports", "headroom")
+_EXAMPLE = "{addressChanges: forbidden, sourceRanges: required, ports: [443, 8000-8999, 53/UDP], headroom: 4}"
+_PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(TCP|UDP|SCTP))?")
+_PORTS = "such as 443, 8000-8999 or 53/UDP"
+_LARGEST_PORT = 65535
+_WHOLE = 100
+
+
+def parse_policies(mistakes: Mistakes, value: object) -> Policies:
+    """Read the key `policies`."""
+    entry = mistakes.mapping("policies", value, _EXAMPLE)
+    mistakes.unknown("policies.", entry, _KEYS)
+    return Policies(
+        address_changes_forbidden=_choice(
+            mistakes, "policies.addressChanges", entry.get("addressChanges", "allowed"), "forbidden", "allowed"
+        ),
+        source_ranges_required=_choice(
+            mistakes, "policies.sourceRanges", entry.get("sourceRanges", "optional"), "required", "optional"
+        ),
+        ports=_ports(mistakes, entry["ports"]) if "ports" in entry else (),
+        headroom=_headroom(mistakes, entry["headroom"]) if "headroom" in entry else None,
+    )
+
+
+def _choice(mistakes: Mistakes, key: str, value: object, strict: str, lenient: str) -> bool:
+    if value not in {strict, lenient} if isinstance(value, str) else True:
+        mistakes.add(key, f"{shown(value)} is neither {strict} nor {lenient}; write one of them")
+    return value == strict
+
+
+def _ports(mistakes: Mistakes, value: object) -> tuple[PortRange, ...]:
+    entries = list(mistakes.items("policies.ports", value, f"a list {_PORTS}"))
+    if isinstance(value, list | tuple) and not entries:
+        mistakes.add("policies.ports", "the list is empty and would forbid every port; name some or remove the key")
+    return tuple(found for key, item in entries if (found := _port(mistakes, key, item)))
+
+
+def _port(mistakes: Mistakes, key: str, value: object) -> PortRange | None:
+    match = _PORT.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    if match is None:
+        mistakes.add(key, f"{shown(value)} is no port; write one {_PORTS}")
+        return None
+    first, last = int(match[1]), int(match[2] or match[1])
+    if not 1 <= first <= last <= _LARGEST_PORT:
+        mistakes.add(key, f"{shown(value)} is no range of ports from 1 to {_LARGEST_PORT}; write one {_PORTS}")
+        return None
+    return PortRange(first, last, Protocol(match[3]) if match[3] else None)
+
+
+def _headroom(mistakes: Mistakes, value: object) -> Headroom | None:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Headroom(value)
+    match = re.fullmatch(r"(\d{1,3})%", value) if isinstance(value, str) else None
+    if match and int(match[1]) <= _WHOLE:
+        return Headroom(int(match[1]), percent=True)
+    remedy = 'write a number such as 4, or a part of the pool such as "25%"'
+    mistakes.add("policies.headroom", f"{shown(value)} is no number of addresses; {remedy}")
+    return None

@@ -1,0 +1,133 @@
+"""The pools of the stack configuration: names, ranges, exclusions, and what makes two of them contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_network
+
+from locallb.config.candidates import candidates, never
+from locallb.config.parse_selection import parse_namespaces, parse_selector
+from locallb.config.settings import Pool
+from locallb.config.values import Mistakes, parse_address
+from locallb.model.formatting import shown
+from locallb.model.identities import Family, IPAddress
+from locallb.model.ranges import AddressRange
+
+DEFAULT_POOL = Pool("default", (AddressRange(IPv4Address("127.77.0.0"), IPv4Address("127.77.0.31")),))
+"""What a stack without the key `pools` hands out: 32 addresses that every Linux host has, without any right."""
+
+_KEYS = ("name", "addresses", "exclude", "priority", "namespaces", "selector")
+_RANGES = "a list such as [127.77.0.0/27, 127.78.0.10-127.78.0.20]"
+_EXAMPLE = "{name: shop, addresses: [127.77.0.0/27]}"
+
+
+def parse_pools(mistakes: Mistakes, value: object) -> tuple[Pool, ...]:
+    """Read the key `pools`. A pool with a mistake in its ranges is left out of the result."""
+    entries = list(mistakes.items("pools", value, f"a list such as [{_EXAMPLE}]"))
+    if isinstance(value, list | tuple) and not entries:
+        mistakes.add("pools", "the list is empty; name a pool, or leave the key out for the default 127.77.0.0/27")
+    pools = [pool for key, entry in entries if (pool := _pool(mistakes, key, entry))]
+    _complain_of_names(mistakes, pools)
+    _complain_of_overlaps(mistakes, pools)
+    return tuple(pools)
+
+
+def _pool(mistakes: Mistakes, key: str, value: object) -> Pool | None:
+    entry = mistakes.mapping(key, value, _EXAMPLE)
+    if not entry:
+        if isinstance(value, Mapping) and not value:
+            mistakes.add(key, f"the pool is empty; write {_EXAMPLE}")
+        return None
+    mistakes.unknown(f"{key}.", entry, _KEYS)
+    pool = Pool(
+        name=mistakes.label(f"{key}.name", entry.get("name"), "shop"),
+        ranges=_ranges(mistakes, f"{key}.addresses", entry.get("addresses")),
+        exclude=_ranges(mistakes, f"{key}.exclude", entry.get("exclude", [])),
+        priority=mistakes.number(f"{key}.priority", entry.get("priority", 0)),
+        namespaces=parse_namespaces(mistakes, f"{key}.namespaces", entry.get("namespaces", [])),
+        selector=parse_selector(mistakes, f"{key}.selector", entry.get("selector", {})),
+    )
+    _complain_of_emptiness(mistakes, key, pool, entry.get("addresses"))
+    return pool if pool.name and pool.ranges else None
+
+
+def _ranges(mistakes: Mistakes, key: str, value: object) -> tuple[AddressRange, ...]:
+    ranges = []
+    for each, item in mistakes.items(key, value, _RANGES):
+        text = mistakes.text(each, item, "127.77.0.0/27 or 127.78.0.10-127.78.0.20")
+        found = text and parse_range(text)
+        if isinstance(found, AddressRange):
+            ranges.append(found)
+        elif found:
+            mistakes.add(each, found)
+    return tuple(ranges)
+
+
+def parse_range(text: str) -> AddressRange | str:
+    """Read a CIDR, a start-end range or a single address; a text tells the mistake."""
+    if "/" in text:
+        return _cidr(text)
+    first_text, dash, last_text = (part.strip() for part in text.partition("-"))
+    first, last = parse_address(first_text), parse_address(last_text if dash else first_text)
+    if first is None or last is None:
+        return f"{shown(text)} is neither a CIDR nor a range; write 127.77.0.0/27 or 127.78.0.10-127.78.0.20"
+    if first.version != last.version:
+        return f"{text} begins with {Family.of(first)} and ends with {Family.of(last)}; write one range for each family"
+    if int(last) < int(first):
+        return f"{text} ends before it begins; write {last}-{first}"
+    return AddressRange(first, last)
+
+
+def _cidr(text: str) -> AddressRange | str:
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        return f"{shown(text)} is neither a CIDR nor a range; write 127.77.0.0/27 or 127.78.0.10-127.78.0.20"
+    written = parse_address(text.partition("/")[0])
+    if written != network.network_address:
+        return f"{text} has bits set beyond its prefix; write {network} for the network, or {written} for one address"
+    return AddressRange(network.network_address, network.broadcast_address)
+
+
+def _complain_of_emptiness(mistakes: Mistakes, key: str, pool: Pool, addresses: object) -> None:
+    if isinstance(addresses, list | tuple) and not addresses:
+        mistakes.add(f"{key}.addresses", f"the list is empty; write {_RANGES}")
+    for each in pool.ranges:
+        if not _usable([each], ()):
+            what = never(each.first)
+            mistakes.add(f"{key}.addresses", f"{each} is never handed out ({what}); choose another range")
+    if _usable(pool.ranges, ()) and not _usable(pool.ranges, pool.exclude):
+        mistakes.add(f"{key}.exclude", "nothing is left of the pool; exclude less, or remove the pool")
+    for each in pool.exclude:
+        if pool.ranges and not any(_common(each, other) for other in pool.ranges):
+            mistakes.add(f"{key}.exclude", f"{each} is not in the pool; remove it")
+
+
+def _usable(ranges: Iterable[AddressRange], exclude: Iterable[AddressRange]) -> bool:
+    pool = Pool("", tuple(ranges), tuple(exclude))
+    return any(candidates(pool, family).size for family in Family)
+
+
+def _complain_of_names(mistakes: Mistakes, pools: Sequence[Pool]) -> None:
+    names = [pool.name for pool in pools]
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        mistakes.add("pools", f"{names.count(name)} pools are called {name}; give each a name of its own")
+
+
+def _complain_of_overlaps(mistakes: Mistakes, pools: Sequence[Pool]) -> None:
+    """Name every pair of pools that have addresses in common, and the lowest range of these."""
+    for number, pool in enumerate(pools):
+        for other in pools[:number]:
+            common = [one for mine in pool.ranges for its in other.ranges if (one := _common(mine, its))]
+            if common:
+                first = min(common, key=lambda each: (each.first.version, int(each.first)))
+                where = f"the pools {other.name} and {pool.name} overlap in {first}"
+                mistakes.add("pools", f"{where}; take it out of one of them")
+
+
+def _common(one: AddressRange, other: AddressRange) -> AddressRange | None:
+    if one.first.version != other.first.version:
+        return None
+    first, last = max(int(one.first), int(other.first)), min(int(one.last), int(other.last))
+    make: type[IPAddress] = IPv4Address if one.first.version == 4 else IPv6Address  # noqa: PLR2004 - IP version 4
+    return AddressRange(make(first), make(last)) if first <= last else None

@@ -1,0 +1,225 @@
+"""A stack's configuration, typed: what `stacks/Pulumi.<stack>.yaml` says under the namespace `local-lb`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from locallb.config.lease_timing import Timing
+from locallb.model.identities import ClusterName, IPAddress, Protocol
+from locallb.model.objects import EMPTY
+from locallb.model.ranges import AddressRange
+
+
+class SettingsError(Exception):
+    """The configuration can't be used: one sentence a mistake, each with the key, the value and the remedy."""
+
+    def __init__(self, sentences: tuple[str, ...]) -> None:
+        super().__init__("\n".join(sentences))
+        self.sentences = sentences
+
+
+class Runtime(StrEnum):
+    """How proxies run."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+
+
+class PullPolicy(StrEnum):
+    """When an image is fetched before a container is made: words and meaning of a Pod's imagePullPolicy (core/v1)."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class Compat(StrEnum):
+    """Whose names and labels containers bear beside our own."""
+
+    GARDENER = "gardener"
+
+
+KIND_NETWORK = "kind"
+"""The Docker network of kind's nodes."""
+
+
+class Sharing(StrEnum):
+    """Whose a proxy is."""
+
+    PER_SERVICE = "per-service"
+    """Each Service has a proxy of its own."""
+    SHARED = "shared"
+    """All Services of the stack are served by a few proxies."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """How many proxies there are, and for whom."""
+
+    mode: Sharing = Sharing.PER_SERVICE
+    count: int = 1
+    """How many proxies share the Services, where they are shared."""
+    spares: int = 0
+    """How many proxies wait, started, for a Service to come, where each has its own."""
+
+
+class IpMode(StrEnum):
+    """status.loadBalancer.ingress[].ipMode (KEP-1860)."""
+
+    PROXY = "Proxy"
+    """kube-proxy leaves the address alone: Pods come through the proxy too."""
+    VIP = "VIP"
+    """kube-proxy takes Pods' connections to the address straight to the endpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSettings:
+    """How containers of proxies are made, with the runtime `docker`."""
+
+    image: str = ""
+    """The image's reference; empty for Envoy's official one."""
+    memory: int = 512
+    """MiB that a container may take."""
+    cpus: str = ""
+    """CPUs that a container may use at most, a decimal number; empty for no limit."""
+    network: str = ""
+    """The Docker network on which ports are published; empty where containers use the host's."""
+    pull: PullPolicy = PullPolicy.IF_NOT_PRESENT
+    mirror: str = ""
+    """A registry, and possibly a path in it, that stands for the one that the image's reference names."""
+    compat: Compat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Addresses to hand out, and to whom. Empty `namespaces` and `selector` allow every Service."""
+
+    name: str
+    ranges: tuple[AddressRange, ...]
+    exclude: tuple[AddressRange, ...] = ()
+    priority: int = 0
+    """Higher is tried first; equal ones in the order of the configuration."""
+    namespaces: frozenset[str] = frozenset()
+    selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Which spec.loadBalancerClass is ours."""
+
+    default: bool = True
+    """Services without a class are ours."""
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestsSource:
+    """A directory of manifests that stands for a cluster. `directory` is as written, relative to the project."""
+
+    cluster: ClusterName
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSource:
+    """A running cluster, by its API. Empty fields stand for kubectl's own defaults."""
+
+    cluster: ClusterName
+    kubeconfig: str = ""
+    """As written, relative to the project; empty: `$KUBECONFIG`, otherwise ~/.kube/config."""
+    context: str = ""
+    """Empty: the kubeconfig's current context."""
+    found: bool = False
+    """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindSource:
+    """Clusters that kind made on this host's Docker."""
+
+    names: frozenset[str] = frozenset()
+    """Their names; empty for all."""
+
+
+Source = ManifestsSource | KubernetesSource
+
+
+@dataclass(frozen=True, slots=True)
+class PortRange:
+    """Ports from `first` to `last`, both included, of one protocol or, with none, of any."""
+
+    first: int
+    last: int
+    protocol: Protocol | None = None
+
+    def __str__(self) -> str:
+        numbers = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+        return f"{numbers}/{self.protocol}" if self.protocol else numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What each pool must keep free: so many addresses, or such a part of them."""
+
+    number: int
+    percent: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.number}%" if self.percent else str(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What a preview refuses. They stop nothing else: `up` doesn't look at them."""
+
+    address_changes_forbidden: bool = False
+    source_ranges_required: bool = False
+    ports: tuple[PortRange, ...] = ()
+    """Ports that Services may have; empty allows all."""
+    headroom: Headroom | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElection:
+    """The Lease by which several processes agree on who serves the stack."""
+
+    cluster: ClusterName
+    """Of which source the API has the Lease."""
+    lease: str = "local-lb"
+    namespace: str = "kube-system"
+    timing: Timing = field(default_factory=Timing)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A stack's configuration."""
+
+    sources: tuple[Source, ...]
+    pools: tuple[Pool, ...]
+    pins: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Addresses by `<namespace>/<name>`, for Services that nobody may annotate. They override the Service's request."""
+    classes: Classes = field(default_factory=Classes)
+    namespaces: frozenset[str] = frozenset()
+    """Only Services of these namespaces are ours; empty for all."""
+    selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Only Services with all of these labels are ours."""
+    runtime: Runtime = Runtime.PROCESS
+    policies: Policies = field(default_factory=Policies)
+    container: ContainerSettings = field(default_factory=ContainerSettings)
+    metrics: str = ""
+    """Where `locallb watch` serves metrics and health, such as 127.0.0.1:9477; empty for nowhere."""
+    proxies: ProxySettings = field(default_factory=ProxySettings)
+    leader_election: LeaderElection | None = None
+    ip_mode: IpMode = IpMode.PROXY
+    take_over: bool = False
+    """Entries of other controllers go from the status of Services that are ours."""
+    kind: KindSource | None = None
+    """More sources, found when they are read."""
+
+    @property
+    def publishes(self) -> bool:
+        """Whether Docker publishes the ports, so that its proxy has to bind every address."""
+        return self.runtime is Runtime.DOCKER and bool(self.container.network)

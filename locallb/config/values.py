@@ -1,0 +1,103 @@
+"""Reading values of the stack configuration: every mistake is collected, none stops the reading of the rest.
+
+What a key means is decided in `parse_settings` and `parse_pools`; here is only how a value is taken for what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from ipaddress import ip_address
+
+from locallb.config.candidates import never
+from locallb.model.fields import LABEL, LABEL_REMEDY
+from locallb.model.formatting import clipped, shown
+from locallb.model.identities import IPAddress
+
+NAMESPACE = "local-lb"
+
+
+class Mistakes:
+    """The mistakes found so far: one sentence each, with the key, the value and the remedy."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+
+    def add(self, key: str, sentence: str) -> None:
+        """Note a mistake in the value at `key`."""
+        self.sentences.append(f"{NAMESPACE}:{key}: {sentence}")
+
+    def mapping(self, key: str, value: object, example: str) -> Mapping[str, object]:
+        """Take `value` for a mapping with words as keys; empty if it isn't one."""
+        if isinstance(value, Mapping) and all(isinstance(each, str) for each in value):
+            return value
+        self.add(key, f"must be a mapping, not {shown(value)}; write {example}")
+        return {}
+
+    def items(self, key: str, value: object, example: str) -> Iterator[tuple[str, object]]:
+        """Go through the list `value`: each item with its own key."""
+        if isinstance(value, list | tuple):
+            for number, item in enumerate(value):
+                yield f"{key}[{number}]", item
+        else:
+            self.add(key, f"must be a list, not {shown(value)}; write {example}")
+
+    def texts(self, key: str, value: object, example: str) -> list[str]:
+        """Take `value` for a list of words, without those that aren't."""
+        return [text for each, item in self.items(key, value, example) if (text := self.text(each, item, example))]
+
+    def text(self, key: str, value: object, example: str) -> str:
+        """Take `value` for a text; empty if it isn't one."""
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+        self.add(key, f"must be a text, not {shown(value)}; write {example}")
+        return ""
+
+    def label(self, key: str, value: object, example: str) -> str:
+        """Take `value` for a DNS label; empty if it isn't one."""
+        text = self.text(key, value, f"a name such as {example}")
+        if not text or LABEL.fullmatch(text):
+            return text
+        self.add(key, f"{shown(text)} is not a name; {LABEL_REMEDY}, such as {example}")
+        return ""
+
+    def flag(self, key: str, value: object) -> bool:
+        """Take `value` for true or false; false if it is neither."""
+        if not isinstance(value, bool):
+            self.add(key, f"{shown(value)} is neither true nor false; write one of them, without quotes")
+        return value is True
+
+    def number(self, key: str, value: object) -> int:
+        """Take `value` for a whole number; 0 if it isn't one."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        self.add(key, f"{shown(value)} is not a whole number; write one without quotes, such as 10")
+        return 0
+
+    def unknown(self, prefix: str, given: Mapping[str, object], known: Collection[str]) -> None:
+        """Note every key that doesn't exist, with the nearest one that does."""
+        for key in given:
+            if key not in known:
+                near = get_close_matches(key, known, n=1)
+                remedy = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
+                self.add(f"{prefix}{clipped(key)}", f"no such key; {remedy}")
+
+
+def parse_address(text: str) -> IPAddress | None:
+    """Read an address; None if it isn't one. A scope (`%eth0`) isn't part of an address that a Service can have."""
+    try:
+        return None if "%" in text else ip_address(text)
+    except ValueError:
+        return None
+
+
+def usable_address(mistakes: Mistakes, key: str, text: str, example: str) -> IPAddress | None:
+    """Read an address that may be handed out."""
+    address = parse_address(text)
+    if address is None:
+        mistakes.add(key, f"{shown(text)} is not an address; write one such as {example}")
+        return None
+    if what := never(address):
+        mistakes.add(key, f"{address} is never handed out ({what}); choose another address")
+        return None
+    return address

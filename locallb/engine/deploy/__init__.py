@@ -1,0 +1,1 @@
+"""The deployment: goals to steps, in order; deletions, replacements, refreshes."""

@@ -1,0 +1,168 @@
+"""Provider resources: those that the program declares, and the default ones that Pulumi adds for each package.
+
+They are entries of the state like others, with a UUID as id; a resource refers to its provider by URN and id. Creating
+one configures the provider object and nothing else.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from threading import RLock
+from uuid import uuid4
+
+from locallb.engine.deploy.events import Op
+from locallb.engine.deploy.goal import Goal
+from locallb.engine.deploy.scope import Scope
+from locallb.engine.deploy.steps import Steps
+from locallb.engine.providers.handles import Handle
+from locallb.engine.providers.registry import Providers
+from locallb.engine.state.checkpoint import timestamp
+from locallb.engine.state.errors import FullScopeNeeded, StepError
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.snapshot import Put
+from locallb.engine.state.urns import (
+    PROVIDER_PREFIX,
+    is_default_provider,
+    make_urn,
+    package_of,
+    provider_reference,
+    split_reference,
+    type_of,
+)
+from locallb.engine.state.values import UNKNOWN, Properties, Value, changes_between
+
+_INTERNAL = "__internal"
+
+
+@dataclass
+class ProviderResources:
+    """The providers of one run. `config` is the stack's, whose keys `<package>:…` configure default providers."""
+
+    project: str
+    stack: str
+    scope: Scope
+    steps: Steps
+    providers: Providers
+    config: Mapping[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    _ready: dict[str, ResourceState] = field(default_factory=dict)
+    _lock: RLock = field(default_factory=RLock)
+
+    def register(self, urn: str, goal: Goal) -> ResourceState:
+        """Bring a provider resource of the program to what it wants."""
+        with self._lock:
+            return self._bring(urn, goal, goal.inputs)
+
+    def provider_for(self, urn: str, goal: Goal) -> tuple[str, Handle]:
+        """Return a resource's provider: the reference for the state, and the provider to call."""
+        if not goal.provider:
+            state = self._default(package_of(goal.type), goal.version)
+            return provider_reference(state.urn, state.id), self.providers.handle(state.urn)
+        given, identity = split_reference(goal.provider)
+        if given not in self._ready:
+            raise StepError(f"{urn}: its provider {goal.provider} isn't declared by the program")
+        return provider_reference(given, identity), self.providers.handle(given)
+
+    def handle_of(self, resource: ResourceState) -> Handle:
+        """Return the provider of a resource that the state has, configured as the state says."""
+        with self._lock:
+            return self._handle(self._entry(resource))
+
+    def attach(self, resource: ResourceState) -> ResourceState:
+        """Return a resource that isn't in the state with only such references as the state can hold.
+
+        What it refers to may have been removed since by another engine; a default provider comes back as an entry.
+        """
+        with self._lock:
+            provider = self._entry(resource)
+            self._handle(provider)
+            recorder = self.steps.recorder
+            if provider.urn not in recorder.snapshot.live:
+                recorder.apply(Put(provider))
+        gone = resource.references - recorder.snapshot.live.keys()
+        for urn in gone:
+            resource = resource.without_reference(urn)
+        parent = "" if resource.parent in gone else resource.parent
+        return replace(resource, parent=parent, provider=provider_reference(provider.urn, provider.id))
+
+    def _handle(self, provider: ResourceState) -> Handle:
+        handle = self.providers.handle(provider.urn)
+        if provider.urn not in self._ready:
+            handle.configure(provider.urn, _configuration(provider.inputs))
+        return handle
+
+    def _entry(self, resource: ResourceState) -> ResourceState:
+        """Find the entry of a resource's provider, or what it would be for a default one."""
+        urn, identity = split_reference(resource.provider)
+        entry = self._ready.get(urn) or self.steps.recorder.snapshot.live.get(urn)
+        if entry is None and not is_default_provider(urn):
+            raise StepError(f"{resource.urn}: its provider {urn} isn't in the state any more")
+        if entry is None:
+            inputs = self._configured(package_of(type_of(urn)))
+            entry = ResourceState(urn, type_of(urn), custom=True, id=identity, inputs=inputs, outputs=inputs)
+        return entry
+
+    def _configured(self, package: str) -> dict[str, Value]:
+        prefix = f"{package}:"
+        return {key[len(prefix) :]: value for key, value in self.config.items() if key.startswith(prefix)}
+
+    def changed(self, old: ResourceState, new: ResourceState) -> bool:
+        """Return whether a resource moves to another provider, so that it must be replaced."""
+        before, after = split_reference(old.provider)[0], split_reference(new.provider)[0]
+        return before != after and not (is_default_provider(before) and is_default_provider(after))
+
+    def _default(self, package: str, version: str) -> ResourceState:
+        name = f"default_{re.sub(r'[^0-9A-Za-z]', '_', version)}" if version else "default"
+        urn = make_urn(self.stack, self.project, "", f"{PROVIDER_PREFIX}{package}", name)
+        with self._lock:
+            if urn in self._ready:
+                return self._ready[urn]
+            inputs = self._configured(package)
+            if version:
+                inputs |= {_INTERNAL: {}, "version": version}
+            goal = Goal(type=f"{PROVIDER_PREFIX}{package}", name=name, custom=True, inputs=inputs)
+            return self._bring(urn, goal, inputs)
+
+    def _bring(self, urn: str, goal: Goal, given: Properties) -> ResourceState:
+        handle = self.providers.handle(urn)
+        old = self.steps.recorder.snapshot.live.get(urn)
+        inputs = handle.check_config(urn, old.inputs if old else {}, _configuration(given))
+        if _INTERNAL in given:
+            inputs = dict(sorted({**inputs, _INTERNAL: given[_INTERNAL]}.items()))
+        new = ResourceState(
+            urn=urn,
+            type=goal.type,
+            custom=True,
+            inputs=inputs,
+            outputs=_configuration(inputs),
+            parent=goal.parent,
+            dependencies=goal.dependencies,
+            property_dependencies=goal.property_dependencies,
+        )
+        state = self._record(old, new, handle)
+        handle.configure(urn, _configuration(inputs))
+        self._ready[urn] = state
+        self.used.add(urn)
+        return state
+
+    def _record(self, old: ResourceState | None, new: ResourceState, handle: Handle) -> ResourceState:
+        now = timestamp()
+        if old is None:
+            identity = UNKNOWN if self.steps.preview else str(uuid4())
+            new = replace(new, id=identity, created=now, modified=now)
+            return self.steps.component(Op.CREATE, None, new, changes_between({}, new.inputs))
+        kept = replace(new, id=old.id, created=old.created, modified=old.modified, extras=old.extras)
+        difference = handle.diff_config(old, _configuration(new.inputs))
+        if not difference.changes and not difference.replaces and dict(old.inputs) == dict(new.inputs):
+            return self.steps.same(old, kept)
+        if not self.scope.is_full:
+            raise FullScopeNeeded(f"the provider {new.urn} changed, which concerns every resource; update everything")
+        if difference.replaces:
+            raise StepError(f"the provider {new.urn} would have to be replaced; destroy what uses it first")
+        changed = replace(kept, modified=now)
+        return self.steps.component(Op.UPDATE, old, changed, changes_between(old.inputs, new.inputs))
+
+
+def _configuration(inputs: Properties) -> dict[str, Value]:
+    """Leave out what Pulumi notes for itself."""
+    return {key: value for key, value in inputs.items() if key != _INTERNAL}

@@ -1,0 +1,99 @@
+"""Reads what the resources are in the world and brings the state up to that, before an update or on its own.
+
+What is gone leaves the state, and the references to it with it. A change in the world is compared by the provider, so
+that only one that matters counts; its data is taken over in any case.
+"""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from locallb.engine.deploy.events import Op, Severity
+from locallb.engine.deploy.interrupts import waited_for
+from locallb.engine.deploy.provider_resources import ProviderResources
+from locallb.engine.deploy.steps import Steps
+from locallb.engine.providers.handles import Found
+from locallb.engine.state.checkpoint import timestamp
+from locallb.engine.state.errors import EngineError, StepError, Unsupported
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.snapshot import Drop, Mutation, Put
+from locallb.engine.state.urns import is_provider
+from locallb.engine.state.values import changes_between
+
+
+@dataclass(frozen=True)
+class Refresher:
+    """Refreshes resources; as its own command (`counting`) the changes are the result, otherwise only a first step."""
+
+    steps: Steps
+    providers: ProviderResources
+    workers: int
+    counting: bool
+
+    def refresh(self, resources: Iterable[ResourceState]) -> bool:
+        """Read these, in parallel; failures are reported, not raised. Return whether all could be read."""
+        asked = [resource for resource in resources if not is_provider(resource.type)]
+        all_read = True
+        with waited_for(ThreadPoolExecutor(self.workers, "refresh")) as pool:
+            for old, found in zip(asked, pool.map(self._look, asked), strict=True):
+                self._settle(old, found)
+                all_read &= not isinstance(found, EngineError)
+        return all_read
+
+    def drifted(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
+        """Give those that are gone, or different where that matters, or can't be read; why not is told by an update."""
+        for old in resources:
+            found = self._look(old)
+            if found is None or isinstance(found, EngineError) or self._changed(old, found):
+                yield old
+
+    def _look(self, old: ResourceState) -> Found | EngineError | None:
+        if not old.custom or old.pending_replacement:
+            return Found(old.id, dict(old.inputs), dict(old.outputs))
+        try:
+            if self.counting:
+                return self.steps.read(old, self.providers.handle_of(old))
+            with self.steps.reporter.step(Op.REFRESH, old):
+                return self.steps.read(old, self.providers.handle_of(old))
+        except (StepError, Unsupported) as error:
+            return error
+
+    def _settle(self, old: ResourceState, found: Found | EngineError | None) -> None:
+        """Take over what was seen: here one at a time, because a resource that is gone touches its users."""
+        if isinstance(found, EngineError):
+            self.steps.reporter.say(Severity.ERROR, str(found), old.urn)
+            return
+        if self.counting:
+            changed = self._changed(old, found)
+            changes = changes_between(old.outputs, found.outputs) if found and changed else ()
+            with self.steps.reporter.step(
+                Op.DELETE if found is None else Op.UPDATE if changed else Op.SAME, old, changes
+            ):
+                pass
+        self._take_over(old, found)
+
+    def _changed(self, old: ResourceState, found: Found | None) -> bool:
+        """Let the provider say whether a difference matters."""
+        if found is None or found.outputs == dict(old.outputs):
+            return False
+        seen = replace(old, id=found.id, inputs=found.inputs, outputs=found.outputs)
+        return bool(self.providers.handle_of(old).diff(seen, old.inputs).changes)
+
+    def _take_over(self, old: ResourceState, found: Found | None) -> None:
+        recorder = self.steps.recorder
+        if found is None:
+            recorder.apply(*self._forget(old))
+            return
+        current = recorder.snapshot.live.get(old.urn, old)  # a reference of it may be gone meanwhile
+        new = replace(current, id=found.id, inputs=found.inputs or old.inputs, outputs=found.outputs)
+        if new.equals(current):
+            return
+        drifted = dict(found.outputs) != dict(old.outputs)
+        recorder.apply(Put(replace(new, modified=timestamp()) if drifted else new))
+
+    def _forget(self, old: ResourceState) -> list[Mutation]:
+        """Drop a resource that is gone; one with children stays as an entry that has to be created again."""
+        users = self.steps.recorder.snapshot.users_of(old.urn)
+        if any(user.parent == old.urn for user in users):
+            return [Put(replace(old, pending_replacement=True))]
+        return [*(Put(user.without_reference(old.urn)) for user in users), Drop(old.urn)]

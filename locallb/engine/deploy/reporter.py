@@ -1,0 +1,101 @@
+"""Collects what a run does and tells it to the listener, one event at a time."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import RLock
+from time import monotonic
+
+from locallb.engine.deploy.events import (
+    Diagnostic,
+    DiagnosticEvent,
+    Event,
+    Listener,
+    Op,
+    Severity,
+    StepDone,
+    StepFailed,
+    StepPlanned,
+    StepRecord,
+    StepStarted,
+    Subject,
+    ignore,
+)
+from locallb.engine.state.errors import EngineError
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.urns import is_default_provider
+from locallb.engine.state.values import PropertyChange
+
+_COUNTED = frozenset((Op.SAME, Op.CREATE, Op.UPDATE, Op.DELETE, Op.REPLACE))
+
+
+def subject_of(resource: ResourceState) -> Subject:
+    """Name a resource for an event."""
+    return Subject(resource.urn, resource.type, resource.name, resource.parent)
+
+
+@dataclass
+class Reporter:
+    """The run's book-keeping; `planning` makes every step a planned one."""
+
+    listener: Listener
+    planning: bool
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    """Root resources in which something failed."""
+    _counts: Counter[Op] = field(default_factory=Counter)
+    _lock: RLock = field(default_factory=RLock)
+
+    def tell(self, event: Event) -> None:
+        """Tell the listener; one that raises (a closed terminal) is told no more, and never stops the run."""
+        with self._lock:
+            try:
+                self.listener(event)
+            except Exception as error:  # noqa: BLE001 a display may break in any way
+                self.listener = ignore
+                what = f"the display broke and shows no more: {type(error).__name__}: {error}"
+                self.diagnostics.append(Diagnostic(Severity.WARNING, what))
+
+    def say(self, severity: Severity, message: str, urn: str = "", debug: str = "") -> None:
+        """Add a diagnostic."""
+        diagnostic = Diagnostic(severity, message, urn, debug)
+        with self._lock:
+            self.diagnostics.append(diagnostic)
+            self.tell(DiagnosticEvent(diagnostic))
+
+    def failed(self) -> bool:
+        """Return whether there was an error."""
+        return any(diagnostic.severity is Severity.ERROR for diagnostic in self.diagnostics)
+
+    def counts(self) -> Mapping[Op, int]:
+        """Return the number of resources per operation."""
+        return dict(self._counts)
+
+    @contextmanager
+    def step(self, op: Op, resource: ResourceState, changes: tuple[PropertyChange, ...] = ()) -> Iterator[None]:
+        """Report an operation around its execution; an EngineError inside is reported and passed on."""
+        subject = subject_of(resource)
+        if is_default_provider(resource.urn):
+            yield
+            return
+        start = monotonic()
+        self.tell(StepPlanned(op, subject, changes) if self.planning else StepStarted(op, subject, changes))
+        try:
+            yield
+        except EngineError as error:
+            seconds = monotonic() - start
+            with self._lock:
+                self.steps.append(StepRecord(op, subject, changes, failed=True, seconds=seconds))
+                self.tell(StepFailed(op, subject, str(error), seconds))
+            raise
+        self._succeeded(op, subject, changes, 0.0 if self.planning else monotonic() - start)
+
+    def _succeeded(self, op: Op, subject: Subject, changes: tuple[PropertyChange, ...], seconds: float) -> None:
+        with self._lock:
+            self.steps.append(StepRecord(op, subject, changes, seconds=seconds))
+            if op in _COUNTED:
+                self._counts[op] += 1
+            if not self.planning:
+                self.tell(StepDone(op, subject, seconds, changes))

@@ -1,0 +1,97 @@
+"""Resolves operations that an earlier run began and didn't end, before anything else is decided.
+
+A creation is run again with the inputs that were recorded: providers take over what they made for the same owner, so
+the resource gets into the state and is then kept, changed or deleted like any other. An update or deletion is resolved
+by reading the resource. What can't be resolved now stays under way in the state, and the next run tries again: what
+it made may exist. (The official command line keeps creations pending until the user clears them.)
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from locallb.engine.deploy.events import Severity
+from locallb.engine.deploy.provider_resources import ProviderResources
+from locallb.engine.deploy.refreshing import Refresher
+from locallb.engine.deploy.steps import Steps
+from locallb.engine.providers.handles import Handle
+from locallb.engine.state.errors import EngineError, StepError, Unsupported
+from locallb.engine.state.resource import Pending, ResourceState
+from locallb.engine.state.snapshot import End, is_stack
+
+
+@dataclass(frozen=True)
+class Settler:
+    """Resolves the pending operations below those roots for which `concerns` holds, by URN, and `kinds`, by kind."""
+
+    steps: Steps
+    providers: ProviderResources
+    refresher: Refresher
+    concerns: Callable[[str], bool]
+    kinds: Callable[[str], bool]
+
+    def settle(self) -> Mapping[str, str]:
+        """Resolve them, in the order in which they began; return those that can't be resolved now, with their roots."""
+        return dict(self._settle())
+
+    def _settle(self) -> Iterator[tuple[str, str]]:
+        for number, operation in sorted(self.steps.recorder.snapshot.pending.items()):
+            root = self._root_of(operation.resource)
+            if self.kinds(operation.kind) and self.concerns(root):
+                resolve = self._create_again if operation.kind == "creating" else self._look
+                if not resolve(number, operation):
+                    yield operation.resource.urn, root
+
+    def _root_of(self, resource: ResourceState) -> str:
+        snapshot = self.steps.recorder.snapshot
+        below = resource.parent and not is_stack(snapshot.live.get(resource.parent))
+        return snapshot.root_of(resource.parent if below and resource.urn not in snapshot.live else resource.urn)
+
+    def _create_again(self, number: int, operation: Pending) -> bool:
+        resource = operation.resource
+        try:
+            resource = self.providers.attach(resource)
+            handle = self.providers.handle_of(resource)
+            if self._is_there(resource, handle):
+                self.steps.recorder.apply(End(number))
+                return True
+            self.steps.finish_creation(number, resource, handle)
+        except (StepError, Unsupported) as error:
+            return self._give_up(number, resource, error)
+        self._say(resource.urn, f"finished the interrupted creation of {resource.urn}")
+        return True
+
+    def _is_there(self, resource: ResourceState, handle: Handle) -> bool:
+        """Return whether the state has the very resource already: another engine created it since."""
+        live = self.steps.recorder.snapshot.live.get(resource.urn)
+        if live is None or live.pending_replacement:
+            return False
+        return not handle.diff(live, resource.inputs).replaces
+
+    def _give_up(self, number: int, resource: ResourceState, error: EngineError) -> bool:
+        """Forget a creation of which nothing is left; keep one of which something may be, for the next run."""
+        if self._leaves_nothing(resource):
+            self.steps.recorder.apply(End(number))
+            self._say(resource.urn, f"nothing is left of the interrupted creation of {resource.urn} ({error})")
+            return True
+        what = f"the interrupted creation of {resource.urn} can't be finished ({error}); the next run tries again"
+        self.steps.reporter.say(Severity.ERROR, what, resource.urn)
+        return False
+
+    def _leaves_nothing(self, resource: ResourceState) -> bool:
+        try:
+            return self.providers.handle_of(resource).leaves_nothing(resource)
+        except (StepError, Unsupported):
+            return False
+
+    def _look(self, number: int, operation: Pending) -> bool:
+        urn = operation.resource.urn
+        live = self.steps.recorder.snapshot.live.get(urn)
+        is_it = live is not None and live.id == (operation.resource.id or live.id)
+        if live is not None and is_it and not self.refresher.refresh([live]):
+            return False
+        self.steps.recorder.apply(End(number))
+        self._say(urn, f"looked at {urn}, whose {operation.kind} was interrupted")
+        return True
+
+    def _say(self, urn: str, message: str) -> None:
+        self.steps.reporter.say(Severity.INFO, message, urn)

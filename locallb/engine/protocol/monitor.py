@@ -1,0 +1,182 @@
+"""The engine's side of Pulumi's wire, as objects with the methods of the gRPC stubs: the SDK calls them in-process.
+
+Translates requests and replies; decides nothing. What the SDK may ask and the engine doesn't do is refused by name.
+"""
+
+from collections.abc import Callable
+from typing import NoReturn, Protocol, TypeVar
+
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import engine_pb2, resource_pb2
+
+from locallb.engine.deploy.deployment import Deployment, Outcome, Reply
+from locallb.engine.deploy.events import Severity
+from locallb.engine.deploy.goal import Goal, goal_of
+from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.state.errors import EngineError, Unsupported
+from locallb.engine.state.urns import stack_urn
+from locallb.engine.state.values import UNKNOWN, Properties, from_struct, to_struct, without_unknown
+
+T = TypeVar("T")
+
+# Announced to the SDK, as the official command line does, so that programs take the same way here and there.
+FEATURES = tuple(
+    resource_pb2.ResourceMonitorFeature.Value(f"RESOURCE_MONITOR_FEATURE_{name}")
+    for name in (
+        "SECRETS", "RESOURCE_REFERENCES", "OUTPUT_VALUES", "ALIAS_SPECS", "REPLACEMENT_TRIGGER", "DELETED_WITH",
+        "REPLACE_WITH", "TRANSFORMS", "INVOKE_TRANSFORMS", "PARAMETERIZATION", "RESOURCE_HOOKS", "ERROR_HOOKS",
+        "SENDS_OPTIONS_TO_HOOKS", "BYTE_STRING", "INVOKE_DEPENDS_ON", "INVOKE_PARENT",
+    )
+)  # fmt: skip
+_SKIPPED = 2  # resource_pb2.Result of the command line; the SDK's own enumeration lacks it
+_RESULTS = {Outcome.DONE: 0, Outcome.OUTSIDE: 0, Outcome.FAILED: 1, Outcome.SKIPPED: _SKIPPED}
+_SEVERITIES = {
+    engine_pb2.INFO: Severity.INFO,
+    engine_pb2.WARNING: Severity.WARNING,
+    engine_pb2.ERROR: Severity.ERROR,
+}
+
+
+class _Named(Protocol):
+    """A request that names something."""
+
+    @property
+    def tok(self) -> str:
+        """The token of a function."""
+
+
+class Monitor:
+    """Answers the program's registrations."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self.errors: list[EngineError] = []
+
+    def GetDeploymentInfo(self, _request: empty_pb2.Empty) -> resource_pb2.DeploymentInfo:  # noqa: N802 the stub's name
+        """Tell about the stack and the features."""
+        return resource_pb2.DeploymentInfo(
+            project=self._deployment.project,
+            stack=self._deployment.stack,
+            organization="organization",
+            supportedFeatures=FEATURES,
+        )
+
+    def RegisterResource(  # noqa: N802 the stub's name
+        self, request: resource_pb2.RegisterResourceRequest
+    ) -> resource_pb2.RegisterResourceResponse:
+        """Bring a resource to what the program wants."""
+        return _response(self.noted(lambda: self._deployment.register(goal_of(request))), self._deployment)
+
+    def register(self, goal: Goal) -> Reply:
+        """Bring a resource to what the program wants, without the wire."""
+        return self.noted(lambda: self._deployment.register(goal))
+
+    def is_outside(self, goal: Goal) -> bool:
+        """Return whether this is none of the update's business, but for what it is in the state."""
+        return self._deployment.is_outside(goal)
+
+    def RegisterResourceOutputs(  # noqa: N802 the stub's name
+        self, request: resource_pb2.RegisterResourceOutputsRequest
+    ) -> empty_pb2.Empty:
+        """Set the outputs of a component or the Stack."""
+        outputs = self.noted(lambda: from_struct(request.outputs, f"the outputs of {request.urn}"))
+        self.register_outputs(request.urn, outputs)
+        return empty_pb2.Empty()
+
+    def register_outputs(self, urn: str, outputs: Properties) -> None:
+        """Set outputs, without the wire."""
+        is_stack = urn == stack_urn(self._deployment.project, self._deployment.stack)
+        self.noted(lambda: self._deployment.register_outputs(urn, outputs, is_stack=is_stack))
+
+    def SignalAndWaitForShutdown(self, _request: empty_pb2.Empty) -> empty_pb2.Empty:  # noqa: N802 the stub's name
+        """Let the program end at once: nothing of it is needed for deletions."""
+        return empty_pb2.Empty()
+
+    def Invoke(self, request: _Named) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse a provider's function."""
+        self._refuse(f"the function {request.tok}")
+
+    def Call(self, request: _Named) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse a resource's method."""
+        self._refuse(f"the method {request.tok}")
+
+    def ReadResource(self, request: resource_pb2.ReadResourceRequest) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse reading a resource that isn't the stack's."""
+        self._refuse(f"{request.type} resource '{request.name}': reading an existing resource")
+
+    def ExistsResource(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse asking for a resource that isn't the stack's."""
+        self._refuse("asking whether a resource exists")
+
+    def RegisterPackage(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse packages made from parameters."""
+        self._refuse("a parameterized package")
+
+    def RegisterStackTransform(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse transforms."""
+        self._refuse("a transform of all resources")
+
+    def RegisterStackInvokeTransform(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse transforms."""
+        self._refuse("a transform of all function calls")
+
+    def RegisterResourceHook(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse hooks."""
+        self._refuse("a resource hook")
+
+    def RegisterErrorHook(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse hooks."""
+        self._refuse("an error hook")
+
+    def _refuse(self, what: str) -> NoReturn:
+        error = Unsupported(what)
+        self.errors.append(error)
+        raise error
+
+    def noted(self, action: Callable[[], T]) -> T:
+        """Note what the program can't go on after: the SDK may wrap it beyond recognition."""
+        try:
+            return action()
+        except EngineError as error:
+            self.errors.append(error)
+            raise
+
+
+def _response(reply: Reply, deployment: Deployment) -> resource_pb2.RegisterResourceResponse:
+    outputs = reply.outputs if deployment.steps.preview else without_unknown(reply.outputs)
+    return resource_pb2.RegisterResourceResponse(
+        urn=reply.urn,
+        id="" if reply.id == UNKNOWN else reply.id,
+        object=to_struct(outputs),
+        result=resource_pb2.Result.ValueType(_RESULTS[reply.outcome]),
+    )
+
+
+class EngineService:
+    """Takes the program's messages."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._root = ""
+
+    def Log(self, request: engine_pb2.LogRequest) -> empty_pb2.Empty:  # noqa: N802 the stub's name
+        """Pass a message on; debug messages are dropped."""
+        severity = _SEVERITIES.get(request.severity)
+        if severity is not None:
+            self._reporter.say(severity, request.message, request.urn)
+        return empty_pb2.Empty()
+
+    def GetRootResource(self, _request: object) -> engine_pb2.GetRootResourceResponse:  # noqa: N802 the stub's name
+        """Return the Stack's URN."""
+        return engine_pb2.GetRootResourceResponse(urn=self._root)
+
+    def SetRootResource(  # noqa: N802 the stub's name
+        self, request: engine_pb2.SetRootResourceRequest
+    ) -> engine_pb2.SetRootResourceResponse:
+        """Take the Stack's URN."""
+        self._root = request.urn
+        return engine_pb2.SetRootResourceResponse()
+
+    def RequirePulumiVersion(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
+        """Refuse: there is no Pulumi here."""
+        raise Unsupported("requiring a version of Pulumi")

@@ -1,0 +1,144 @@
+"""Runs a Pulumi program in this process: the SDK is set up to talk to objects instead of sockets.
+
+Everything that the SDK keeps lies in context variables, so each run has a context and an event loop of its own, and
+many runs in one process don't see each other.
+"""
+
+import asyncio
+import contextvars
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+
+import pulumi
+from pulumi.runtime import set_all_config
+from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
+from pulumi.runtime.stack import run_in_stack
+
+from locallb.engine.deploy.interrupts import waited_for
+from locallb.engine.protocol.monitor import EngineService, Monitor
+from locallb.engine.protocol.sdk_fast_path import install
+from locallb.engine.protocol.threads import Shift
+
+Program = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a program can ask about its surroundings."""
+
+    project: str
+    stack: str
+    root: Path
+    config: Mapping[str, str]
+    preview: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a program broke off: a sentence, and for surprises the traceback."""
+
+    message: str
+    debug: str = ""
+
+
+def run_program(
+    program: Program, setting: Setting, monitor: Monitor, service: EngineService, crew: ThreadPoolExecutor
+) -> Failure | None:
+    """Run a program to its end; gives its failure, if any. Registrations are carried out by the `crew`."""
+    outcome: list[Failure | None] = []
+
+    def run() -> None:
+        outcome.append(contextvars.copy_context().run(_run, program, setting, monitor, service, crew))
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        run()
+    else:  # the caller's thread runs a loop already
+        thread = Thread(target=run, name="program")
+        thread.start()
+        thread.join()
+    return outcome[0]
+
+
+def _run(
+    program: Program, setting: Setting, monitor: Monitor, service: EngineService, crew: ThreadPoolExecutor
+) -> Failure | None:
+    install()
+    set_all_config(dict(setting.config), [])
+    ROOT.set(None)
+    configure(
+        Settings(
+            setting.project,
+            setting.stack,
+            monitor=monitor,
+            engine=service,
+            dry_run=setting.preview,
+            organization="organization",
+            root_directory=str(setting.root),
+        )
+    )
+    with waited_for(Shift(crew)) as shift:
+        return _run_on_loop(program, setting.root, shift)
+
+
+def _run_on_loop(program: Program, root: Path, shift: ThreadPoolExecutor) -> Failure | None:
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(shift)
+    loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
+    try:
+        loop.run_until_complete(run_in_stack(lambda: _finish(program)))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 a program may raise anything
+        return _failure(error, root)
+    else:
+        return None
+    finally:
+        _close(loop)
+
+
+async def _finish(program: Program) -> None:
+    """Run a program and wait for what it began; failures are left to the SDK, which looks at each of them afterwards.
+
+    The SDK waits as well, but anew for everything whenever one thing is done: minutes for some thousand resources.
+    """
+    program()
+    while waiting := [*SETTINGS.rpc_manager.rpcs, *SETTINGS.outputs]:
+        if any(_failed(one) for one in waiting) or all(one.done() for one in waiting):
+            return
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
+
+
+def _failed(task: asyncio.Future[object]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is not None
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+def _failure(error: BaseException, root: Path) -> Failure:
+    if isinstance(error, pulumi.RunError):
+        return Failure(" ".join(str(error).split()))
+    where = _own_frame(error.__traceback__, root)
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Failure(f"the program failed: {what}{where}", "".join(traceback.format_exception(error)))
+
+
+def _own_frame(trace: TracebackType | None, root: Path) -> str:
+    """Name the last place in the project's own files, not in its libraries."""
+    for frame in reversed(traceback.extract_tb(trace)):
+        path = Path(frame.filename)
+        if path.is_relative_to(root) and "site-packages" not in path.parts:
+            return f" ({path.relative_to(root)}:{frame.lineno})"
+    return ""

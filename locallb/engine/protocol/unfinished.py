@@ -1,0 +1,32 @@
+"""For programs that either engine may run: the official command line must not start from a state that isn't the last.
+
+What an update of this engine did before it broke off stands in its journal, which the official command line doesn't
+read: it would make once more what is there already.
+"""
+
+from pathlib import Path
+
+from pulumi.runtime.settings import SETTINGS
+
+from locallb.engine.protocol.monitor import Monitor
+from locallb.engine.state.errors import EngineError, UpdateUnfinished
+from locallb.engine.state.project import load_project
+from locallb.engine.state.store import Store
+
+
+def refuse_unfinished(root: Path, stack: str) -> None:
+    """Raise UpdateUnfinished where another engine runs the program in `root` after an update of this one broke off.
+
+    This engine itself goes on where it stopped.
+    """
+    if isinstance(SETTINGS.monitor, Monitor):
+        return
+    try:
+        project = load_project(root)
+    except EngineError:  # a backend that this engine doesn't know has no journal of it
+        return
+    if Store(project.backend, project.name, stack).is_unfinished():
+        raise UpdateUnfinished(
+            f"an update of {stack} by `locallb` broke off or is under way;"
+            " run `locallb up`, which goes on where it stopped, then this again"
+        )

@@ -1,0 +1,1 @@
+"""How the engine calls providers: handles, direct calls, event loops."""

@@ -1,0 +1,1 @@
+"""A stack's state: resources, snapshot, state file, journal, locks."""

@@ -1,0 +1,212 @@
+"""The state file: the official command line's format, version 3, read strictly and written as it writes it.
+
+Reading gives a Snapshot and what stands around the resources, which is carried over. What can't be understood is
+refused in one sentence; nothing is guessed or repaired.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time_ns
+
+from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, unreadable
+from locallb.engine.state.integrity import check_manifest, check_pending, check_resources, magic_of
+from locallb.engine.state.resource import (
+    Pending,
+    ResourceState,
+    compact,
+    pending_from_json,
+    resource_from_json,
+)
+from locallb.engine.state.snapshot import Snapshot
+from locallb.engine.state.values import SIGNATURE, Value
+
+FORMAT = 3
+VERSION = "v3.272.0"
+_RESOURCES = '"resources":['
+_DECODER = json.JSONDecoder()
+# Kinds of resource state that the engine would have to honour and doesn't.
+_UNSUPPORTED_FIELDS = {"external": "a resource that was only read", "taint": "a tainted resource"}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A state file's content: the resources, and what stands around them.
+
+    `time` is the manifest's and identifies this writing; empty when there is no state yet.
+    """
+
+    stack: str
+    time: str = ""
+    resources: tuple[ResourceState, ...] = ()
+    pending: tuple[Pending, ...] = ()
+    around: Mapping[str, Value] = field(default_factory=dict)
+    latest: Mapping[str, Value] = field(default_factory=dict)
+
+    def snapshot(self) -> Snapshot:
+        """Make the resources usable."""
+        return Snapshot(self.resources, self.pending)
+
+
+def timestamp() -> str:
+    """Return the time as the state has it: UTC with nanoseconds, trailing zeros left out as Go does."""
+    seconds, nanoseconds = divmod(time_ns(), 1_000_000_000)
+    fraction = f".{nanoseconds:09d}".rstrip("0").rstrip(".")
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}{fraction}Z"
+
+
+def parse_checkpoint(text: str, stack: str, path: Path) -> Checkpoint:
+    """Read a state file's text; `stack` is the qualified name for an empty state, `path` is named in errors."""
+    try:
+        whole, texts = _parse(text)
+        return _read(whole, texts, stack, path)
+    except ValueError as error:
+        raise StateUnusable(path, f"it is cut short or no JSON ({error})") from None
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StateUnusable(path, f"it doesn't have the form of a state ({error})") from None
+
+
+def read_checkpoint(path: Path, stack: str) -> Checkpoint:
+    """Read a state file. Raises StateBroken, Unsupported."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except UnicodeDecodeError as error:
+        raise StateUnusable(path, f"it is no text ({error.reason})") from None
+    return parse_checkpoint(text, stack, path)
+
+
+def check_state(path: Path) -> tuple[str, ...]:
+    """Complain about everything in a state file that breaks a rule; nothing when it is sound or isn't there."""
+    if not path.exists():
+        return ()
+    try:
+        whole, _texts = _parse(path.read_text(encoding="utf-8"))
+        latest, resources, pending = _contents(whole, [])
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+        return (f"{path} can't be read as a state: {error}",)
+    version = () if whole.get("version") == FORMAT else (f"the format version {whole.get('version')!r} isn't {FORMAT}",)
+    return (*version, *check_latest(latest, resources, pending))
+
+
+def _contents(
+    whole: dict[str, Value], texts: list[str]
+) -> tuple[dict[str, Value], tuple[ResourceState, ...], tuple[Pending, ...]]:
+    latest = _as_object(_as_object(whole["checkpoint"]).get("latest") or {})
+    raw = [_as_object(item) for item in _as_list(latest.get("resources"))]
+    exact = texts if len(texts) == len(raw) else [""] * len(raw)
+    resources = tuple(resource_from_json(item, text) for item, text in zip(raw, exact, strict=True))
+    pending = tuple(pending_from_json(_as_object(item)) for item in _as_list(latest.get("pending_operations")))
+    return latest, resources, pending
+
+
+def _parse(text: str) -> tuple[dict[str, Value], list[str]]:
+    """Parse, and keep each resource's exact text where the file is written as one line."""
+    start = text.find(_RESOURCES)
+    if start < 0 or not _is_place_of_resources(text[:start]):
+        return _as_object(json.loads(text)), []
+    values: list[Value] = []
+    texts: list[str] = []
+    position = start + len(_RESOURCES)
+    while text[position : position + 1] == "{":
+        value, end = _DECODER.raw_decode(text, position)
+        values.append(value)
+        texts.append(text[position:end])
+        position = end + 1 if text[end : end + 1] == "," else end
+    around = _as_object(json.loads(f"{text[:start]}{_RESOURCES}{text[position:]}"))
+    _as_object(_as_object(around["checkpoint"])["latest"])["resources"] = values
+    return around, texts
+
+
+def _is_place_of_resources(before: str) -> bool:
+    """Return whether the resources stand here, and not a key of the same name somewhere else."""
+    try:
+        whole = json.loads(f"{before}{_RESOURCES}]}}}}}}")
+        return bool(whole["checkpoint"]["latest"]["resources"] == [])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def _as_object(value: Value) -> dict[str, Value]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is not an object")
+    return value
+
+
+def _as_list(value: Value) -> list[Value]:
+    if not isinstance(value or [], list):
+        raise TypeError(f"{value!r} is not a list")
+    return value if isinstance(value, list) else []
+
+
+def _read(whole: dict[str, Value], texts: list[str], stack: str, path: Path) -> Checkpoint:
+    version = whole.get("version")
+    if version != FORMAT:
+        why = f"it has the format version {version!r}, this engine knows {FORMAT}"
+        if isinstance(version, int) and version > FORMAT:
+            raise StateBroken(f"{path} can't be used: {why}; use a newer local-lb or `pulumi up`")
+        raise StateUnusable(path, why)
+    checkpoint = _as_object(whole["checkpoint"])
+    latest, resources, pending = _contents(whole, texts)
+    _refuse(latest, resources, pending, path)
+    manifest = _as_object(latest.get("manifest") or {})
+    return Checkpoint(
+        stack=str(checkpoint.get("stack") or stack),
+        time=str(manifest.get("time") or ""),
+        resources=resources,
+        pending=pending,
+        around={key: value for key, value in checkpoint.items() if key not in {"stack", "latest"}},
+        latest={key: value for key, value in latest.items() if key not in _REWRITTEN},
+    )
+
+
+_REWRITTEN = frozenset(("manifest", "resources", "pending_operations"))
+_SIGNATURE = SIGNATURE.encode()
+
+
+def _refuse(
+    latest: Mapping[str, Value], resources: tuple[ResourceState, ...], pending: tuple[Pending, ...], path: Path
+) -> None:
+    for complaint in check_latest(latest, resources, pending):
+        raise StateUnusable(path, f"it breaks the rules of a state, {complaint}")
+    for resource in resources:
+        for name, what in _UNSUPPORTED_FIELDS.items():
+            if resource.extras.get(name):
+                raise Unsupported(f"{path}: {what} ({resource.urn})")
+        if _SIGNATURE in resource.data:
+            raise Unsupported(f"{path}: a secret, asset or reference in the state of {resource.urn}")
+
+
+def check_latest(
+    latest: Mapping[str, Value], resources: tuple[ResourceState, ...], pending: tuple[Pending, ...]
+) -> Iterator[str]:
+    """Complain about everything in a state that breaks a rule."""
+    manifest = latest.get("manifest")
+    if isinstance(manifest, dict):
+        yield from check_manifest(manifest)
+    yield from check_resources(resources)
+    yield from check_pending(pending)
+
+
+def format_checkpoint(checkpoint: Checkpoint, snapshot: Snapshot, time: str) -> tuple[bytes, ...]:
+    """Write a state file, one line, in pieces; the resources' own bytes are joined once and not copied again."""
+    manifest: dict[str, Value] = {"time": time, "magic": magic_of(VERSION), "version": VERSION}
+    known = dict(checkpoint.latest)
+    head = f'{{"version":{FORMAT},"checkpoint":{{"stack":{compact(checkpoint.stack)},"latest":{{'
+    head += f'"manifest":{compact(manifest)},'
+    if "secrets_providers" in known:
+        head += f'"secrets_providers":{compact(known.pop("secrets_providers"))},'
+    tail = ""
+    if snapshot.pending:
+        operations = [operation.as_json() for operation in snapshot.pending.values()]
+        tail += f'"pending_operations":{compact(operations)},'
+    tail += f'"metadata":{compact(known.pop("metadata", {}))}'
+    tail += "".join(f",{compact(key)}:{compact(value)}" for key, value in known.items())
+    tail += "}" + "".join(f",{compact(key)}:{compact(value)}" for key, value in checkpoint.around.items()) + "}}"
+    resources = [resource.data for resource in snapshot.in_order()]
+    if not resources:
+        return head.encode(), tail.encode()
+    return f"{head}{_RESOURCES}".encode(), b",".join(resources), f"],{tail}".encode()

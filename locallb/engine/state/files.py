@@ -1,0 +1,132 @@
+"""The engine's only way to the disk: whole files replaced at once, lines appended, links for backups.
+
+Every write passes one hook, so that tests can stop the world at each of them. Errors of the disk become one sentence.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from locallb.engine.state.errors import StateUnwritable
+
+_FILE, _FOLDER = 0o600, 0o700  # whoever can write a state decides what the next run does
+
+
+def _nothing(_what: str) -> None:
+    """Let every write happen."""
+
+
+# Called with the name of each write just before it happens.
+BeforeWrite = Callable[[str], None]
+
+
+class Files:
+    """Writes below the backend's directory; `before_write` is told each of them first."""
+
+    def __init__(self, before_write: BeforeWrite = _nothing) -> None:
+        self._before = before_write
+
+    @contextmanager
+    def _writing(self, what: str, path: Path) -> Iterator[None]:
+        try:
+            self._before(what)
+            yield
+        except OSError as error:
+            raise StateUnwritable(
+                f"{path} can't be written: {error.strerror or error}; make room or set the rights, then run again"
+            ) from error
+
+    def replace(self, path: Path, pieces: Iterable[bytes]) -> None:
+        """Set a file's whole content, or leave it as it was: written beside, synced, renamed, the folder synced."""
+        self.make_folder(path.parent)
+        beside = path.with_name(f".{path.name}.new")  # one writer at a time: the stack is locked
+        try:
+            with self._writing(f"write {path.name}", path):
+                _write(beside, pieces, synced=True)
+            with self._writing(f"rename {path.name}", path):
+                beside.replace(path)
+        except StateUnwritable:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise
+        with self._writing(f"sync {path.name}", path):
+            _sync_folder(path.parent)
+
+    def create(self, path: Path, text: str, beside: Path) -> None:
+        """Make a small file that isn't there, complete at once; `beside` is where it is written first."""
+        self.make_folder(path.parent)
+        with self._writing(f"create {path.name}", path):
+            _write(beside, [text.encode()])
+        with self._writing(f"rename {path.name}", path):
+            beside.replace(path)
+
+    def append(self, descriptor: int, path: Path, text: str) -> None:
+        """Add to an open file in one write."""
+        with self._writing(f"append to {path.name}", path):
+            data = text.encode()
+            if os.write(descriptor, data) != len(data):
+                raise OSError(None, "the disk is full")
+
+    def open_new(self, path: Path) -> int:
+        """Open an empty file for appending."""
+        self.make_folder(path.parent)
+        with self._writing(f"create {path.name}", path):
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, _FILE)
+
+    def open_end(self, path: Path, length: int) -> int:
+        """Open a file for appending after its first `length` bytes."""
+        with self._writing(f"shorten {path.name}", path):
+            os.truncate(path, length)
+            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it is there."""
+        with self._writing(f"remove {path.name}", path):
+            path.unlink(missing_ok=True)
+
+    def link(self, path: Path, to: Path) -> None:
+        """Give a file a second name, replacing what had it: a copy at no cost, because files are never changed."""
+        self.make_folder(to.parent)
+        beside = to.with_name(f".{to.name}.new")
+        with self._writing(f"link {to.name}", to):
+            beside.unlink(missing_ok=True)
+            beside.hardlink_to(path)
+            beside.replace(to)
+
+    def move(self, path: Path, to: Path) -> None:
+        """Give a file, or whatever is in its place, another name."""
+        self.make_folder(to.parent)
+        with self._writing(f"move {path.name}", to):
+            path.rename(to)
+
+    def make_folder(self, path: Path) -> None:
+        """Make a directory and those above."""
+        if not path.is_dir():
+            with self._writing(f"make {path.name}", path):
+                _make_folders(path)
+
+
+def _make_folders(path: Path) -> None:
+    """Make what is missing on the way, each closed to others whatever the umask."""
+    if not path.is_dir():
+        _make_folders(path.parent)
+        path.mkdir(_FOLDER, exist_ok=True)
+
+
+def _write(path: Path, pieces: Iterable[bytes], *, synced: bool = False) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE)
+    with os.fdopen(descriptor, "wb") as stream:
+        for piece in pieces:
+            stream.write(piece)
+        if synced:
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,182 @@
+"""What an update did so far, beside the state: one line per change, so that safety costs what changes.
+
+The state file stays the last complete one until the update ends. A run that finds a journal replays it onto that file.
+The first line names the state that the journal belongs to by its manifest's time, the last one the state into which it
+went; a line cut short is a change that didn't happen yet as far as anybody knows.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from locallb.engine.state.errors import StateUnusable, StateUnwritable, unreadable
+from locallb.engine.state.files import Files
+from locallb.engine.state.resource import compact, pending_from_json, resource_from_json
+from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Supersede
+from locallb.engine.state.values import Value
+
+_FORMAT = 1
+_START = b'{"journal":'
+
+
+class Journal:
+    """An open journal; the file is made with the first line."""
+
+    def __init__(self, path: Path, files: Files, base: str) -> None:
+        self._path = path
+        self._files = files
+        self._base = base
+        self._descriptor = -1
+        self._broken = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written."""
+        return self._descriptor < 0
+
+    def append(self, mutations: Sequence[Mutation]) -> None:
+        """Write changes that belong together, as one line."""
+        self._line([encode(mutation) for mutation in mutations])
+
+    def seal(self, time: str) -> None:
+        """Name the state into which everything goes."""
+        self._line({"saved": time})
+
+    def _line(self, content: Value) -> None:
+        text = f"{compact(content)}\n"
+        if self._broken:  # the last line may be cut short: nothing may follow it
+            raise StateUnwritable(f"{self._path} can't be written any more; make room, then run again")
+        if self._descriptor < 0:
+            text = f"{compact({'journal': _FORMAT, 'base': self._base})}\n{text}"
+            self._descriptor = self._files.open_new(self._path)
+        self._broken = True
+        self._files.append(self._descriptor, self._path, text)
+        self._broken = False
+
+    def close(self) -> None:
+        """Stop writing; the file stays."""
+        self._broken = True
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def remove(self) -> None:
+        """Stop writing and remove the file: everything is in the state."""
+        self.close()
+        self._files.remove(self._path)
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A journal that a run left behind."""
+
+    base: str
+    mutations: tuple[Mutation, ...]
+    saved: str = ""
+
+    def belongs_to(self, time: str) -> bool:
+        """Return whether it continues the state of this time."""
+        return self.base == time and bool(self.mutations)
+
+    def is_part_of(self, time: str) -> bool:
+        """Return whether the state of this time holds it already."""
+        return not self.mutations or (bool(self.saved) and self.saved == time)
+
+
+def read_journal(path: Path) -> Leftover | None:
+    """Read what a run left, None when there is nothing. Raises StateBroken for what no run writes."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    # What follows the last line end was cut short; after a power cut that may be zeros.
+    *lines, rest = data.rstrip(b"\0").split(b"\n")
+    if not lines and not rest.startswith(_START[: len(rest)]):
+        raise StateUnusable(path, "it doesn't begin like a journal")
+    return _read_lines(lines, path)
+
+
+def _read_lines(lines: Sequence[bytes], path: Path) -> Leftover:
+    base, saved = "", ""
+    mutations: list[Mutation] = []
+    for number, line in enumerate(lines):
+        try:
+            entry = json.loads(line)
+            if number == 0:
+                base = _base(entry, path)
+            elif isinstance(entry, list):
+                mutations.extend([decode(item) for item in entry])
+            else:
+                saved = str(entry["saved"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise StateUnusable(path, f"its line {number + 1} is no journal's ({error})") from None
+    return Leftover(base, tuple(mutations), saved)
+
+
+def _base(head: dict[str, Value], path: Path) -> str:
+    """Read which state a journal belongs to, from its first line."""
+    if head["journal"] != _FORMAT:
+        raise StateUnusable(path, f"it has the format {head['journal']!r}, this engine knows {_FORMAT}")
+    return str(head["base"])
+
+
+def seal_leftover(path: Path, files: Files, time: str) -> None:
+    """Name the state into which a leftover journal goes, its last line dropped if that was cut short."""
+    whole = path.read_bytes().rpartition(b"\n")
+    descriptor = files.open_end(path, len(whole[0]) + len(whole[1]))
+    try:
+        files.append(descriptor, path, f"{compact({'saved': time})}\n")
+    finally:
+        os.close(descriptor)
+
+
+def encode(mutation: Mutation) -> dict[str, Value]:
+    """Write a change as JSON."""
+    raw: dict[str, Value]
+    match mutation:
+        case Put(resource):
+            raw = {"put": resource.as_json()}
+        case Supersede(resource, number):
+            raw = {"supersede": resource.as_json(), "number": number}
+        case Drop(urn):
+            raw = {"drop": urn}
+        case Free(number):
+            raw = {"free": number}
+        case Begin(number, operation):
+            raw = {"begin": operation.as_json(), "number": number}
+        case End(number):
+            raw = {"end": number}
+    return raw
+
+
+def decode(raw: dict[str, Value]) -> Mutation:
+    """Read a change. Raises KeyError, TypeError or AttributeError when it is none."""
+    word, value = next(iter(raw.items()), ("", None))
+    if isinstance(value, dict):
+        return _decode_resource(word, value, raw)
+    if isinstance(value, str) and word == "drop":
+        return Drop(value)
+    if word == "free":
+        return Free(_number(value))
+    return End(_number(raw["end"]))
+
+
+def _decode_resource(word: str, value: dict[str, Value], raw: dict[str, Value]) -> Mutation:
+    if word == "begin":
+        return Begin(_number(raw["number"]), pending_from_json(value))
+    resource = resource_from_json(value)
+    if word == "put":
+        return Put(resource)
+    if word == "supersede":
+        return Supersede(resource, _number(raw["number"]))
+    raise KeyError(word)
+
+
+def _number(value: Value) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no number")
+    return value

@@ -1,0 +1,155 @@
+"""The stack's lock, in the official command line's files: held during one update, never while idle.
+
+Each holder has a file of its own in the stack's lock folder; whoever finds another's gives way. Two updates of this
+engine are told apart by an operating system lock first, so that one of them wins. A lock of this host whose process is
+gone is removed with a notice; another host's never is.
+"""
+
+import fcntl
+import getpass
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from uuid import uuid4
+
+from locallb.engine.state.checkpoint import timestamp
+from locallb.engine.state.errors import LockHeld
+from locallb.engine.state.files import Files
+from locallb.engine.state.resource import compact
+
+_held: set[Path] = set()  # this process's own locks: the process's liveness doesn't tell about them
+_CLOCK_SLACK = 2.0  # seconds that a process may seem to have started after its own lock
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who made a lock file."""
+
+    path: Path
+    pid: int
+    username: str
+    hostname: str
+    timestamp: str
+
+    def is_gone(self) -> bool:
+        """Return whether the holder was a process of this host that has ended."""
+        if self.hostname != socket.gethostname():
+            return False
+        if self.pid == os.getpid():
+            return self.path not in _held
+        started = _start_of(self.pid)
+        if started is None:
+            return True
+        # Both times are the wall clock's, which may have jumped: what looks like an engine at work isn't called gone.
+        return started > _seconds(self.timestamp) + _CLOCK_SLACK and not _may_hold_locks(self.pid)
+
+
+def _start_of(pid: int) -> float | None:
+    """Return the time at which a process started, None when there is none (or only its remains)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if line[:5] == "btime")
+    except (OSError, StopIteration):
+        return None
+    return None if fields[0] in "ZX" else float(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _may_hold_locks(pid: int) -> bool:
+    """Return whether a process is the official command line or this one, by its command."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return any(word.rpartition(b"/")[2] in {b"pulumi", b"locallb"} for word in command.split(b"\0"))
+
+
+def _seconds(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return float("inf")  # unreadable: never call its process another one
+
+
+def read_holders(folder: Path) -> Iterator[Holder]:
+    """Read the lock files of a stack."""
+    for path in sorted(folder.glob("*.json")):
+        with suppress(FileNotFoundError):
+            yield _read_holder(path)
+
+
+def _read_holder(path: Path) -> Holder:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return Holder(path, int(raw["pid"]), str(raw["username"]), str(raw["hostname"]), str(raw["timestamp"]))
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError, IsADirectoryError, PermissionError):
+        return Holder(path, 0, "someone", "an unknown host", "an unknown time")
+
+
+@contextmanager
+def locked(folder: Path, guard: Path, files: Files, notice: Callable[[str], None]) -> Iterator[None]:
+    """Hold the stack's lock; `guard` is the file of the operating system's lock.
+
+    A sudden stop (no Exception) leaves the official command line's file, as a kill does: what is unfinished stands in
+    the journal, which that one doesn't read. The next run of this engine removes the file. Raises LockHeld when
+    somebody else has it.
+    """
+    with _guarded(guard, folder, files):
+        own = folder / f"{uuid4()}.json"
+        _give_way(folder, files, notice)
+        _held.add(own)
+        try:
+            files.create(own, _describe(), guard.with_suffix(".new"))
+            _give_way(folder, files, notice, own)
+            yield
+        except Exception:
+            files.remove(own)
+            raise
+        else:
+            files.remove(own)
+        finally:
+            _held.discard(own)
+
+
+def _describe() -> str:
+    names = {"username": _username(), "hostname": socket.gethostname()}
+    return compact({"pid": os.getpid(), **names, "timestamp": timestamp()})
+
+
+def _username() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _give_way(folder: Path, files: Files, notice: Callable[[str], None], own: Path | None = None) -> None:
+    for holder in read_holders(folder):
+        if holder.path == own:
+            continue
+        if not holder.is_gone():
+            raise LockHeld(
+                f"the stack is locked since {holder.timestamp} by {holder.username}@{holder.hostname} "
+                f"(pid {holder.pid}); wait for it to end, or if it is gone delete {holder.path} or run `pulumi cancel`"
+            )
+        files.remove(holder.path)
+        notice(f"removed the lock that the ended process {holder.pid} of this host left at {holder.timestamp}")
+
+
+@contextmanager
+def _guarded(guard: Path, folder: Path, files: Files) -> Iterator[None]:
+    descriptor = files.open_new(guard)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        _give_way(folder, files, lambda _text: None)
+        raise LockHeld(f"another update of this stack is starting or ending ({guard}); run again") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)

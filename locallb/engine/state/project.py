@@ -1,0 +1,194 @@
+"""The project's and the stacks' own files, read as the official command line reads them.
+
+`Pulumi.yaml` and `Pulumi.<stack>.yaml` are never written. What this engine can't honour is refused by name.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+import yaml
+
+from locallb.engine.state.errors import EngineError, ProjectError, Unsupported
+from locallb.engine.state.values import Value
+
+BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
+_STACK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+class _Loader(yaml.CSafeLoader):
+    """Reads YAML as the official command line does: only `true` and `false` are booleans, `on` and `yes` are texts."""
+
+
+_BOOLEAN = "tag:yaml.org,2002:bool"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOLEAN]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOLEAN, re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF"))
+
+
+@dataclass(frozen=True)
+class Project:
+    """A Pulumi project with a file backend.
+
+    `root` is the folder of `Pulumi.yaml`, `main` the program's, `stack_config_dir` that of the stacks' files;
+    `backend_url` is as configured, `backend` the folder that holds `.pulumi`; all paths are absolute.
+    """
+
+    name: str
+    root: Path
+    main: Path
+    stack_config_dir: Path
+    backend_url: str
+    backend: Path
+    refresh_always: bool = False
+
+    def stack_file(self, stack: str) -> Path:
+        """Return the path of a stack's configuration."""
+        return self.stack_config_dir / f"Pulumi.{stack}.yaml"
+
+    def state_file(self, stack: str) -> Path:
+        """Return the path of a stack's state."""
+        return self.backend / ".pulumi" / "stacks" / self.name / f"{stack}.json"
+
+    def stacks(self) -> tuple[str, ...]:
+        """List the stacks that have a configuration."""
+        files = self.stack_config_dir.glob("Pulumi.*.yaml")
+        return tuple(sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in files))
+
+
+def load_project(root: Path, environment: Mapping[str, str] = os.environ) -> Project:
+    """Read `Pulumi.yaml` in a folder. Raises ProjectError or Unsupported."""
+    root = root.resolve()
+    path = root / "Pulumi.yaml"
+    raw = _read_yaml(path)
+    name = raw.get("name")
+    if not isinstance(name, str) or not name:
+        raise ProjectError(f"{path} has no name; add a line such as `name: my-project`")
+    if raw.get("config"):
+        raise Unsupported(f"{path}: config of the project")
+    configured = environment.get(BACKEND_VARIABLE) or _text(_section(raw, "backend", path).get("url"))
+    return Project(
+        name=name,
+        root=root,
+        main=root / (_text(raw.get("main")) or "."),
+        stack_config_dir=root / (_text(raw.get("stackConfigDir")) or "."),
+        backend_url=configured,
+        backend=_backend(configured, root, path),
+        refresh_always=_section(raw, "options", path).get("refresh") == "always",
+    )
+
+
+def _backend(url: str, root: Path, path: Path) -> Path:
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        given = url or "none, which means Pulumi Cloud"
+        raise Unsupported(
+            f"the backend ({given}; only file:// ones are, set by `backend: {{url: file://./.state}}` in {path} "
+            f"or {BACKEND_VARIABLE})"
+        )
+    place = unquote(parts.netloc + parts.path)
+    try:
+        folder = Path(place).expanduser() if place.startswith("~") else root / place
+    except RuntimeError:
+        raise ProjectError(
+            f"the backend's folder {place} needs a home directory; write another path in {path}"
+        ) from None
+    if not folder.is_dir():
+        raise ProjectError(f"the backend's folder {folder} doesn't exist; make it with `mkdir -p {folder}`")
+    return folder.resolve()
+
+
+def state_file(root: Path, stack: str) -> Path | None:
+    """Return the path of a stack's state, for programs; None where the backend keeps no files here."""
+    try:
+        return load_project(root).state_file(stack)
+    except EngineError:
+        return None
+
+
+def check_stack_name(stack: str) -> None:
+    """Check that a stack may be called so. Raises ProjectError."""
+    if not _STACK_NAME.fullmatch(stack):
+        raise ProjectError(f"{stack!r} can't be the name of a stack; use letters, digits, '-', '_' and '.'")
+
+
+def load_config(project: Project, stack: str) -> dict[str, str]:
+    """Read a stack's configuration: `namespace:key` to a text, objects as JSON, as programs get it.
+
+    Raises ProjectError when there is no file or it can't be used, Unsupported for secrets and environments.
+    """
+    check_stack_name(stack)
+    path = project.stack_file(stack)
+    if not path.exists():
+        known = ", ".join(project.stacks()) or "none"
+        raise ProjectError(f"there is no stack {stack!r}: create {path} (stacks that exist: {known})")
+    raw = _read_yaml(path)
+    if raw.get("environment"):
+        raise Unsupported(f"{path}: environment")
+    found: dict[str, str] = {}
+    for key, value in _section(raw, "config", path).items():
+        found[key if ":" in key else f"{project.name}:{key}"] = _config_text(value, f"{path}: {key}")
+    return found
+
+
+def _config_text(value: Value, what: str) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise ProjectError(f"{what} has no value; give it one or remove the key")
+    try:
+        if _has_secret(value):
+            raise Unsupported(f"{what}: a secret value")
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):  # no JSON, or in itself
+        raise ProjectError(f"{what} holds something that is neither text, number nor list; put it in quotes") from None
+
+
+def _has_secret(value: Value) -> bool:
+    if isinstance(value, dict):
+        return set(value) == {"secure"} or any(_has_secret(item) for item in value.values())
+    return isinstance(value, list) and any(_has_secret(item) for item in value)
+
+
+def _read_yaml(path: Path) -> dict[str, Value]:
+    try:
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 a SafeLoader
+    except FileNotFoundError:
+        raise ProjectError(f"{path} doesn't exist; run this in a Pulumi project's folder or name it with -C") from None
+    except OSError as error:
+        raise ProjectError(f"{path} can't be read: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bytes that are no text, an odd date
+        raise ProjectError(f"{path} is no YAML: {_yaml_problem(error)}") from None
+    if not isinstance(raw or {}, dict):
+        raise ProjectError(f"{path} must hold keys and values, not a {type(raw).__name__}")
+    return cast("dict[str, Value]", raw or {})
+
+
+def _yaml_problem(error: Exception) -> str:
+    """Return what is wrong and where, without the parser's own name for the text."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
+
+
+def _section(raw: Mapping[str, Value], key: str, path: Path) -> dict[str, Value]:
+    value = raw.get(key)
+    if not isinstance(value or {}, dict):
+        raise ProjectError(f"{path}: {key} must hold keys and values, not {value!r}")
+    found = value if isinstance(value, dict) else {}
+    for name in found:
+        if not isinstance(name, str):
+            raise ProjectError(f"{path}: {key} has the key {name!r}, which is no text; put it in quotes")
+    return found
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else ""

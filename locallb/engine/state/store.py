@@ -1,0 +1,220 @@
+"""The file backend of one stack: where its state, lock, journal and backups lie, and how a run reads and writes them.
+
+Kept in memory between runs and read again when somebody else wrote the file. A run applies changes through a
+`Recorder`, which writes them to the journal before anybody relies on them; `save` makes the complete file.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from time import time_ns
+
+from locallb.engine.backups import Backups
+from locallb.engine.layout import Layout
+from locallb.engine.recovery import replay, salvaged
+from locallb.engine.restoring import journal_complaint, restore, state_complaint
+from locallb.engine.state.checkpoint import (
+    Checkpoint,
+    check_state,
+    format_checkpoint,
+    read_checkpoint,
+    timestamp,
+)
+from locallb.engine.state.errors import StateBroken, StateUnwritable, unreadable
+from locallb.engine.state.files import Files
+from locallb.engine.state.journal import Journal, read_journal, seal_leftover
+from locallb.engine.state.locks import locked
+from locallb.engine.state.resource import Pending
+from locallb.engine.state.snapshot import Begin, End, Mutation, Snapshot
+
+Notice = Callable[[str], None]
+_Stamp = tuple[int, int, int]
+
+
+class Recorder:
+    """Applies changes to a snapshot, each one first to the journal if there is one (a preview has none)."""
+
+    def __init__(self, snapshot: Snapshot, journal: Journal | None = None) -> None:
+        self.snapshot = snapshot
+        self._journal = journal
+        self._lock = Lock()
+
+    def apply(self, *mutations: Mutation) -> None:
+        """Make changes that belong together."""
+        with self._lock:
+            if self._journal:
+                self._journal.append(mutations)
+            for mutation in mutations:
+                self.snapshot.apply(mutation)
+
+    def begin(self, operation: Pending) -> int:
+        """Note that an operation begins; give its number."""
+        number = self.number()
+        self.apply(Begin(number, operation))
+        return number
+
+    def end(self, number: int, *mutations: Mutation) -> None:
+        """Note that an operation ended, with what it changed."""
+        self.apply(End(number), *mutations)
+
+    def number(self) -> int:
+        """Return an unused number."""
+        with self._lock:
+            return self.snapshot.take_number()
+
+
+class Store:
+    """One stack's files in a backend."""
+
+    def __init__(self, backend: Path, project: str, stack: str, files: Files | None = None) -> None:
+        self._layout = Layout(backend, project, stack)
+        self._files = files or Files()
+        self._backups = Backups(self._layout.backups, stack, self._files)
+        self._checkpoint: Checkpoint | None = None
+        self._snapshot = Snapshot()
+        self._stamp: _Stamp | None = None
+
+    @contextmanager
+    def session(self, notice: Notice) -> Iterator[Recorder]:
+        """Hold the lock, settle what an earlier run left, and give the recorder; save at the end, whatever happens."""
+        with self._locked(notice):
+            self._load()
+            self._recover(notice)
+            journal = Journal(self._layout.journal, self._files, self._time())
+            try:
+                with self._saving(journal):
+                    yield Recorder(self._snapshot, journal)
+            finally:
+                journal.close()
+
+    @contextmanager
+    def _locked(self, notice: Notice) -> Iterator[None]:
+        with locked(self._layout.locks, self._layout.guard, self._files, notice):
+            yield
+
+    def complaints(self) -> tuple[str, ...]:
+        """Say every rule that the state breaks, and what is wrong with the journal."""
+        return *check_state(self._layout.state), *journal_complaint(self._layout)
+
+    def unusable(self) -> tuple[str, ...]:
+        """Return what of state and journal can't be used, and `restore` would put aside."""
+        return *state_complaint(self._layout), *journal_complaint(self._layout)
+
+    def restore(self, notice: Notice) -> None:
+        """Put aside what can't be used of journal and state, and bring back the newest backup that can."""
+        with self._locked(notice):
+            restore(self._layout, self._backups, notice)
+
+    @contextmanager
+    def _saving(self, journal: Journal) -> Iterator[None]:
+        """Save at the end; after a sudden stop (no Exception) leave that to the next run and its journal."""
+        try:
+            try:
+                yield
+            except Exception:
+                with suppress(StateUnwritable):
+                    self._finish(journal)
+                raise
+            self._finish(journal)
+        except BaseException:
+            self._stamp = None  # memory may be ahead of the disk: read it again
+            raise
+
+    def peek(self) -> Snapshot:
+        """Return the current state without lock and without writing; what a broken-off run did is included."""
+        self._load()
+        leftover = read_journal(self._layout.journal)
+        if leftover and leftover.belongs_to(self._time()):
+            copy = self._snapshot.copy()
+            replay(leftover.mutations, copy, self._layout.journal)
+            return copy
+        return self._snapshot
+
+    def is_unfinished(self) -> bool:
+        """Return whether an update left a journal that isn't in the state."""
+        leftover = read_journal(self._layout.journal)
+        if leftover is None:
+            return False
+        self._load()
+        return not leftover.is_part_of(self._time())
+
+    def stamp(self) -> _Stamp | None:
+        """Return which writing of the state file is there now; None if there is none."""
+        return self._read_stamp()
+
+    def _time(self) -> str:
+        return self._checkpoint.time if self._checkpoint else ""
+
+    def _load(self) -> None:
+        stamp = self._read_stamp()
+        if self._checkpoint is not None and stamp == self._stamp:
+            return
+        path = self._layout.state
+        compressed = path.with_name(f"{path.name}.gz")
+        if compressed.exists():
+            raise StateBroken(f"{compressed} is compressed; unset PULUMI_SELF_MANAGED_STATE_GZIP and run `pulumi up`")
+        self._checkpoint = None
+        if stamp is None:
+            self._checkpoint = Checkpoint(self._layout.name)
+        else:
+            self._checkpoint = read_checkpoint(path, self._layout.name)
+        self._snapshot = self._checkpoint.snapshot()
+        self._stamp = stamp
+
+    def _read_stamp(self) -> _Stamp | None:
+        path = self._layout.state
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise unreadable(path, error) from None
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def _recover(self, notice: Notice) -> None:
+        """Take over what an earlier run noted and didn't save."""
+        path = self._layout.journal
+        leftover = read_journal(path)
+        if leftover is None:
+            return
+        if leftover.belongs_to(self._time()):
+            self._stamp = None  # until all of it fits
+            replay(leftover.mutations, self._snapshot, path)
+            self._save_leftover()
+            notice(f"took over what an interrupted update had done ({len(leftover.mutations)} changes)")
+        elif not leftover.is_part_of(self._time()):
+            aside = self._layout.backups / f"{self._layout.stack}.{time_ns()}.journal"
+            self._files.link(path, aside)
+            for operation in salvaged(leftover.mutations, self._snapshot):
+                self._snapshot.apply(Begin(self._snapshot.take_number(), operation))
+            self._save_leftover()
+            notice(
+                "the state was written anew after an update of this engine broke off; what that had done is looked at"
+                f" again, its journal is kept as {aside}"
+            )
+        self._files.remove(path)
+
+    def _save_leftover(self) -> None:
+        time = timestamp()
+        seal_leftover(self._layout.journal, self._files, time)
+        self._save(time)
+
+    def _finish(self, journal: Journal) -> None:
+        if journal.is_empty:
+            return
+        time = timestamp()
+        journal.seal(time)
+        self._save(time)
+        journal.remove()
+
+    def _save(self, time: str) -> None:
+        checkpoint = self._checkpoint or Checkpoint(self._layout.name)
+        pieces = format_checkpoint(checkpoint, self._snapshot, time)
+        if not self._layout.meta.exists():
+            self._files.replace(self._layout.meta, [b"version: 1\n"])
+        if self._layout.state.exists():
+            self._backups.add(self._layout.state, time_ns())
+        self._files.replace(self._layout.state, pieces)
+        self._checkpoint = Checkpoint(checkpoint.stack, time, (), (), checkpoint.around, checkpoint.latest)
+        self._stamp = self._read_stamp()

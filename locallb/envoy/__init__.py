@@ -1,0 +1,94 @@
+"""What Envoy is told: the files of one proxy's directory, made from what it serves (`serving.Proxy`).
+
+`bootstrap.json` never changes while the process lives. It names `lds.json` (listeners) and `cds.json` (clusters), which
+Envoy watches, and a cluster names its `eds-<upstream>.json` (backends). A file takes effect when it is renamed into
+place; an overwrite is not noticed. Write in the order EDS, CDS, wait for the CDS version, LDS; remove in reverse. With
+`Discovery.EDS` a change of backends alters EDS files only.
+
+How to see on the admin socket whether a configuration is active (the provider's part):
+
+- `GET /stats?type=TextReadouts&format=json` has `listener_manager.lds.version_text` and
+  `cluster_manager.cds.version_text` (two values, 120 bytes): they equal `Rendered.versions` once the file was accepted.
+- `GET /listeners?format=json` lists the names of the listeners that are bound.
+- When one listener can't be bound the others of the file are still added and removed, but the LDS version stays at
+  the last one that was accepted whole. Then `GET /config_dump?resource=dynamic_listeners` has, for each listener that
+  failed, `error_state.details` ("cannot bind '127.77.0.5:8080': Address already in use"); its name stands in
+  `error_state.failed_configuration.name`. Envoy doesn't try again until the file changes or it is started anew.
+
+Not here: what is served (`plan`), writing the files and running Envoy (the provider).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from locallb.envoy.bootstrap import ADMIN_SOCKET, ARGUMENTS, bootstrap
+from locallb.envoy.clusters import cluster
+from locallb.envoy.document import Discovered, text, typed
+from locallb.envoy.endpoints import assignment, file_name
+from locallb.envoy.fragments import RenderedPart, render_part
+from locallb.envoy.listeners import listener
+from locallb.model.objects import Discovery
+from locallb.model.serving import Proxy, Upstream
+
+__all__ = [
+    "ADMIN_SOCKET",
+    "ARGUMENTS",
+    "Rendered",
+    "RenderedPart",
+    "Versions",
+    "render",
+    "render_empty",
+    "render_part",
+    "watches",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The `version_info` of the LDS and the CDS file: digests of what they say."""
+
+    lds: str
+    cds: str
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The files of a proxy's directory, by name, and the versions that Envoy reports when they are active."""
+
+    files: Mapping[str, str]
+    versions: Versions
+
+
+@lru_cache(maxsize=1024)
+def render(proxy: Proxy) -> Rendered:
+    """Make the configuration of a proxy: the same proxy gives the same bytes, in whatever order it was put together.
+
+    A listener whose upstream is missing or has no backends is left out, so that its clients are refused. Raises
+    ValueError for an upstream's name that can't be a file name.
+    """
+    upstreams = {each.name: each for each in sorted(proxy.upstreams, key=lambda each: each.name)}
+    served = {name for name, each in upstreams.items() if each.backends}
+    listeners = sorted((each for each in proxy.listeners if each.upstream in served), key=lambda each: each.name)
+    lds = Discovered([listener(each) for each in listeners])
+    cds = Discovered([cluster(each, proxy.discovery) for each in upstreams.values()])
+    files = {"bootstrap.json": bootstrap(proxy), "lds.json": lds.response, "cds.json": cds.response}
+    if proxy.discovery is Discovery.EDS:
+        files |= {file_name(each): _endpoints(each).response for each in upstreams.values()}
+    return Rendered({name: text(message) for name, message in files.items()}, Versions(lds.version, cds.version))
+
+
+def render_empty(proxy: Proxy) -> Rendered:
+    """Make what a proxy of the stack is started with: the bootstrap alone, as what it serves comes in parts."""
+    return Rendered({"bootstrap.json": text(bootstrap(proxy))}, Versions("", ""))
+
+
+def _endpoints(upstream: Upstream) -> Discovered:
+    return Discovered([typed("envoy.config.endpoint.v3.ClusterLoadAssignment", **assignment(upstream))])
+
+
+def watches(discovery: Discovery | None, upstream_count: int) -> int:
+    """Count the inotify instances that a proxy takes: LDS, CDS and one for each EDS file (seen in /proc/<pid>/fd)."""
+    return 2 + (upstream_count if discovery is Discovery.EDS else 0)

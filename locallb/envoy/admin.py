@@ -1,0 +1,228 @@
+"""Envoy's admin interface, over the unix socket in a proxy's directory: what it runs, and why not the rest.
+
+Reads statistics and listeners, and tells it to stop listening. Not here: waiting, and what should run.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from locallb.envoy import ADMIN_SOCKET
+from locallb.envoy.fragments import tag
+from locallb.model.errors import ClientError
+from locallb.model.identities import IPAddress, Protocol
+
+PATIENCE = 2.0
+"""Seconds that one answer may take."""
+_SUBSCRIPTIONS = "^(listener_manager.lds|cluster_manager.cds).(version_text|update_(attempt|success|rejected|failure))$"
+_ARRIVALS = r"^listener\.[^.]*\.(downstream_cx_total|no_filter_chain_match)$"
+_ARRIVAL = re.compile(r"listener\.(?P<name>[^.]+)\.\w+: (?P<value>\d+)")
+_STATISTIC = re.compile(r"\w+\.(?P<kind>lds|cds)\.(?P<name>\w+): \"?(?P<value>[^\"\n]*)\"?")
+
+
+class EnvoyAdminError(ClientError):
+    """Envoy doesn't answer, or not as expected: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What Envoy made of one file."""
+
+    version: str = ""
+    """The version that is active; that of a rejected one never appears."""
+    attempts: int = 0
+    successes: int = 0
+    rejected: int = 0
+
+    @property
+    def settled(self) -> bool:
+        """Every attempt so far has an outcome."""
+        return self.attempts == self.successes + self.rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriptions:
+    """Listeners and clusters."""
+
+    lds: Subscription
+    cds: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class PartSeen:
+    """What runs of a part: versions of listeners and clusters by name, and why a listener can't be as it should."""
+
+    listeners: Mapping[str, str]
+    clusters: Mapping[str, str]
+    failed: Mapping[str, str]
+
+
+class EnvoyAdmin:
+    """The Envoy that runs in `directory`. Every call is a connection of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def ready(self) -> bool:
+        """Return whether it answers and has finished its start. False, not an error, if nobody answers."""
+        try:
+            return self._ask("GET", "/ready", accept=(200, 503)).strip() == "LIVE"
+        except EnvoyAdminError:
+            return False
+
+    def answers(self) -> bool:
+        """Return whether anybody answers, at whatever point of its start."""
+        try:
+            self._ask("GET", "/ready", accept=(200, 503))
+        except EnvoyAdminError:
+            return False
+        return True
+
+    def versions(self) -> Subscriptions:
+        """Read which versions are active, and what became of each attempt.
+
+        Envoy looks at each of its statistics for that: 35 ms with 1,000 listeners.
+        """
+        return self._subscriptions(f"filter={_SUBSCRIPTIONS}")
+
+    def active(self) -> Subscriptions:
+        """Read which versions are active and nothing else, at a third of the cost."""
+        return self._subscriptions("type=TextReadouts")
+
+    def attempts(self) -> Subscriptions:
+        """Read what became of each attempt and nothing else, likewise."""
+        return self._subscriptions(f"type=Counters&filter={_SUBSCRIPTIONS}")
+
+    def _subscriptions(self, query: str) -> Subscriptions:
+        answer = self._ask("GET", f"/stats?{query}")
+        found: dict[str, dict[str, str]] = {"lds": {}, "cds": {}}
+        for match in _STATISTIC.finditer(answer):
+            found[match["kind"]][match["name"]] = match["value"]
+        return Subscriptions(_subscription(found["lds"]), _subscription(found["cds"]))
+
+    def listeners(self) -> frozenset[str]:
+        """Read the names of the listeners that are bound."""
+        document = self._json("/listeners?format=json")
+        return frozenset(str(status["name"]) for status in document.get("listener_statuses", ()))
+
+    def failed_listeners(self) -> dict[str, str]:
+        """Read the listeners of the last update that Envoy refused, by name, with its reason.
+
+        Includes a changed listener whose previous version is still active.
+        """
+        mask = "name,error_state.details"
+        document = self._json(f"/config_dump?resource=dynamic_listeners&mask={mask}")
+        named = [entry for entry in document.get("configs", ()) if entry.get("name") and "error_state" in entry]
+        return {str(entry["name"]): str(entry["error_state"].get("details", "")) for entry in named}
+
+    def places(self) -> frozenset[tuple[IPAddress, int, Protocol]]:
+        """Read where the listeners are bound: inside a container that is somewhere else than where clients connect."""
+        document = self._json("/listeners?format=json")
+        return frozenset(_bound(status) for status in document.get("listener_statuses", ()))
+
+    def draining(self) -> frozenset[tuple[IPAddress, int, Protocol]]:
+        """Read where listeners were that are gone, but for the streams that they had accepted."""
+        listeners = ((one.get("draining_state") or {}).get("listener") for one in self._dump("dynamic_listeners", ".*"))
+        return frozenset(_bound({"local_address": one["address"]}) for one in listeners if one)
+
+    def arrivals(self) -> dict[str, int]:
+        """Count the connections that came to each listener of published ports, by its `stat_prefix`."""
+        found: dict[str, int] = {}
+        for match in _ARRIVAL.finditer(self._ask("GET", f"/stats?filter={_ARRIVALS}")):
+            found[match["name"]] = found.get(match["name"], 0) + int(match["value"])
+        return found
+
+    def part(self, part: str, names: Collection[str]) -> PartSeen:
+        """Read what runs of a part: its listeners among those called `names`, and its clusters.
+
+        Every listener and cluster says which version of itself it is; one that is being replaced is the old one until
+        its successor is ready.
+        """
+        wanted = "|".join(re.escape(name) for name in sorted(names))
+        listeners = self._dump("dynamic_listeners", wanted) if names else []
+        clusters = self._dump("dynamic_active_clusters", f"{part}-.*") if names else []
+        failed = {str(one.get("name")): one["error_state"] for one in listeners if "error_state" in one}
+        return PartSeen(
+            _versions(part, ((one.get("active_state") or {}).get("listener") for one in listeners)),
+            _versions(part, (one.get("cluster") for one in clusters)),
+            {name: str(state.get("details", "")) for name, state in failed.items()},
+        )
+
+    def _dump(self, resource: str, names: str) -> Sequence[Mapping[str, Any]]:
+        return self._json(f"/config_dump?resource={resource}&name_regex={quote(names, safe='')}").get("configs", [])
+
+    def drain(self) -> None:
+        """Stop listening on every address; open connections go on."""
+        self._ask("POST", "/drain_listeners")
+
+    def _json(self, path: str) -> dict[str, list[dict[str, Any]]]:
+        answer = self._ask("GET", path)
+        try:
+            document: dict[str, list[dict[str, Any]]] = json.loads(answer)
+        except ValueError as error:
+            raise EnvoyAdminError(f"the Envoy in {self.directory} answers {path} without JSON") from error
+        return document
+
+    def _ask(self, method: str, path: str, accept: tuple[int, ...] = (200,)) -> str:
+        connection, short = _Connection(self.directory), path.partition("?")[0]
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            answer = response.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise EnvoyAdminError(f"the Envoy in {self.directory} doesn't answer {short}: {error}") from error
+        finally:
+            connection.close()
+        if response.status not in accept:
+            raise EnvoyAdminError(
+                f"the Envoy in {self.directory} answers {short} with {response.status}: {answer[:200]}"
+            )
+        return answer
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over the socket in a directory, reached by the directory's descriptor: such paths end at 107 bytes."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("envoy", timeout=PATIENCE)
+        self._directory = directory
+
+    def connect(self) -> None:
+        descriptor = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(PATIENCE)
+            self.sock.connect(f"/proc/self/fd/{descriptor}/{ADMIN_SOCKET}")
+        finally:
+            os.close(descriptor)
+
+
+def _bound(status: Mapping[str, Any]) -> tuple[IPAddress, int, Protocol]:
+    place = status["local_address"]["socket_address"]
+    address = ip_address(place["address"])
+    return address, int(place["port_value"]), Protocol(place.get("protocol", "TCP"))
+
+
+def _versions(part: str, resources: Iterable[Mapping[str, Any] | None]) -> Mapping[str, str]:
+    """Return the versions of those that are tagged as the part's."""
+    there = [resource for resource in resources if resource]
+    return {str(one.get("name")): found.version for one in there if (found := tag(one)) and found.part == part}
+
+
+def _subscription(found: dict[str, str]) -> Subscription:
+    def number(name: str) -> int:
+        value = found.get(name, "")
+        return int(value) if value.isdigit() else 0
+
+    rejected = number("update_rejected") + number("update_failure")
+    return Subscription(found.get("version_text", ""), number("update_attempt"), number("update_success"), rejected)

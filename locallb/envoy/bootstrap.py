@@ -1,0 +1,71 @@
+"""The bootstrap and the arguments of an Envoy: what it is told at its start and never again.
+
+Everything that changes while it runs is in the files that it watches. All paths are relative to its working directory,
+the proxy's own, so that the bootstrap is the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+from locallb.envoy.document import Message, subscription, typed
+from locallb.model.serving import Proxy
+
+ADMIN_SOCKET = "admin.sock"
+"""File name of the admin interface in the proxy's directory."""
+ADMIN_MODE = 0o660
+"""A container's owner and group may ask, nobody else."""
+MAX_CONNECTIONS = 100_000
+"""Client connections of one proxy: far above what a local cluster sees, below what would exhaust its memory (17 KiB
+each). Set because Envoy warns about an unlimited proxy; the limit that bites first is the process's open files."""
+ARGUMENTS = (
+    "--config-path",
+    "./bootstrap.json",
+    "--disable-hot-restart",
+    "--concurrency",
+    "1",
+    "--drain-time-s",
+    "600",
+    "--log-level",
+    "warn",
+)
+"""Envoy's arguments, the same for every proxy and runtime; the working directory is the proxy's.
+
+Without `--disable-hot-restart` two Envoys in one network namespace fight over one shared memory. The drain time is how
+long a stream lives on after its listener was removed or its `sourceRanges` changed."""
+
+
+def bootstrap(proxy: Proxy) -> Message:
+    """Make the Bootstrap of a proxy: identity, admin socket, where the rest is read from, limits."""
+    return {
+        "node": {"id": proxy.id, "cluster": proxy.name},
+        "admin": {"address": {"pipe": {"path": f"./{ADMIN_SOCKET}", "mode": ADMIN_MODE}}},
+        "dynamic_resources": {"lds_config": subscription("./lds.json"), "cds_config": subscription("./cds.json")},
+        "overload_manager": {"resource_monitors": [_connection_limit()]},
+        "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": list(_stats(proxy))}}},
+        "stats_flush_on_admin": True,
+    }
+
+
+def _connection_limit() -> Message:
+    return {
+        "name": "envoy.resource_monitors.global_downstream_max_connections",
+        "typed_config": typed(
+            "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+            max_active_downstream_connections=MAX_CONNECTIONS,
+        ),
+    }
+
+
+def _stats(proxy: Proxy) -> tuple[Message, ...]:
+    """Keep as well what tells whether connections to a published port arrive."""
+    return (*_STATS, *_ARRIVALS) if proxy.published else _STATS
+
+
+_ARRIVALS: tuple[Message, ...] = ({"suffix": ".downstream_cx_total"}, {"suffix": ".no_filter_chain_match"})
+_STATS: tuple[Message, ...] = (
+    {"prefix": "listener_manager."},
+    {"prefix": "cluster_manager."},
+    {"suffix": ".membership_healthy"},
+    {"suffix": ".membership_total"},
+    {"exact": "server.live"},
+)
+"""The statistics that are kept: what `Reachable` and the status ask for."""

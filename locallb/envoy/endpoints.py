@@ -1,0 +1,50 @@
+"""Endpoints: the backends of an upstream, in a file of their own (EDS) or inside the cluster (STATIC)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from locallb.envoy.document import Message, socket_address
+from locallb.model.serving import Backend, HttpCheck, Upstream
+
+STANDBY = 1
+"""The priority of standby backends: they get what those of priority 0 can't take."""
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def file_name(upstream: Upstream) -> str:
+    """Name the EDS file of an upstream.
+
+    Raises ValueError for a name that isn't one of ours: it would become a path.
+    """
+    if not _NAME.fullmatch(upstream.name):
+        raise ValueError(
+            f"Upstream {upstream.name!r} can't name a file: use at most 63 lower-case letters, digits and hyphens."
+        )
+    return f"eds-{upstream.name}.json"
+
+
+def assignment(upstream: Upstream) -> Message:
+    """Make the ClusterLoadAssignment: each backend once, in the order of family, address and port; standby behind."""
+    localities: list[Message] = [{"lb_endpoints": _endpoints(upstream.backends, upstream)}]
+    if upstream.standby:
+        localities.append({"lb_endpoints": _endpoints(upstream.standby, upstream), "priority": STANDBY})
+    return {"cluster_name": upstream.name, "endpoints": localities}
+
+
+def _endpoints(backends: Iterable[Backend], upstream: Upstream) -> list[Message]:
+    return [_endpoint(backend, upstream) for backend in sorted(set(backends))]
+
+
+def _endpoint(backend: Backend, upstream: Upstream) -> Message:
+    endpoint: Message = {"address": socket_address(str(backend.address), backend.port)}
+    if isinstance(upstream.health, HttpCheck):
+        return {"endpoint": {**endpoint, "health_check_config": _checked(backend, upstream.health)}}
+    return {"endpoint": endpoint}
+
+
+def _checked(backend: Backend, check: HttpCheck) -> Message:
+    if backend.checked_at is None:
+        return {"port_value": check.port}
+    return {"address": socket_address(str(backend.checked_at), check.port)}

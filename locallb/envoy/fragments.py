@@ -1,0 +1,121 @@
+"""Parts: what Envoy is told of one Service where a proxy isn't that Service's alone.
+
+A proxy of the stack has one LDS and one CDS file, joined from the parts of all its Services. Every listener and cluster
+says in its metadata whose part it is and which version of itself, so that a part is told apart, taken out and proven
+without looking at the others'. Backends stand in the clusters (STATIC): an EDS file each would take an inotify instance
+each. Not here: reading and writing the files (the provider).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from locallb.envoy.clusters import cluster
+from locallb.envoy.document import Message, digest, text
+from locallb.envoy.listeners import listener
+from locallb.model.objects import Discovery
+from locallb.model.serving import Part
+
+METADATA = "local-lb"
+"""The name of our own metadata in Envoy."""
+Texts: TypeAlias = Mapping[str, str]
+"""Listeners or clusters by name, each as canonical JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPart:
+    """The listeners and clusters of a part, and what proves that Envoy has them."""
+
+    listeners: Texts
+    clusters: Texts
+    listeners_version: str
+    clusters_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """Whose part a listener or cluster is, and which version of itself."""
+
+    part: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A listener or cluster in a file: whose part it is (empty where it doesn't say), and its canonical JSON."""
+
+    part: str
+    text: str
+
+
+def render_part(part: Part) -> RenderedPart:
+    """Make a part: the same part gives the same bytes, in whatever order it was put together.
+
+    A listener whose upstream is missing or has no backends is left out, so that its clients are refused.
+    """
+    upstreams = {each.name: each for each in part.upstreams if each.backends}
+    listeners = {each.name: listener(each) for each in part.listeners if each.upstream in upstreams}
+    clusters = {name: cluster(each, Discovery.STATIC) for name, each in upstreams.items()}
+    written, listeners_version = _written(part.id, listeners)
+    written_clusters, clusters_version = _written(part.id, clusters)
+    return RenderedPart(written, written_clusters, listeners_version, clusters_version)
+
+
+def part_version(versions: Mapping[str, str]) -> str:
+    """Name all listeners, or all clusters, of a part by their versions."""
+    return digest(dict(versions))
+
+
+def tag(resource: Message) -> Tag | None:
+    """Read the tag of a listener or cluster, as in our files and in Envoy's own dump; None if it has none of ours."""
+    found: object = resource
+    for key in ("metadata", "filter_metadata", METADATA):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        return None
+    return Tag(str(found.get("part", "")), str(found.get("version", "")))
+
+
+def joined(resources_by_name: Mapping[str, Tagged]) -> tuple[str, str]:
+    """Make the DiscoveryResponse of many listeners or clusters, and its version."""
+    resources = ",".join(resources_by_name[name].text for name in sorted(resources_by_name))
+    version = hashlib.sha256(resources.encode()).hexdigest()[:16]
+    return f'{{"resources":[{resources}],"version_info":"{version}"}}\n', version
+
+
+def taken_apart(text: str) -> Mapping[str, Tagged]:
+    """Read what `joined` wrote; a file that somebody damaged has nothing in it."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    resources = document.get("resources") if isinstance(document, dict) else None
+    found = resources if isinstance(resources, list) else []
+    return {str(one.get("name")): _tagged(one) for one in found if isinstance(one, dict)}
+
+
+def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:
+    """Write a part as the files that would hold it alone, for whoever reads files."""
+    named = {"lds.json": listeners, "cds.json": clusters}
+    return {name: joined({one: Tagged("", text) for one, text in texts.items()})[0] for name, texts in named.items()}
+
+
+def _tagged(resource: Message) -> Tagged:
+    found = tag(resource)
+    return Tagged(found.part if found else "", _canonical(resource))
+
+
+def _written(part: str, messages: Mapping[str, Message]) -> tuple[Texts, str]:
+    """Write listeners or clusters, each with its tag; give the version of all as well."""
+    versions = {name: digest(message) for name, message in messages.items()}
+    tags = {name: {METADATA: {"part": part, "version": version}} for name, version in versions.items()}
+    tagged = {name: {**messages[name], "metadata": {"filter_metadata": tags[name]}} for name in sorted(messages)}
+    return {name: _canonical(message) for name, message in tagged.items()}, part_version(versions)
+
+
+def _canonical(message: Message) -> str:
+    return text(message).removesuffix("\n")

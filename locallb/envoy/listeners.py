@@ -1,0 +1,110 @@
+"""Listeners: the sockets that clients reach, and how a connection or a datagram finds its upstream.
+
+A listener's name is `serving.Listener.name`, the word for it in every message. Nothing here names a backend, so that
+backends come and go without touching a listener.
+"""
+
+from __future__ import annotations
+
+from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
+from locallb.model.identities import Family, IPNetwork, Protocol
+from locallb.model.serving import Listener
+
+MAX_DATAGRAM = 9000
+"""Bytes of a datagram that pass whole, both ways."""
+CONNECT_ATTEMPTS = 4
+"""Upstream connects for one client connection: up to three dead backends are passed over."""
+UDP_IDLE = "60s"
+"""A UDP session without datagrams for this long is forgotten; the client's next one may go to another backend."""
+_BY_CLIENT: Message = {"hash_policy": [{"source_ip": {}}]}
+_UDP_BY_CLIENT: Message = {"hash_policies": [{"source_ip": True}]}
+# An ejection reaches the worker thread in well under a millisecond. A retry without delay would come before it and,
+# with affinity, pick the same dead backend again.
+_RETRY: Message = {"base_interval": "0.020s", "max_interval": "0.050s"}
+
+
+def listener(spec: Listener) -> Message:
+    """Make the Listener of one address, port and protocol."""
+    return typed(
+        "envoy.config.listener.v3.Listener",
+        name=spec.name,
+        **_place(spec),
+        # The address may appear after the proxy; without this the order of the two would matter.
+        freebind=True,
+        # On, a second Envoy would silently take a share of this address's clients instead of failing to bind.
+        enable_reuse_port=False,
+        **(_udp(spec) if spec.protocol is Protocol.UDP else _tcp(spec)),
+    )
+
+
+def _place(spec: Listener) -> Message:
+    """Return where Envoy binds: at the clients' address, or on all of a container, with connections counted.
+
+    Docker may bring IPv6 clients over IPv4, where its network has no IPv6: so what listens for them takes both.
+    """
+    if not spec.container_port:
+        return {"address": socket_address(str(spec.address), spec.port, spec.protocol)}
+    any_address = socket_address("0.0.0.0", spec.container_port, spec.protocol)  # noqa: S104 - the container's own
+    if Family.of(spec.address) is Family.IPV6:
+        place: Message = {"address": "::", "port_value": spec.container_port, "protocol": spec.protocol}
+        any_address = {"socket_address": {**place, "ipv4_compat": True}}
+    return {"address": any_address, "stat_prefix": spec.upstream}
+
+
+def _tcp(spec: Listener) -> Message:
+    proxy = typed(
+        "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
+        stat_prefix="tcp",
+        cluster=spec.upstream,
+        # A load balancer doesn't cut idle streams. Peers that vanished are found by keepalive probes, on both sides.
+        idle_timeout="0s",
+        max_connect_attempts=CONNECT_ATTEMPTS,
+        backoff_options=_RETRY,
+        **(_BY_CLIENT if spec.client_ip_affinity else {}),
+    )
+    chain: Message = {"filters": [{"name": "envoy.filters.network.tcp_proxy", "typed_config": proxy}]}
+    ranges = _ranges(spec)
+    match: Message = {"filter_chain_match": {"source_prefix_ranges": ranges}} if ranges else {}
+    return {"filter_chains": [{**chain, **match}], "tcp_keepalive": KEEPALIVE}
+
+
+def _udp(spec: Listener) -> Message:
+    proxy = typed(
+        "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig",
+        stat_prefix="udp",
+        matcher=_matcher(spec),
+        idle_timeout=UDP_IDLE,
+        upstream_socket_config={"max_rx_datagram_size": MAX_DATAGRAM},
+        **(_UDP_BY_CLIENT if spec.client_ip_affinity else {}),
+    )
+    return {
+        "udp_listener_config": {"downstream_socket_config": {"max_rx_datagram_size": MAX_DATAGRAM}},
+        "listener_filters": [{"name": "envoy.filters.udp_listener.udp_proxy", "typed_config": proxy}],
+    }
+
+
+def _matcher(spec: Listener) -> Message:
+    """Return which datagrams go to the upstream: all of them, or those from the allowed sources. Others are dropped."""
+    route = typed("envoy.extensions.filters.udp.udp_proxy.v3.Route", cluster=spec.upstream)
+    forward: Message = {"action": {"name": "route", "typed_config": route}}
+    ranges = _ranges(spec)
+    if not ranges:
+        return {"on_no_match": forward}
+    sources = typed("xds.type.matcher.v3.IPMatcher", range_matchers=[{"ranges": ranges, "on_match": forward}])
+    source_ip = typed("envoy.extensions.matching.common_inputs.network.v3.SourceIPInput")
+    return {
+        "matcher_tree": {
+            "input": {"name": "envoy.matching.inputs.source_ip", "typed_config": source_ip},
+            "custom_match": {"name": "envoy.matching.custom_matchers.ip", "typed_config": sources},
+        }
+    }
+
+
+def _ranges(spec: Listener) -> list[Message]:
+    """Return the allowed sources once each and in order. Those of the other family match nobody, as they should."""
+    ordered = sorted(set(spec.source_ranges), key=_by_number)
+    return [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in ordered]
+
+
+def _by_number(network: IPNetwork) -> tuple[int, int, int]:
+    return network.version, int(network.network_address), network.prefixlen

@@ -1,0 +1,99 @@
+"""In which order a running Envoy gets new files, so that no listener ever lacks its cluster.
+
+Endpoints and clusters that are new come before the listeners that use them; what is no longer used goes after the
+listeners that used it. Where one change does both, the clusters of before and after stand side by side in between.
+Pure: texts in, steps out; `proxy_config` takes them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NAME = re.compile(r"(bootstrap|lds|cds|eds-[a-z0-9-]+)\.json")
+"""The files of a proxy that are Envoy's."""
+BOOTSTRAP, LISTENERS, CLUSTERS = "bootstrap.json", "lds.json", "cds.json"
+_BRIDGE = "+previous"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Put a file into place; where it has a `version`, the next steps need Envoy to have taken it."""
+
+    name: str
+    text: str
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove a file."""
+
+    name: str
+
+
+Step = Write | Remove
+
+
+def steps(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Step]:
+    """Return how to get from the files `found` to those `wanted`; nothing for a file that is right already."""
+    different = {name for name, text in wanted.items() if found.get(name) != text}
+    for name in sorted(different - {LISTENERS, CLUSTERS}):
+        yield Write(name, wanted[name])
+    before, after = found.get(CLUSTERS, ""), wanted[CLUSTERS]
+    between = _bridge(before, after) if LISTENERS in different else after
+    if not _same_resources(before, between):
+        yield _versioned(CLUSTERS, between)
+    if LISTENERS in different:
+        yield _versioned(LISTENERS, wanted[LISTENERS])
+    if CLUSTERS in different and (between != after or _same_resources(before, between)):
+        yield _versioned(CLUSTERS, after)
+    for name in sorted(found.keys() - wanted.keys()):
+        yield Remove(name)
+
+
+def new_watches(before: str, after: str) -> int:
+    """Count the EDS files that Envoy watches anew when its clusters change from `before` to `after`.
+
+    A changed cluster counts: Envoy makes its successor before it drops it.
+    """
+    old, new = _resources(before), _resources(after)
+    return sum(1 for name, cluster in new.items() if cluster.get("type") == "EDS" and old.get(name) != cluster)
+
+
+def _versioned(name: str, text: str) -> Write:
+    return Write(name, text, str(_document(text).get("version_info", "")))
+
+
+def _bridge(before: str, after: str) -> str:
+    """Make the clusters of `after` and those of `before` that it lacks; `after` itself if it lacks none."""
+    old, new = _resources(before), _resources(after)
+    left = [resource for name, resource in old.items() if name not in new]
+    if not left:
+        return after
+    document = _document(after)
+    version = f"{document.get('version_info', '')}{_BRIDGE}"
+    bridge = {**document, "version_info": version, "resources": [*new.values(), *left]}
+    return json.dumps(bridge, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def _same_resources(one: str, other: str) -> bool:
+    return bool(one) and _resources(one) == _resources(other)
+
+
+def _resources(text: str) -> Mapping[str, Any]:
+    resources = _document(text).get("resources", ())
+    listed = resources if isinstance(resources, list) else ()
+    return {str(item.get("name")): item for item in listed if isinstance(item, dict)}
+
+
+def _document(text: str) -> Mapping[str, Any]:
+    """Read a file; one that somebody damaged has nothing in it."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -1,0 +1,30 @@
+"""Waiting for an Envoy that is about to do something: how often it is asked, and until it answers at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import chain, repeat
+from pathlib import Path
+
+from locallb.envoy.admin import EnvoyAdmin
+
+_QUICK, _OFTEN = 0.002, 8
+"""Seconds of the first pauses, and how many those are: most things take a few milliseconds."""
+_SLOWER = (0.004, 0.008)
+_SLOW = 0.015
+"""Seconds of the others. Ten Envoys that start at a time are asked for as long as that takes; every question costs both
+sides a millisecond of the same cores."""
+
+
+def pauses() -> Iterator[float]:
+    """Give seconds, without end."""
+    return chain(repeat(_QUICK, _OFTEN), _SLOWER, repeat(_SLOW))
+
+
+def comes_to_answer(directory: Path, patience: float) -> bool:
+    """Return whether the Envoy in `directory` answers within so many seconds."""
+    deadline, pause, admin = time.monotonic() + patience, pauses(), EnvoyAdmin(directory)
+    while not (answers := admin.answers()) and time.monotonic() < deadline:
+        time.sleep(next(pause))
+    return answers

@@ -1,0 +1,49 @@
+"""What differs between platforms, asked in one place: what can't be relied on is refused with a sentence, not guessed.
+
+Proxies in containers need a daemon that shares this host's network, files and users. Docker Desktop (macOS, Windows,
+WSL2) runs it in a machine of its own, a remote daemon elsewhere, a rootless one with other users.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+_REMEDY = "use a Docker daemon that runs on this Linux host as root, or the runtime process"
+_DESKTOP = "Docker Desktop"
+
+
+def docker_shortcoming(info: Mapping[str, object], host: str) -> str:
+    """Return why the daemon at `host` with this answer of /info won't do; empty if it will."""
+    what = _shortcoming(info, host)
+    return f"local-lb:runtime docker can't be used with the daemon at {host}: {what}; {_REMEDY}" if what else ""
+
+
+def _shortcoming(info: Mapping[str, object], host: str) -> str:
+    system = str(info.get("OperatingSystem", ""))
+    options = info.get("SecurityOptions")
+    if sys.platform != "linux":
+        return "this host isn't Linux, and addresses of a machine behind it aren't this host's"
+    if _DESKTOP in system:
+        return f"{_DESKTOP} runs containers in a machine of its own, with another network and other files"
+    if info.get("OSType", "linux") != "linux":
+        return f"it runs containers of {info['OSType']}"
+    if isinstance(options, list) and any("name=rootless" in str(one) for one in options):
+        return "it is rootless, with a network and users of its own"
+    if _is_remote(host):
+        return "it isn't on this host"
+    return ""
+
+
+def _is_remote(host: str) -> bool:
+    """Return whether an address of Docker's form names another host; a name counts as one, but for localhost."""
+    parts = urlsplit(host)
+    if parts.scheme in {"unix", "npipe"}:
+        return False
+    name = parts.hostname or ""
+    try:
+        return not ip_address(name).is_loopback
+    except ValueError:
+        return name != "localhost"

@@ -1,0 +1,73 @@
+"""What the processes of this host hold open, read from /proc in one pass: sockets and inotify instances.
+
+Processes come and go meanwhile, and those of other users hide what they hold: both count as nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_SOCKET = "socket:["
+_INOTIFY = "anon_inode:inotify"
+
+
+@dataclass(slots=True)
+class Held:
+    """What was found."""
+
+    ours: set[str] = field(default_factory=set)
+    """Inodes of the sockets of our own processes."""
+    holders: dict[str, str] = field(default_factory=dict)
+    """`name (pid)` by the inode of a socket asked for."""
+    inotify: int = 0
+    """inotify instances of this user's processes that aren't ours; one that a fork shares counts for each."""
+
+
+def held(inodes: Collection[str], our_pids: Collection[int]) -> Held:
+    """Look through all processes for the sockets with these inodes, and for what our own processes hold."""
+    found = Held()
+    for pid in _pids():
+        with suppress(OSError):
+            links = list(_links(pid))
+            if pid in our_pids:
+                found.ours.update(_inodes(links))
+            else:
+                _note(found, pid, links, inodes)
+    return found
+
+
+def _note(found: Held, pid: int, links: list[str], inodes: Collection[str]) -> None:
+    """Note what a process that isn't ours holds."""
+    if instances := links.count(_INOTIFY):
+        found.inotify += instances if Path(f"/proc/{pid}").stat().st_uid == os.geteuid() else 0
+    for inode in _inodes(links):
+        if inode in inodes and inode not in found.holders:
+            found.holders[inode] = f"{_name(pid)} ({pid})"
+
+
+def _pids() -> list[int]:
+    with os.scandir("/proc") as entries:
+        return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
+
+
+def _links(pid: int) -> Iterator[str]:
+    """Return what each descriptor of a process leads to. Raises OSError where that is hidden or gone."""
+    with os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in entries:
+            with suppress(OSError):
+                yield os.readlink(entry.path)  # noqa: PTH115 - thousands of them, and a Path each costs more
+
+
+def _inodes(links: list[str]) -> Iterator[str]:
+    return (link[len(_SOCKET) : -1] for link in links if link.startswith(_SOCKET))
+
+
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+        return "".join(one if one.isprintable() else "?" for one in name)
+    return "a process"

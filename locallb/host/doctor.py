@@ -1,0 +1,192 @@
+"""What `locallb doctor` finds: one finding for each thing that matters, from a frozen observation, with its remedy.
+
+Pure. Not here: what is looked at (`observation`), looking (`commands.examine`) and printing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from locallb.host.headroom import headroom
+from locallb.host.observation import Finding, Level, Seen
+from locallb.host.setup_plan import LEDGER
+from locallb.model.formatting import counted
+from locallb.model.snapshot import Socket
+from locallb.planning.addresses.pool_routes import left_out
+
+OLDEST_PYTHON = (3, 11)
+USUAL_PORTS = (22, 53, 80, 443)
+"""What Services like to use; a wildcard listener there takes the port on every address."""
+_SHOWN = 5
+"""Items of a list in one sentence."""
+_SETUP = "`sudo locallb host setup --apply` lifts it"
+
+
+LOW_DISK = 100 << 20
+"""Bytes below which a full disk is near: each proxy's logs may take two MiB."""
+
+
+def examine(seen: Seen) -> tuple[Finding, ...]:
+    """Find everything that matters, in the order in which a person would look."""
+    return (
+        *_programs(seen),
+        *_rights(seen),
+        *headroom_findings(seen),
+        *_pools(seen),
+        *_ports(seen.host.sockets),
+        *_configuration(seen),
+        *_proxies(seen),
+        *_state(seen),
+        *_ledger(seen),
+        *seen.extra,
+    )
+
+
+def _programs(seen: Seen) -> Iterator[Finding]:
+    version = ".".join(map(str, seen.python))
+    if seen.python < OLDEST_PYTHON:
+        yield Finding(Level.PROBLEM, "Python", f"Python {version} is too old", "use Python 3.11 or newer")
+    else:
+        yield Finding(Level.OK, "Python", f"Python {version}")
+    if seen.envoy:
+        yield Finding(Level.OK, "Envoy", f"Envoy {seen.envoy}")
+    else:
+        yield Finding(Level.PROBLEM, "Envoy", seen.envoy_problem, "`make setup` installs what requirements.txt names")
+    states = {
+        "usable": "answers to this user; the process runtime doesn't need it",
+        "closed": "runs, but not for this user; the process runtime doesn't need it",
+        "": "isn't running; the process runtime doesn't need it",
+    }
+    yield Finding(Level.NOTE if seen.docker else Level.OK, "Docker", f"Docker {states[seen.docker]}")
+
+
+def _rights(seen: Seen) -> Iterator[Finding]:
+    start = seen.host.unprivileged_port_start
+    low = [port for port in USUAL_PORTS if port < start]
+    if low:
+        text = f"{seen.user} may serve ports from {start} on, not {', '.join(map(str, low))}"
+        yield Finding(Level.WARNING, "rights", text, _SETUP)
+    else:
+        yield Finding(Level.OK, "rights", f"{seen.user} may serve every port")
+
+
+def headroom_findings(seen: Seen) -> Iterator[Finding]:
+    """Return how many proxies still fit, and what each proxy can carry."""
+    room = headroom(seen.limits)
+    level = Level.PROBLEM if not room.proxies else Level.WARNING if room.is_tight else Level.OK
+    yield Finding(level, "headroom", room.sentence, room.remedy if level is not Level.OK else "")
+    carried = max(0, seen.limits.files // 2)
+    if carried < 1 << 9:
+        text = f"each proxy carries about {carried} connections: a process may have {seen.limits.files} open files"
+        yield Finding(Level.WARNING, "headroom", text, "raise the hard limit: `ulimit -H -n 65536`, or limits.conf")
+    if seen.disk_free < LOW_DISK:
+        text = f"{seen.disk_free >> 20} MiB are free where proxies keep their files"
+        yield Finding(Level.PROBLEM, "disk", text, "free some space, or set XDG_STATE_HOME to another disk")
+
+
+def _pools(seen: Seen) -> Iterator[Finding]:
+    broken = {route.pool for route in seen.routes if route.problem or not route.local}
+    for pool in seen.pools:
+        if pool.name not in broken:
+            ranges = ", ".join(str(one) for one in pool.ranges)
+            yield Finding(Level.OK, "pools", f"{pool.name} ({ranges}) is usable")
+    for problem, partly in dict.fromkeys((route.problem, route.partly) for route in seen.routes if route.problem):
+        yield Finding(_weight(partly=partly), "pools", problem.message, "change local-lb:pools")
+    for partly, text in left_out(seen.routes):
+        yield Finding(_weight(partly=partly), "pools", text, "`sudo locallb host setup --apply` adds it")
+    for level, texts in (
+        (Level.WARNING, [route.warning for route in seen.routes]),
+        (Level.NOTE, [route.note for route in seen.routes]),
+    ):
+        yield from (Finding(level, "pools", text) for text in dict.fromkeys(texts) if text)
+
+
+def _weight(*, partly: bool) -> Level:
+    """Return how much it matters that a prefix can't be had: less where Services get addresses beside it."""
+    return Level.WARNING if partly else Level.PROBLEM
+
+
+def _ports(sockets: Sequence[Socket]) -> Iterator[Finding]:
+    taken: dict[tuple[int, str], str] = {}
+    for socket in sockets:
+        if socket.address.is_unspecified:
+            taken.setdefault((socket.port, str(socket.protocol)), socket.process or "a process of another user")
+    usual = {key: who for key, who in sorted(taken.items()) if key[0] in USUAL_PORTS}
+    for (port, protocol), who in usual.items():
+        text = f"{who} listens on every address at {port}/{protocol}: no Service can have that port"
+        yield Finding(Level.WARNING, "ports", text, "bind it to an address of its own (for sshd: ListenAddress)")
+    rest = [(key, who) for key, who in sorted(taken.items()) if key not in usual]
+    others = [f"{port}/{protocol} by {who}" for (port, protocol), who in rest]
+    if others:
+        yield Finding(Level.NOTE, "ports", f"taken on every address: {_listed(others)}")
+    if not taken:
+        yield Finding(Level.OK, "ports", "no port is taken on every address")
+
+
+def _configuration(seen: Seen) -> Iterator[Finding]:
+    for text in seen.configuration_problems:
+        yield Finding(Level.PROBLEM, "stack", text, "correct it; nothing is changed until then")
+    for text in seen.source_problems:
+        yield Finding(Level.PROBLEM, "sources", text, "mend the source; until then its load balancers stay as they are")
+    for text in seen.source_notices:
+        yield Finding(Level.WARNING, "sources", text)
+    for text in seen.left_out:
+        yield Finding(Level.NOTE, "sources", text)
+    if seen.sources and not seen.source_problems:
+        sources, services = counted(seen.sources, "source"), counted(seen.services, "Service")
+        yield Finding(Level.OK, "sources", f"{sources} read: {services} that this stack serves or rejects")
+
+
+def _proxies(seen: Seen) -> Iterator[Finding]:
+    troubles = {
+        "is gone": [one.name for one in seen.proxies if not one.alive],
+        "doesn't answer": [one.name for one in seen.proxies if one.alive and not one.answers],
+        f"runs another Envoy than {seen.envoy}": [
+            one.name for one in seen.proxies if one.alive and seen.envoy and one.version not in {"", seen.envoy}
+        ],
+        "has files that somebody changed": [one.name for one in seen.proxies if not one.config_kept],
+    }
+    for what, names in troubles.items():
+        if names:
+            yield Finding(Level.PROBLEM, "proxies", f"{what}: {_listed(names)}", "`locallb up` mends it")
+    if seen.proxies and not any(troubles.values()):
+        yield Finding(Level.OK, "proxies", f"{counted(len(seen.proxies), 'proxy', 'proxies')} run")
+
+
+def _state(seen: Seen) -> Iterator[Finding]:
+    for text in seen.state_problems:
+        yield Finding(Level.PROBLEM, "state", text, "`locallb state restore` goes back to the last good state")
+    if seen.state and not seen.state_problems:
+        yield Finding(Level.OK, "state", seen.state)
+    for lock in seen.locks:
+        if lock.gone:
+            text = f"a lock of {lock.holder} was left; the next run removes it"
+            yield Finding(Level.NOTE, "lock", text)
+        else:
+            text = f"the stack is locked by {lock.holder}"
+            yield Finding(Level.WARNING, "lock", text, f"wait for it to end; if it is gone, delete {lock.path}")
+
+
+def _ledger(seen: Seen) -> Iterator[Finding]:
+    for text in seen.ledger_problems:
+        yield Finding(Level.PROBLEM, "ledger", text)
+    for pid in seen.ledger_keepers:
+        text = f"process {pid} keeps the lock of {seen.ledger}; claims go on without it, each command a little later"
+        yield Finding(Level.WARNING, "ledger", text, f"look at `ps -fp {pid}`, and end it if it is nothing of yours")
+    if seen.unclaimed:
+        text = f"the claim of {_listed(seen.unclaimed)} is gone: another stack could take it"
+        yield Finding(Level.PROBLEM, "ledger", text, "`locallb up` claims it again")
+    if seen.leftovers:
+        text = f"left by a lost state or a stopped run: {_listed(seen.leftovers)}"
+        yield Finding(Level.WARNING, "ledger", text, "`locallb gc` lists it all, and removes this stack's with --yes")
+    if seen.shared_ledger == "closed":
+        text = f"{LEDGER} is this host's ledger, but {seen.user} may not write there: others don't see our addresses"
+        yield Finding(Level.WARNING, "ledger", text, "`sudo locallb host setup --apply --group GROUP`, and join GROUP")
+    elif seen.ledger and not seen.ledger_problems:
+        claims = counted(seen.claims, "address", "addresses")
+        yield Finding(Level.OK, "ledger", f"{claims} claimed in {seen.ledger}")
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return ", ".join(items[:_SHOWN]) + more

@@ -1,0 +1,181 @@
+"""What this host allows: ports, inotify instances, addresses, and the sockets that are in the way.
+
+Facts of one moment, read from /proc or found by binding and letting go at once. Nothing is changed, no right is needed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from ipaddress import IPv4Network, IPv6Address, ip_address
+from pathlib import Path
+
+from locallb.config.settings import Pool
+from locallb.host.descriptors import held
+from locallb.host.netlink import RouteError, routes
+from locallb.host.sockets import LISTEN, Row, rows
+from locallb.model.errors import ClientError
+from locallb.model.host_addresses import HostAddresses, survey
+from locallb.model.identities import IPAddress, Protocol
+from locallb.model.ranges import AddressRange
+from locallb.model.routes import Route
+from locallb.model.snapshot import HostFacts, Socket
+
+_STATUS = "/proc/self/status"
+_PORT_START = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+_INSTANCES = "/proc/sys/fs/inotify/max_user_instances"
+_NAMESPACE_INSTANCES = "/proc/sys/user/max_inotify_instances"
+"""The same limit in a user namespace (a rootless container), where it may be lower; the lowest one counts."""
+_KERNEL_PORT_START, _KERNEL_INSTANCES = 1024, 128
+"""What kernels do that don't tell."""
+_NET_BIND_SERVICE = 10
+"""The number of the capability."""
+_LOOPBACK = IPv4Network("127.0.0.0/8")
+_SCRATCH = "127.255.255.254"
+"""Where ports are tried; nobody listens just there."""
+_NONLOCAL = "/proc/sys/net/{}/ip_nonlocal_bind"
+"""Where it is on, any address can be bound, whosever it is."""
+_IPV6_ADDRESSES = "/proc/net/if_inet6"
+_PROTOCOLS = ((Protocol.TCP, socket.SOCK_STREAM, LISTEN), (Protocol.UDP, socket.SOCK_DGRAM, ""))
+
+
+class HostError(ClientError):
+    """This host can't be looked at: one sentence."""
+
+
+def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool = False) -> HostFacts:
+    """Find out what this host allows; sockets and inotify instances of `our_pids` don't count as others'.
+
+    `strict`: addresses are bound by one who can't do without them, as Docker's proxy can't: a local route is not enough
+    for IPv6.
+
+    Raises:
+        HostError: if this host has no /proc as Linux has it.
+        RouteError: if its routes can't be read just now.
+
+    """
+    status = _status()
+    in_use = {protocol: [row for row in rows(protocol, state) if row.port] for protocol, _, state in _PROTOCOLS}
+    found = held({row.inode for listed in in_use.values() for row in listed}, our_pids)
+    foreign = {protocol: [row for row in in_use[protocol] if row.inode not in found.ours] for protocol in in_use}
+    known = _routes()
+    return HostFacts(
+        unprivileged_port_start=_port_start(status),
+        watches=max(0, inotify_limit() - found.inotify),
+        sockets=tuple(sorted(_sockets(foreign, found.holders), key=_order)),
+        addresses=_addresses(pools, known, strict=strict),
+        routed=tuple(sorted({route.destination for route in known if route.is_way}, key=str)) if known else None,
+    )
+
+
+def inotify_limit() -> int:
+    """Return how many inotify instances a user may have here."""
+    limit = _number(_INSTANCES, _KERNEL_INSTANCES)
+    return min(limit, _number(_NAMESPACE_INSTANCES, limit))
+
+
+def _routes() -> tuple[Route, ...]:
+    """Read the routes; none where that isn't allowed. A failure of the moment says nothing about addresses."""
+    try:
+        return routes()
+    except RouteError as error:
+        if error.forbidden:
+            return ()
+        raise
+
+
+def _status() -> dict[str, str]:
+    try:
+        lines = Path(_STATUS).read_text().splitlines()
+    except OSError as error:
+        raise HostError(f"{_STATUS} can't be read ({error.strerror}): use Linux, with /proc mounted") from error
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _number(path: str, default: int) -> int:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return default
+
+
+def _port_start(status: dict[str, str]) -> int:
+    """Return the first port that an Envoy of ours may bind.
+
+    What counts is what a child has after exec: root's capabilities, or the ambient ones of anybody else.
+    """
+    start = _number(_PORT_START, _KERNEL_PORT_START)
+    capabilities = status.get("CapEff" if os.geteuid() == 0 else "CapAmb", "0")
+    has_right = int(capabilities, 16) >> _NET_BIND_SERVICE & 1
+    return 0 if start and has_right and _bind_error(socket.SOCK_DGRAM, _SCRATCH, start - 1) != errno.EACCES else start
+
+
+def _sockets(foreign: dict[Protocol, list[Row]], holders: dict[str, str]) -> set[Socket]:
+    found = set()
+    for protocol, kind, _ in _PROTOCOLS:
+        for row in foreign[protocol]:
+            holder = holders.get(row.inode, "")
+            found.add(Socket(row.address, row.port, protocol, holder))
+            if row.address == ip_address("::") and _covers_ipv4(kind, row.port):
+                found.add(Socket(ip_address("0.0.0.0"), row.port, protocol, holder))  # noqa: S104 - a fact, no bind
+    return found
+
+
+def _covers_ipv4(kind: socket.SocketKind, port: int) -> bool:
+    """Return whether a socket on every IPv6 address holds the port of every IPv4 address as well.
+
+    The kernel's tables don't tell IPV6_V6ONLY, so the port is tried; where even that isn't allowed, it does: the
+    kernel's default.
+    """
+    return _bind_error(kind, _SCRATCH, port) in {errno.EADDRINUSE, errno.EACCES}
+
+
+def _addresses(pools: Iterable[Pool], known: Sequence[Route], *, strict: bool) -> HostAddresses:
+    """Find out which addresses are this host's: by its tables, or by trying where those tell nothing.
+
+    What is tried is only what needs no table: the loopback network, and addresses that are listed by themselves.
+    """
+    if any(route.is_local for route in known):
+        return survey(known, tuple(_bindable()) if strict and not _number(_NONLOCAL.format("ipv6"), 0) else None)
+    lone = (one for pool in pools for one in pool.ranges if one.first == one.last)
+    there = [AddressRange(_LOOPBACK[0], _LOOPBACK[-1])] if _is_here(_SCRATCH) else []
+    there += [one for one in lone if one.first not in _LOOPBACK and _is_here(str(one.first))]
+    return HostAddresses(local=tuple(there), routes=tuple(known))
+
+
+def _bindable() -> Iterator[IPAddress]:
+    """List the IPv6 addresses of interfaces: what can be bound without IPV6_FREEBIND."""
+    try:
+        lines = Path(_IPV6_ADDRESSES).read_text(encoding="ascii").splitlines()
+    except OSError:
+        return
+    yield from (IPv6Address(bytes.fromhex(line.split()[0])) for line in lines)
+
+
+def _is_here(address: str) -> bool:
+    """Return whether an address can be bound; it proves nothing where any address can."""
+    family = "ipv6" if ":" in address else "ipv4"
+    return not _number(_NONLOCAL.format(family), 0) and _bind_error(socket.SOCK_DGRAM, address, 0) not in _NOT_HERE
+
+
+_NOT_HERE = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL}
+"""No such address, no IPv6, or an address that needs an interface."""
+
+
+def _bind_error(kind: socket.SocketKind, address: str, port: int) -> int:
+    """Bind and let go at once; give the error's number, 0 if it works."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, kind) as probe:
+            if kind is socket.SOCK_STREAM:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, port))
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
+
+
+def _order(one: Socket) -> tuple[str, int, int, int, str]:
+    return one.protocol, one.port, one.address.version, int(one.address), one.process

@@ -1,0 +1,46 @@
+"""How many inotify instances this user may still have: Envoy takes one a file that it watches, and aborts without.
+
+Found by taking them and giving them back at once; the kernel tells it in no other way that is exact.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from threading import Lock
+
+from locallb.model.errors import ClientError
+
+_ONE_AT_A_TIME = Lock()
+"""What is tried is missing elsewhere for as long."""
+_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+
+
+class InotifyError(ClientError):
+    """There aren't enough inotify instances: one sentence."""
+
+
+def require(wanted: int, what: str) -> None:
+    """Make sure that `wanted` instances are free at this moment. Raises InotifyError, which says `what` needs them."""
+    free = available(wanted)
+    if free < wanted:
+        limit = _LIMIT.read_text(encoding="ascii").strip()
+        raise InotifyError(
+            f"{what} needs {wanted} inotify instances, but this user has {free} left of {limit}: end other programs"
+            " that watch files, or raise the limit (as root: sysctl fs.inotify.max_user_instances=1024)"
+        )
+
+
+def available(wanted: int) -> int:
+    """Return how many of `wanted` instances could be had."""
+    library = ctypes.CDLL(None, use_errno=True)
+    taken: list[int] = []
+    with _ONE_AT_A_TIME:
+        try:
+            while len(taken) < wanted and (descriptor := library.inotify_init1(os.O_CLOEXEC)) >= 0:
+                taken.append(descriptor)
+            return len(taken)
+        finally:
+            for descriptor in taken:
+                os.close(descriptor)

@@ -1,0 +1,156 @@
+"""Routes of this host, read and changed over netlink: no `ip` command is needed, and reading needs no right.
+
+Two kinds of change only: one local route to `lo` more, or less. Not here: which routes are wanted and which are in the
+way.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_network
+
+from locallb.model.errors import ClientError
+from locallb.model.identities import IPAddress, IPNetwork
+from locallb.model.routes import PROTOCOL, Route
+
+_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
+_ROUTE = struct.Struct("=BBBBBBBBI")  # family, bits, source bits, tos, table, protocol, scope, type, flags
+_ATTRIBUTE = struct.Struct("=HH")  # length, type
+_NEW, _DELETE, _GET = 24, 25, 26
+_ERROR, _DONE = 2, 3
+_REQUEST, _ACK, _DUMP, _CREATE_NEW = 1, 4, 0x300, 0x600
+_DESTINATION, _OUT, _GATEWAY, _TABLE_NUMBER = 1, 4, 5, 15
+_LOCAL_TABLE, _LOCAL_TYPE, _HOST_SCOPE = 255, 2, 254
+_TYPES = {1: "unicast", 2: "local", 3: "broadcast", 4: "anycast", 5: "multicast", 6: "blackhole", 7: "unreachable"}
+_CLONED = 0x200
+_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+_BUFFER = 1 << 17
+
+
+_FORBIDDEN = {errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOSYS, errno.EOPNOTSUPP}
+_INTERRUPTED = 0x10
+"""A flag of an answer: the table changed meanwhile, so the list may lack something."""
+_TRIES = 10
+
+
+class RouteError(ClientError):
+    """Routes can't be read or changed: one sentence."""
+
+    def __init__(self, message: str, number: int | None = None) -> None:
+        super().__init__(message)
+        self.forbidden = number in _FORBIDDEN
+        """This process may never talk to the kernel about routes, as in a sandbox."""
+
+
+def routes() -> tuple[Route, ...]:
+    """Read the routes of every table of this network namespace, both families. Raises RouteError."""
+    found = []
+    for family in _FAMILIES:
+        try:
+            found += _dump(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))
+        except OSError as error:
+            raise RouteError(f"the routes of this host can't be read: {error.strerror}", error.errno) from error
+    return tuple(found)
+
+
+def _dump(body: bytes) -> list[Route]:
+    """List the routes of a moment in which nobody changed them. Raises OSError."""
+    for attempt in range(_TRIES):
+        try:
+            return [route for kind, data in _talk(_GET, _DUMP, body) if kind == _NEW and (route := _parse(data))]
+        except InterruptedError:
+            if attempt == _TRIES - 1:
+                raise
+    raise AssertionError
+
+
+def add_local(prefix: IPNetwork) -> None:
+    """Make every address of `prefix` this host's own. Raises RouteError; one that is there already is an error."""
+    _change(_NEW, _CREATE_NEW, prefix, "added")
+
+
+def remove_local(prefix: IPNetwork) -> None:
+    """Undo `add_local`. Raises RouteError."""
+    _change(_DELETE, 0, prefix, "removed")
+
+
+def _change(kind: int, flags: int, prefix: IPNetwork, what: str) -> None:
+    family = socket.AF_INET if prefix.version == 4 else socket.AF_INET6  # noqa: PLR2004 - IP version 4
+    scope = _HOST_SCOPE if family == socket.AF_INET else 0
+    head = _ROUTE.pack(family, prefix.prefixlen, 0, 0, _LOCAL_TABLE, PROTOCOL, scope, _LOCAL_TYPE, 0)
+    try:
+        device = struct.pack("=I", socket.if_nametoindex("lo"))
+        body = head + _attribute(_DESTINATION, prefix.network_address.packed) + _attribute(_OUT, device)
+        for _ in _talk(kind, _ACK | flags, body):
+            pass
+    except OSError as error:
+        raise RouteError(f"the local route {prefix} can't be {what}: {error.strerror}") from error
+
+
+def _attribute(kind: int, data: bytes) -> bytes:
+    padding = b"\0" * (-len(data) % 4)
+    return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(data), kind) + data + padding
+
+
+def _talk(kind: int, flags: int, body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Send one request and give the answer's messages. Raises OSError."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as link:
+        link.bind((0, 0))
+        link.sendall(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
+        while True:
+            for answer, data in _messages(link.recv(_BUFFER)):
+                if answer == _DONE:
+                    return
+                if answer == _ERROR:
+                    number = -int.from_bytes(data[:4], "little", signed=True)
+                    if number:
+                        raise OSError(number, os.strerror(number))
+                    return
+                yield answer, data
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(data) >= _HEADER.size:
+        length, kind, flags, *_ = _HEADER.unpack_from(data)
+        if flags & _INTERRUPTED:
+            raise InterruptedError(errno.EINTR, "they change all the time")
+        yield kind, data[_HEADER.size : length]
+        data = data[(length + 3) & ~3 :]
+
+
+def _parse(data: bytes) -> Route | None:
+    family, bits, _, _, table, protocol, _, kind, flags = _ROUTE.unpack_from(data)
+    if family not in _FAMILIES or flags & _CLONED:
+        return None
+    known = dict(_attributes(data[_ROUTE.size :]))
+    zero = b"\0" * (4 if family == socket.AF_INET else 16)
+    destination = ip_network((known.get(_DESTINATION, zero), bits))
+    gateway = _address(known[_GATEWAY]) if _GATEWAY in known else None
+    number = int.from_bytes(known[_TABLE_NUMBER], "little") if _TABLE_NUMBER in known else table
+    return Route(destination, _TYPES.get(kind, str(kind)), _device(known.get(_OUT)), gateway, number, protocol)
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(data) >= _ATTRIBUTE.size:
+        length, kind = _ATTRIBUTE.unpack_from(data)
+        if length < _ATTRIBUTE.size:
+            return
+        yield kind, data[_ATTRIBUTE.size : length]
+        data = data[(length + 3) & ~3 :]
+
+
+def _address(packed: bytes) -> IPAddress:
+    return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)  # noqa: PLR2004 - bytes of an IPv4 address
+
+
+def _device(index: bytes | None) -> str:
+    if index is None:
+        return ""
+    try:
+        return socket.if_indextoname(int.from_bytes(index, "little"))
+    except OSError:
+        return ""

@@ -1,0 +1,97 @@
+"""What the doctor looks at, and the form of what it finds: frozen data, so that findings can be tested as tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from locallb.config.settings import Pool
+from locallb.host.headroom import Limits
+from locallb.model.snapshot import HostFacts
+from locallb.planning.addresses.pool_routes import PoolRoute
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Good to know; nothing to do."""
+    WARNING = "warning"
+    """Something can't be had, or soon can't."""
+    PROBLEM = "problem"
+    """Something doesn't work now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's answer; `remedy` is empty where there is nothing to do."""
+
+    level: Level
+    topic: str
+    text: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySeen:
+    """A proxy's directory of this stack, and what runs in it."""
+
+    name: str
+    alive: bool
+    answers: bool = True
+    version: str = ""
+    config_kept: bool = True
+    """Its files are what local-lb wrote there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockSeen:
+    """A lock of the stack."""
+
+    holder: str
+    path: str
+    gone: bool
+    """Its process has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything that the doctor looks at, at one moment."""
+
+    python: tuple[int, int]
+    user: str
+    envoy: str
+    """Version of the installed Envoy; empty if there is none, then `envoy_problem` says why."""
+    envoy_problem: str
+    host: HostFacts
+    limits: Limits
+    pools: tuple[Pool, ...] = ()
+    routes: tuple[PoolRoute, ...] = ()
+    configuration_problems: tuple[str, ...] = ()
+    source_problems: tuple[str, ...] = ()
+    source_notices: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """What was read and isn't served, and why."""
+    sources: int = 0
+    services: int = 0
+    proxies: tuple[ProxySeen, ...] = ()
+    ledger: str = ""
+    shared_ledger: str = ""
+    """`usable`, `closed` (it exists, but this user may not write there) or empty: there is none."""
+    claims: int = 0
+    ledger_problems: tuple[str, ...] = ()
+    ledger_keepers: tuple[int, ...] = ()
+    """Processes that keep the ledger's lock."""
+    leftovers: tuple[str, ...] = ()
+    unclaimed: tuple[str, ...] = ()
+    """Addresses that the state has and the ledger has not."""
+    state: str = ""
+    state_problems: tuple[str, ...] = ()
+    locks: tuple[LockSeen, ...] = ()
+    docker: str = ""
+    """`usable`, `closed` or empty."""
+    disk_free: int = 1 << 40
+    """Bytes free where proxies' directories are."""
+    extra: tuple[Finding, ...] = ()
+    """What could not even be looked at."""

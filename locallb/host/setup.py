@@ -1,0 +1,206 @@
+"""Carries out the steps of `locallb host setup` and `teardown`, and records what was found before each.
+
+The record is written before a change is made, so that whatever stops us can be undone. It is root's, and everybody may
+read it. Not here: which steps there are.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from ipaddress import ip_network
+from pathlib import Path
+
+from locallb.config.settings import Pool
+from locallb.host import netlink, setup_plan
+from locallb.host.setup_plan import HostSeen, Kept, SetupRecord, Sort, Step
+from locallb.model.errors import ClientError
+from locallb.model.host_addresses import survey
+from locallb.model.routes import Route
+from locallb.planning.addresses.pool_routes import is_local, pool_routes
+from locallb.storage import files
+
+RECORD = Path("/var/lib/locallb/host.json")
+_FORMAT = "changes-1"
+"""The record's only key; another format will have another."""
+_READABLE = 0o644
+_DIRECTORY = 0o755
+_PROC_SYS = Path("/proc/sys")
+_SYSCTLS = (setup_plan.PORT_START, setup_plan.INSTANCES)
+_TEXTS = (
+    setup_plan.SYSCTL_DIRECTORY,
+    setup_plan.UNIT_DIRECTORY,
+    setup_plan.WANTS_DIRECTORY,
+    setup_plan.SYSCTL_FILE,
+    setup_plan.UNIT_FILE,
+    setup_plan.UNIT_LINK,
+)
+
+
+class HostSetupError(ClientError):
+    """A step can't be carried out, or the record can't be used: one sentence."""
+
+
+def look(pools: tuple[Pool, ...], group: int) -> HostSeen:
+    """See what the host is like; no right is needed. Raises ClientError."""
+    return HostSeen(
+        sysctls={name: value for name in _SYSCTLS if (value := _sysctl(name)) is not None},
+        routes=pool_routes(pools, survey(netlink.routes())),
+        ledger=_ledger(),
+        texts={path: text for path in _TEXTS if (text := _text(Path(path)))},
+        group=group,
+        ip_command=shutil.which("ip", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or "",
+        record=read_record(),
+    )
+
+
+def present(record: SetupRecord) -> Mapping[tuple[Sort, str], str]:
+    """See what is there now for each recorded change. Raises ClientError."""
+    known = netlink.routes()
+    return {(sort, what): _present(sort, what, known) for sort, what in record.changes}
+
+
+def group_of(directory: Path) -> int:
+    """Return which group shall share the ledger: that of the user behind `sudo`, or that of the project."""
+    given = os.environ.get("SUDO_GID", "")
+    return int(given) if given.isdecimal() else directory.stat().st_gid
+
+
+def group_id(name: str) -> int:
+    """Find a group. Raises HostSetupError."""
+    with suppress(KeyError):
+        return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
+    raise HostSetupError(f"there is no group {name!r}: name one that `getent group` lists")
+
+
+def read_record(path: Path = RECORD) -> SetupRecord:
+    """Read what setup changed; empty if it never ran. Raises HostSetupError."""
+    try:
+        text = files.read(path)
+        if text is None:
+            return SetupRecord()
+        changes = json.loads(text)[_FORMAT]
+        return SetupRecord({(Sort(one["sort"]), str(one["what"])): Kept(one["found"], one["made"]) for one in changes})
+    except (ValueError, KeyError, TypeError) as error:
+        raise HostSetupError(f"{path} isn't a record of ours ({error}): look at it and move it away") from None
+
+
+def apply(step: Step) -> None:
+    """Record what is found, then make the change. Raises ClientError."""
+    changes = dict(read_record().changes)
+    key = (step.sort, step.what)
+    found = changes[key].found if key in changes else step.now
+    changes[key] = Kept(found, step.wanted)
+    _write_record(changes)
+    _change(step)
+
+
+def undo(step: Step) -> None:
+    """Make what was found be there again, then forget the change. Raises ClientError."""
+    if not step.done:
+        _change(step)
+    changes = dict(read_record().changes)
+    changes.pop((step.sort, step.what), None)
+    _write_record(changes)
+
+
+def _change(step: Step) -> None:
+    path = Path(step.what)
+    try:
+        match step.sort:
+            case Sort.SYSCTL:
+                (_PROC_SYS / step.what.replace(".", "/")).write_text(f"{step.wanted}\n", encoding="ascii")
+            case Sort.ROUTE:
+                (netlink.add_local if step.wanted else netlink.remove_local)(ip_network(step.what))
+            case Sort.LEDGER:
+                _change_ledger(path, step)
+            case Sort.DIRECTORY:
+                path.mkdir(_DIRECTORY, parents=True, exist_ok=True) if step.wanted else path.rmdir()
+            case Sort.FILE | Sort.LINK:
+                _change_file(path, step)
+    except OSError as error:
+        raise HostSetupError(f"{step.what} can't be changed: {error.strerror or error}") from error
+
+
+def _change_ledger(path: Path, step: Step) -> None:
+    if not step.wanted:
+        path.rmdir()
+        return
+    path.parent.mkdir(_DIRECTORY, parents=True, exist_ok=True)
+    path.parent.chmod(_DIRECTORY)
+    path.mkdir(exist_ok=True)
+    mode, group = step.wanted.split()[1::2]
+    os.chown(path, -1, int(group))
+    path.chmod(int(mode, 8))
+
+
+def _change_file(path: Path, step: Step) -> None:
+    if not step.wanted:
+        path.unlink(missing_ok=True)
+        return
+    if step.sort is Sort.FILE:
+        files.write(path, step.wanted, mode=_READABLE, durable=True)
+    else:
+        path.unlink(missing_ok=True)
+        path.symlink_to(step.wanted)
+
+
+def _present(sort: Sort, what: str, known: tuple[Route, ...]) -> str:
+    match sort:
+        case Sort.SYSCTL:
+            value = _sysctl(what)
+            return "" if value is None else str(value)
+        case Sort.ROUTE:
+            return "local" if is_local(ip_network(what), known) else ""
+        case Sort.LEDGER:
+            return _ledger()
+        case _:
+            return _text(Path(what))
+
+
+def _sysctl(name: str) -> int | None:
+    try:
+        return int((_PROC_SYS / name.replace(".", "/")).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _ledger() -> str:
+    try:
+        status = Path(setup_plan.LEDGER).stat()
+    except OSError:
+        return ""
+    return setup_plan.describe_ledger(stat.S_IMODE(status.st_mode), status.st_gid)
+
+
+def _text(path: Path) -> str:
+    if path.is_symlink():
+        return str(path.readlink())
+    if path.is_dir():
+        return setup_plan.THERE
+    return files.read(path) or ""
+
+
+def _write_record(changes: Mapping[tuple[Sort, str], Kept]) -> None:
+    """Write the record, or remove it and its directory when nothing is left to undo."""
+    try:
+        if not changes:
+            files.remove(RECORD)
+            with suppress(OSError):  # the ledger is still there
+                RECORD.parent.rmdir()
+            return
+        RECORD.parent.mkdir(_DIRECTORY, parents=True, exist_ok=True)
+        RECORD.parent.chmod(_DIRECTORY)
+        listed = [
+            {"sort": str(sort), "what": what, "found": kept.found, "made": kept.made}
+            for (sort, what), kept in changes.items()
+        ]
+        document = json.dumps({_FORMAT: listed}, indent=1) + "\n"
+        files.write(RECORD, document, mode=_READABLE, durable=True)
+    except OSError as error:
+        raise HostSetupError(f"{RECORD} can't be written: {error.strerror}; run this as root") from error

@@ -1,0 +1,249 @@
+"""What `locallb host setup` and `teardown` would do: steps as data, from what the host is like and what was recorded.
+
+Pure. Each step says what it is, what is there now, what shall be, why, and the command that a person would type. Not
+here: how a step is carried out (`host.setup`), and what a route may not break (`pool_routes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from ipaddress import ip_network
+from types import MappingProxyType
+
+from locallb.model.identities import IPNetwork
+from locallb.model.reasons import Problem
+from locallb.model.routes import PROTOCOL
+from locallb.planning.addresses.pool_routes import PoolRoute
+
+PORT_START = "net.ipv4.ip_unprivileged_port_start"
+INSTANCES = "fs.inotify.max_user_instances"
+WANTED_PORT_START, WANTED_INSTANCES = 0, 8192
+LEDGER = "/var/lib/locallb/ledger"
+SYSCTL_DIRECTORY = "/etc/sysctl.d"
+SYSCTL_FILE = f"{SYSCTL_DIRECTORY}/60-locallb.conf"
+UNIT_DIRECTORY = "/etc/systemd/system"
+WANTS_DIRECTORY = f"{UNIT_DIRECTORY}/multi-user.target.wants"
+UNIT_FILE = f"{UNIT_DIRECTORY}/locallb-routes.service"
+UNIT_LINK = f"{WANTS_DIRECTORY}/locallb-routes.service"
+THERE = "directory"
+"""What stands for a directory that exists."""
+MODE = 0o3775
+"""Of the ledger: its group may add, everybody may read, and only who made a claim (or root) may remove it."""
+
+
+class Sort(StrEnum):
+    """What a step changes."""
+
+    SYSCTL = "sysctl"
+    LEDGER = "ledger"
+    ROUTE = "route"
+    DIRECTORY = "directory"
+    FILE = "file"
+    LINK = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of the host. `now` is empty where nothing is there, `wanted` where nothing shall be."""
+
+    sort: Sort
+    what: str
+    """The sysctl's name, the prefix, or the path."""
+    now: str
+    wanted: str
+    why: str
+    command: str
+    group: int = 0
+    """The ledger's group id."""
+    optional: bool = False
+    """Only `--persist` does it, and nobody has asked for that yet."""
+
+    @property
+    def done(self) -> bool:
+        """Nothing is left to do."""
+        return self.now == self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A value that setup changed: what it found (empty: nothing) and what it put there."""
+
+    found: str
+    made: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRecord:
+    """What setup changed on this host, by sort and name, in the order in which it did."""
+
+    changes: Mapping[tuple[Sort, str], Kept] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class HostSeen:
+    """What the host is like now."""
+
+    sysctls: Mapping[str, int]
+    """Current values; a name is missing where this kernel has none."""
+    routes: Sequence[PoolRoute]
+    ledger: str
+    """Mode and group of the ledger's directory as `describe_ledger` writes them, empty where there is none."""
+    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Contents of files, targets of links, THERE for directories; missing where there is none."""
+    group: int = 0
+    """Who shall share the ledger."""
+    ip_command: str = ""
+    """Path of `ip`, for the unit; empty where it isn't installed."""
+    record: SetupRecord = field(default_factory=SetupRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The steps, done ones among them, what forbids all of it, and what to mind."""
+
+    steps: tuple[Step, ...]
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def describe_ledger(mode: int, group: int) -> str:
+    """Write mode and group of a directory."""
+    return f"mode {mode:o} group {group}"
+
+
+def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
+    """Decide what is to be done so that this host lifts its limits and has the pools.
+
+    For a `status` what makes it last beyond a boot is listed as well, as optional where nobody ever asked for it.
+    """
+    asked = persist or (status and any(sort is Sort.FILE for sort, _ in seen.record.changes))
+    routes = tuple(_route(one) for one in seen.routes if not one.problem)
+    steps = [*_sysctls(seen), _ledger(seen), *routes]
+    notes = [*dict.fromkeys(text for one in seen.routes for text in (one.warning, one.note) if text)]
+    prefixes = _persistent_routes(seen)
+    systemd = UNIT_DIRECTORY in seen.texts
+    if asked or status:
+        lasting = _persistence(seen, prefixes if systemd else ())
+        steps += [replace(step, optional=not asked) for step in lasting]
+    if asked:
+        if prefixes and not systemd:
+            notes.append(f"there is no {UNIT_DIRECTORY}: run `locallb host setup --apply` at every boot for the routes")
+        elif prefixes and not seen.ip_command:
+            notes.append("`ip` isn't installed (Debian: apt install iproute2): the unit will need it at the next boot")
+    problems = tuple(dict.fromkeys(one.problem for one in seen.routes if one.problem))
+    return Setup(tuple(steps), problems, tuple(notes))
+
+
+def plan_teardown(record: SetupRecord, now: Mapping[tuple[Sort, str], str], claims: int) -> Setup:
+    """Decide how to bring back what setup found, last change first. `now` has what is there for each change.
+
+    What somebody changed again since is left, and told.
+    """
+    steps, notes = [], []
+    for (sort, what), kept in reversed([*record.changes.items()]):
+        current = now.get((sort, what), "")
+        if sort is Sort.LEDGER and claims and not kept.found:
+            notes.append(f"{what} stays: {claims} addresses are claimed there; destroy those stacks first")
+        elif current in {kept.made, kept.found}:
+            steps.append(_undo(sort, what, current, kept))
+        else:
+            notes.append(f"{what} stays {current or 'absent'}: somebody changed it since (setup made it {kept.made})")
+    return Setup(tuple(steps), (), tuple(notes))
+
+
+def _sysctls(seen: HostSeen) -> Iterator[Step]:
+    wanted = {
+        PORT_START: (WANTED_PORT_START, min, "proxies of ordinary users may serve ports such as 22, 53, 80 and 443"),
+        INSTANCES: (WANTED_INSTANCES, max, "Envoy takes two inotify instances or more: this is how many proxies fit"),
+    }
+    for name, (value, better, why) in wanted.items():
+        if (now := seen.sysctls.get(name)) is not None:
+            aim = better(now, value)
+            yield Step(Sort.SYSCTL, name, str(now), str(aim), why, f"sysctl -w {name}={aim}")
+
+
+def _ledger(seen: HostSeen) -> Step:
+    aim = describe_ledger(MODE, seen.group)
+    why = "all users and stacks of this host see there who has which address"
+    return Step(
+        Sort.LEDGER, LEDGER, seen.ledger, aim, why, f"install -d -m {MODE:o} -g {seen.group} {LEDGER}", seen.group
+    )
+
+
+def _route(one: PoolRoute) -> Step:
+    why = f"every address of pool {one.pool} becomes this host's own, for itself and for its containers"
+    return Step(Sort.ROUTE, str(one.prefix), "local" if one.local else "", "local", why, route_command(one.prefix))
+
+
+def route_command(prefix: IPNetwork) -> str:
+    """Write the command that makes a prefix local."""
+    return f"ip route add local {prefix} dev lo proto {PROTOCOL}"
+
+
+def _persistent_routes(seen: HostSeen) -> tuple[IPNetwork, ...]:
+    """Give the prefixes that are ours to make at boot: those made before, for other stacks too, and those made now."""
+    made = [ip_network(what) for sort, what in seen.record.changes if sort is Sort.ROUTE]
+    new = [one.prefix for one in seen.routes if not one.problem and not one.local]
+    return tuple(dict.fromkeys([*made, *new]))
+
+
+def _persistence(seen: HostSeen, prefixes: tuple[IPNetwork, ...]) -> Iterator[Step]:
+    yield from _directory(seen, SYSCTL_DIRECTORY)
+    yield _file(seen, SYSCTL_FILE, _sysctl_text(seen), "the kernel's settings come back at boot")
+    if prefixes:
+        unit = _unit_text(seen.ip_command or "/usr/sbin/ip", prefixes)
+        yield _file(seen, UNIT_FILE, unit, "the routes come back at boot")
+        yield from _directory(seen, WANTS_DIRECTORY)
+        command = f"ln -s {UNIT_FILE} {UNIT_LINK}"
+        why = "the unit is started at boot (what `systemctl enable` does)"
+        yield Step(Sort.LINK, UNIT_LINK, seen.texts.get(UNIT_LINK, ""), UNIT_FILE, why, command)
+
+
+def _directory(seen: HostSeen, path: str) -> Iterator[Step]:
+    if path not in seen.texts:
+        yield Step(Sort.DIRECTORY, path, "", THERE, "the next file goes there", f"mkdir -p {path}")
+
+
+def _file(seen: HostSeen, path: str, text: str, why: str) -> Step:
+    lines = " ".join(f"'{line}'" for line in text.splitlines())
+    return Step(Sort.FILE, path, seen.texts.get(path, ""), text, why, f"printf '%s\\n' {lines} >{path}")
+
+
+def _sysctl_text(seen: HostSeen) -> str:
+    lines = [f"{step.what} = {step.wanted}" for step in _sysctls(seen)]
+    return "\n".join(["# Made by `locallb host setup --persist`; `locallb host teardown` removes it.", *lines, ""])
+
+
+def _unit_text(ip: str, prefixes: Iterable[IPNetwork]) -> str:
+    starts = [f"ExecStart={ip} route replace local {prefix} dev lo proto {PROTOCOL}" for prefix in prefixes]
+    stops = [f"ExecStop=-{ip} route del local {prefix} dev lo proto {PROTOCOL}" for prefix in prefixes]
+    return "\n".join(
+        [
+            "# Made by `locallb host setup --persist`; `locallb host teardown` removes it.",
+            "[Unit]",
+            "Description=Local routes of local-lb's address pools",
+            "After=network-pre.target",
+            "",
+            "[Service]",
+            "Type=oneshot",
+            "RemainAfterExit=yes",
+            *starts,
+            *stops,
+            "",
+            "[Install]",
+            "WantedBy=multi-user.target",
+            "",
+        ]
+    )
+
+
+def _undo(sort: Sort, what: str, current: str, kept: Kept) -> Step:
+    commands = {
+        Sort.SYSCTL: f"sysctl -w {what}={kept.found}",
+        Sort.ROUTE: f"ip route del local {what} dev lo",
+        Sort.LEDGER: f"rmdir {what}" if not kept.found else f"chmod/chgrp {what} ({kept.found})",
+    }
+    restored = f"restore {what}" if kept.found else f"rm {what}"
+    return Step(sort, what, current, kept.found, "as it was found", commands.get(sort, restored))

@@ -1,0 +1,95 @@
+"""Sockets of this host, read from /proc: who holds a port, how many connections a listener has, whether one answers.
+
+Other users' processes hide what they hold without rights; then the holder is unknown, not absent.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+
+from locallb.host.descriptors import held
+from locallb.model.errors import ClientError
+from locallb.model.identities import IPAddress, Protocol
+
+LISTEN = "0A"
+_ESTABLISHED = "01"
+_TABLES = {Protocol.TCP: ("tcp", "tcp6"), Protocol.UDP: ("udp", "udp6")}
+
+
+class SocketError(ClientError):
+    """A connection can't be had: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the kernel's tables of sockets. `state` is its hexadecimal code, LISTEN for instance."""
+
+    address: IPAddress
+    port: int
+    state: str
+    inode: str
+
+
+def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
+    """Return which process keeps `address`:`port` from being bound: `name (pid)`; empty if that can't be read."""
+    inodes = {
+        row.inode
+        for row in rows(protocol)
+        if row.port == port
+        and (row.address == address or row.address.is_unspecified)
+        and (protocol is Protocol.UDP or row.state == LISTEN)
+    }
+    return next(iter(held(inodes, ()).holders.values()), "") if inodes else ""
+
+
+def connections(places: Collection[tuple[IPAddress, int]], process: int = 0) -> int:
+    """Count the established TCP connections to any of `places`, in the network of a process (0: in our own)."""
+    everywhere = {port for address, port in places if address.is_unspecified}
+    found = rows(Protocol.TCP, _ESTABLISHED, process)
+    return sum(1 for row in found if (row.address, row.port) in places or row.port in everywhere)
+
+
+def connect(address: IPAddress, port: int, seconds: float) -> None:
+    """Open one TCP connection and close it. Raises SocketError if that fails or takes longer than `seconds`."""
+    try:
+        with socket.create_connection((str(address), port), timeout=seconds):
+            return
+    except OSError as error:
+        raise SocketError(
+            f"{address} port {port} doesn't accept a TCP connection: {error.strerror or error}"
+        ) from error
+
+
+def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]:
+    """Return the sockets of a network namespace, all or those in one state; IPv4 in IPv6 clothes as IPv4.
+
+    It is the one of `process`, which may be gone then; 0 stands for our own.
+    """
+    for table in _TABLES.get(protocol, ()):
+        with suppress(OSError):  # no IPv6, no table
+            for line in (
+                Path("/proc", str(process or "self"), "net", table).read_text(encoding="ascii").splitlines()[1:]
+            ):
+                fields = line.split()
+                if not state or fields[3] == state:
+                    place, port = fields[1].split(":")
+                    yield Row(_address(place), int(port, 16), fields[3], fields[9])
+
+
+def _address(text: str) -> IPAddress:
+    """Read an address of /proc/net: words of 32 bits in the host's byte order; mapped IPv4 becomes IPv4."""
+    words = [int(text[start : start + 8], 16).to_bytes(4, "little") for start in range(0, len(text), 8)]
+    address = ip_address(b"".join(words))
+    return mapped if isinstance(address, IPv6Address) and (mapped := address.ipv4_mapped) else address
+
+
+def split_place(text: str) -> tuple[IPAddress, int]:
+    """Read `127.77.0.5:8080` or `[fd00::1]:8080`. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    address = IPv6Address(host[1:-1]) if host.startswith("[") and host.endswith("]") else IPv4Address(host)
+    return address, int(port)

@@ -1,0 +1,1 @@
+"""The only code that talks to Kubernetes APIs: kubeconfigs, requests, watches, leases."""

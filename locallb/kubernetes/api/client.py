@@ -1,0 +1,253 @@
+"""Kubernetes APIs, by kubeconfig and context: lists of what is read, and patches of a Service's status.
+
+Objects are plain JSON, as `planning.parsing` takes them; what they mean
+and what is written is decided elsewhere. Credentials stay where the kubeconfig says.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from threading import Lock
+from typing import Any, TypeVar
+
+import httpx2
+from lightkube import ApiError, Client, ConfigError
+from lightkube.core.exceptions import NotReadyError
+from lightkube.core.generic_client import ListIterable
+from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
+from lightkube.types import PatchType
+
+from locallb.kubernetes.answers import Object, OddError, listed
+from locallb.kubernetes.api.auth import PluginAuth
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.kubeconfig import Stamp, connection, stamp
+from locallb.model.snapshot import Access
+from locallb.threads.tally import Tally
+
+T = TypeVar("T")
+TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
+"""Seconds for an answer, and for a connection."""
+EVENT_TIMEOUT = httpx2.Timeout(1.0)
+"""Seconds for anything about an event: what nobody misses holds nobody up."""
+_PAUSES = (0.1, 0.3, 1.0)
+"""Seconds between attempts."""
+_LONGEST = 5.0
+_PAGE = 500
+_TRANSIENT = frozenset({408, 410, 429, 500, 502, 503, 504})
+"""Answers that another attempt may change; 410 is a list that took too long to turn its pages."""
+_MANAGER = "local-lb"
+_KEPT = 600.0
+"""Seconds without a call after which a connection is let go."""
+
+SERVICE = create_namespaced_resource("", "v1", "Service", "services")
+SLICE = create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
+LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
+_LEASES = "coordination.k8s.io/v1"
+NODE = create_global_resource("", "v1", "Node", "nodes")
+
+
+WRITES = Tally()
+"""Requests of this process that write, whatever became of them: `status` and `event`."""
+
+
+class _Connected:
+    """A connection, with what it was made from; closed when nobody uses it any more."""
+
+    def __init__(self, access: Access) -> None:
+        named = connection(access).files
+        self.stamp: Stamp | None = None
+        with suppress(KubeError):  # using them tells what is wrong
+            self.stamp = stamp(access, named)  # before they are read: what changes now is seen next time
+        found = connection(access)
+        self.files = found.files
+        self.server = found.server
+        try:
+            self.client = Client(
+                found.config,
+                timeout=TIMEOUT,
+                field_manager=_MANAGER,
+                trust_env=found.trust_env,
+                proxy=found.proxy,
+            )
+        except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
+            told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
+            raise KubeError(Fault.KUBECONFIG, told) from None
+        if found.plugin:
+            self.client._client._client.auth = PluginAuth(found.plugin)  # noqa: SLF001 - no other way to its requests
+        self.client._client._client.event_hooks = {"request": [_hurry_event]}  # noqa: SLF001 - likewise
+        weakref.finalize(self, self.client.close)
+
+
+class Cluster:
+    """One cluster's API, as its kubeconfig and the files that it names say at each call. Safe in several threads."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._lock = Lock()
+        self._connected = _Connected(access)
+
+    def _connection(self) -> _Connected:
+        """Return the connection; another one where another server or credential counts now. Raises KubeError."""
+        with self._lock:
+            if self._connected.stamp != stamp(self.access, self._connected.files):
+                self._connected = _Connected(self.access)
+            return self._connected
+
+    def objects(self) -> list[Object]:
+        """List every Service, Node and EndpointSlice. Raises KubeError."""
+        return [
+            *self._list("v1", "Service", lambda client: client.list(SERVICE, namespace="*", chunk_size=_PAGE)),
+            *self._list("v1", "Node", lambda client: client.list(NODE, chunk_size=_PAGE)),
+            *self._list(
+                "discovery.k8s.io/v1",
+                "EndpointSlice",
+                lambda client: client.list(SLICE, namespace="*", chunk_size=_PAGE),
+            ),
+        ]
+
+    def service(self, namespace: str, name: str) -> Object | None:
+        """Return a Service; None if there is none. Raises KubeError."""
+        found = self._call(
+            f"Service {namespace}/{name}", lambda client: client.get(SERVICE, name, namespace=namespace), absent=True
+        )
+        return None if found is None else dict(found)
+
+    def patch_status(self, namespace: str, name: str, patch: Mapping[str, object]) -> Object | None:
+        """Merge `patch` into a Service by its `status` subresource; None if it is gone. Raises KubeError."""
+        WRITES.add("status")
+        done = self._call(
+            f"the status of Service {namespace}/{name}",
+            lambda client: client.patch(
+                SERVICE.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE
+            ),
+            absent=True,
+        )
+        return None if done is None else dict(done)
+
+    def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
+        """Create an event of events.k8s.io/v1, in one attempt that never takes long. Raises KubeError."""
+        WRITES.add("event")
+        event = EVENT.from_dict(dict(body))
+        self._call("an event", lambda client: client.create(event, namespace=namespace), pauses=())
+
+    def lease(self, namespace: str, name: str) -> Object | None:
+        """Return a Lease; None if there is none. Raises KubeError."""
+        return self._call(
+            f"Lease {namespace}/{name}",
+            lambda client: listed(client.get(LEASE, name, namespace=namespace), _LEASES, "Lease"),
+            absent=True,
+        )
+
+    def write_lease(self, namespace: str, body: Mapping[str, object], *, fresh: bool) -> Object:
+        """Create or replace a Lease. Raises KubeError (CONFLICT if there is one, or another version of it)."""
+        lease: GenericNamespacedResource = LEASE.from_dict(dict(body))
+
+        def send(client: Client) -> Object:
+            made = client.create(lease, namespace=namespace) if fresh else client.replace(lease)
+            return listed(made, _LEASES, "Lease")
+
+        return self._call("the Lease", send) or {}
+
+    def _list(self, api: str, kind: str, pages: Callable[[Client], ListIterable[Any]]) -> list[Object]:
+        """List a kind, all pages; items of a list don't say what they are, so that is added."""
+
+        def read(client: Client) -> list[Object]:
+            found = pages(client)
+            objects = [listed(item, api, kind) for item in found]
+            if not found.resourceVersion:  # an answer that is no list must not count as an empty one
+                raise OddError("the list has no version")
+            return objects
+
+        return self._call(f"the list of {kind}s", read) or []
+
+    def _call(
+        self, what: str, call: Callable[[Client], T], *, absent: bool = False, pauses: Iterable[float] | None = None
+    ) -> T | None:
+        """Call, with patience for an API that can't answer just now. `absent` makes 404 an answer.
+
+        Whoever writes over a resourceVersion may be answered twice: the second answer is then a conflict.
+        """
+        for pause in (*(_PAUSES if pauses is None else pauses), None):
+            connected = self._connection()
+            try:
+                return call(connected.client)
+            except httpx2.HTTPStatusError as error:
+                code, message = _said(error)
+                if code == httpx2.codes.NOT_FOUND and absent:
+                    return None
+                if pause is None or code not in _TRANSIENT:
+                    raise self._refused(connected, what, code, message) from None
+                time.sleep(_wish(error) or pause)
+            except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:  # it was reached, and cut us off
+                if pause is None:
+                    raise _unreachable(connected, error) from None
+                time.sleep(pause)
+            except httpx2.HTTPError as error:
+                raise _unreachable(connected, error) from None
+            except (ConfigError, httpx2.InvalidURL, OSError) as error:  # credentials by a file
+                raise KubeError(Fault.KUBECONFIG, f"the context {self.access.context} can't be used: {error}") from None
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NotReadyError) as error:
+                raise self._nonsense(connected, error) from None
+        raise AssertionError(what)
+
+    def _nonsense(self, connected: _Connected, error: Exception) -> KubeError:
+        told = f"{connected.server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
+        return KubeError(Fault.UNREACHABLE, told)
+
+    def _refused(self, connected: _Connected, what: str, code: int, message: str) -> KubeError:
+        if code == httpx2.codes.CONFLICT:
+            return KubeError(Fault.CONFLICT, f"{what} was changed by somebody else: {message}")
+        if code >= httpx2.codes.INTERNAL_SERVER_ERROR or code in _TRANSIENT:
+            return KubeError(Fault.UNREACHABLE, f"{connected.server} can't serve {what} now ({code}: {message})")
+        remedy = ""
+        if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
+            remedy = f"; give the user of context {self.access.context} the rights of deploy/rbac.yaml"
+        return KubeError(Fault.REFUSED, f"{connected.server} refuses {what} ({code}: {message}){remedy}")
+
+
+def _unreachable(connected: _Connected, error: httpx2.HTTPError) -> KubeError:
+    told = f"{connected.server} doesn't answer ({str(error) or type(error).__name__:.200})"
+    return KubeError(Fault.UNREACHABLE, told)
+
+
+def _hurry_event(request: httpx2.Request) -> None:
+    """Don't wait for events as for other requests."""
+    if request.method == "POST" and request.url.path.endswith("/events"):
+        request.extensions["timeout"] = EVENT_TIMEOUT.as_dict()
+
+
+def _said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
+    """Read an answer that is a refusal, the API's own or that of something between."""
+    if isinstance(error, ApiError):
+        return error.status.code or error.response.status_code, error.status.message or ""
+    return error.response.status_code, error.response.text[:200]
+
+
+def _wish(error: httpx2.HTTPStatusError) -> float:
+    """Read how many seconds the API wants us to wait; 0 if it doesn't say, and never long."""
+    text = error.response.headers.get("Retry-After", "")
+    return min(float(text), _LONGEST) if text.isdecimal() else 0.0
+
+
+class Clusters:
+    """Clusters by context, whose connections are kept; those that nobody asked for in a while are let go."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._known: dict[Access, tuple[float, Cluster]] = {}
+
+    def at(self, access: Access) -> Cluster:
+        """Return the cluster of a context. Raises KubeError."""
+        now = self._clock()
+        with self._lock:
+            self._known = {one: kept for one, kept in self._known.items() if now - kept[0] < _KEPT}
+            known = self._known.get(access)
+            cluster = known[1] if known else Cluster(access)
+            self._known[access] = now, cluster
+            return cluster

@@ -1,0 +1,207 @@
+"""Exec plugins of kubeconfigs: a command of the user's that prints a token, run so that it can hold up nobody.
+
+It gets no standard input, a deadline at which its whole process group ends, and a bounded output. A token counts until
+it expires; shortly before, the next one is fetched while the old one is still used. One that fails isn't asked
+again at once, however many requests want its token. What it prints is never told. Not here: requests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import IO, Any
+
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.model.formatting import clipped
+from locallb.model.snapshot import Access
+from locallb.threads.supervised import Task, do_once
+
+DEADLINE = 10.0
+"""Seconds that a plugin may take."""
+MOST = 2**20
+"""Bytes that it may print."""
+EARLY = 60.0
+"""Seconds before a token expires from which on the next one is fetched."""
+REST = 10.0
+"""Seconds for which a plugin that failed isn't asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A command that gives the credential of a context. Equal ones share their token."""
+
+    access: Access
+    version: str
+    command: str
+    arguments: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any], access: Access) -> Plugin:
+        """Read a kubeconfig's section `exec`; a command with a slash is relative to the file. Raises KubeError."""
+        try:
+            command = str(section["command"])
+            if os.sep in command:
+                command = os.path.join(os.path.dirname(access.kubeconfig), command)  # noqa: PTH118, PTH120 - a text
+            variables = tuple((str(one["name"]), str(one["value"])) for one in section.get("env") or ())
+            arguments = tuple(str(one) for one in section.get("args") or ())
+            return cls(access, str(section["apiVersion"]), command, arguments, variables)
+        except (KeyError, TypeError, AttributeError):
+            told = f"the context {access.context} of {access.kubeconfig} can't be used: its user's `exec` isn't valid"
+            raise KubeError(Fault.KUBECONFIG, told) from None
+
+    def __str__(self) -> str:
+        """Begin the sentence that says what is wrong with it."""
+        where = f"the context {self.access.context} of {self.access.kubeconfig} can't be used"
+        return f"{where}: its plugin {clipped(self.command)}"
+
+
+class _FailedError(Exception):
+    """A plugin gave nothing: half a sentence."""
+
+
+@dataclass(slots=True)
+class _Credential:
+    """The token of one plugin; `running` keeps a second run from beginning meanwhile."""
+
+    token: str = ""
+    expires: float = float("inf")
+    """By the wall clock."""
+    failure: str = ""
+    asked: float = 0.0
+    """When it gave the token, or failed, by the monotonic clock."""
+    running: threading.Lock = field(default_factory=threading.Lock)
+
+    def is_good(self, margin: float = 0.0) -> bool:
+        return bool(self.token) and time.time() + margin < self.expires
+
+
+_KNOWN: dict[Plugin, _Credential] = {}
+_KNOWING = threading.Lock()
+
+
+def token(plugin: Plugin) -> str:
+    """Return the plugin's token; waits for it where there is none that is good. Raises KubeError."""
+    credential = _credential(plugin)
+    if not credential.is_good():
+        with credential.running:
+            if not credential.is_good():
+                _renew(plugin, credential)
+    elif not credential.is_good(EARLY) and credential.running.acquire(blocking=False):
+        do_once(Task.PLUGIN, "exec plugin", partial(_renew_beside, plugin, credential))
+    return credential.token or token(plugin)  # refused meanwhile
+
+
+def refuse(plugin: Plugin, refused: str) -> None:
+    """Note that the API refused this token: the next one who asks gets another one, unless it is quite new."""
+    credential = _credential(plugin)
+    with credential.running:
+        if credential.token == refused and time.monotonic() - credential.asked > REST:
+            credential.token = ""
+
+
+def _credential(plugin: Plugin) -> _Credential:
+    with _KNOWING:
+        return _KNOWN.setdefault(plugin, _Credential())
+
+
+def _renew_beside(plugin: Plugin, credential: _Credential) -> None:
+    try:
+        with suppress(KubeError):  # the token is still good; it is told when it isn't
+            _renew(plugin, credential)
+    finally:
+        credential.running.release()
+
+
+def _renew(plugin: Plugin, credential: _Credential) -> None:
+    """Fetch a token, for whoever holds `running`. Raises KubeError."""
+    if not credential.failure or time.monotonic() - credential.asked > REST:
+        try:
+            credential.token, credential.expires = _parsed(_run(plugin))
+            credential.failure = ""
+        except _FailedError as error:
+            credential.failure = str(error)
+        credential.asked = time.monotonic()
+    if credential.failure:
+        told = f"{plugin} gives no token: {credential.failure}; run it by hand to see why"
+        raise KubeError(Fault.KUBECONFIG, told)
+
+
+def _parsed(output: bytes) -> tuple[str, float]:
+    """Read an ExecCredential: the token, and when it expires."""
+    try:
+        status = json.loads(output)["status"]
+        found, until = str(status["token"] or ""), status.get("expirationTimestamp")
+        expires = datetime.fromisoformat(str(until)).timestamp() if until else float("inf")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        raise _FailedError("what it prints is no ExecCredential with a token") from None
+    if not found.isprintable() or not found:
+        raise _FailedError("what it prints is no ExecCredential with a token")
+    return found, expires
+
+
+def _run(plugin: Plugin) -> bytes:
+    """Run it to its end; what takes too long or says too much is ended with all that it started."""
+    info = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info), **dict(plugin.variables)}
+    try:
+        process = subprocess.Popen(  # the user's own kubeconfig names it
+            [plugin.command, *plugin.arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "its words can't be passed on"
+        raise _FailedError(f"it can't be run ({why})") from None
+    ends = time.monotonic() + DEADLINE
+    try:
+        output = _output(process.stdout, ends) if process.stdout else b""
+        code = process.wait(max(0.0, ends - time.monotonic()))
+    except (subprocess.TimeoutExpired, _FailedError) as error:
+        _end(process)
+        raise _FailedError(str(error) if isinstance(error, _FailedError) else _late()) from None
+    finally:
+        if process.stdout:
+            process.stdout.close()
+    if code:
+        raise _FailedError(f"it ended with {code}")
+    return output
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it with all that it started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _output(pipe: IO[bytes], ends: float) -> bytes:
+    """Read what it prints until it closes its output."""
+    read = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while selector.select(max(0.0, ends - time.monotonic())):
+            part = os.read(pipe.fileno(), 65_536)
+            read += part
+            if not part:
+                return read
+            if len(read) > MOST:
+                raise _FailedError(f"it prints more than {MOST} bytes")
+    raise _FailedError(_late())
+
+
+def _late() -> str:
+    return f"it was ended after {DEADLINE:g} s"

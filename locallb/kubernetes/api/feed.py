@@ -1,0 +1,208 @@
+"""One kind of a cluster's objects as they come: a list, then its changes, with bookmarks.
+
+The API server sends a bookmark about once a minute, so a watch that says nothing for longer is broken, whatever the
+connection looks like. Whatever isn't an answer of a Kubernetes API is an error like one that doesn't come; no answer
+takes longer or grows larger than it may. Not here: what to do when a feed ends, and what the objects mean.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from lightkube import ConfigError
+from lightkube.config import client_adapter
+
+from locallb.kubernetes.answers import ERROR, Object, OddError, Told, lines, list_page, watch_line
+from locallb.kubernetes.api.auth import PluginAuth
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.kubeconfig import connection
+from locallb.model.snapshot import Access
+
+PATHS: Mapping[str, tuple[str, str]] = {
+    "Service": ("v1", "/api/v1/services"),
+    "Node": ("v1", "/api/v1/nodes"),
+    "EndpointSlice": ("discovery.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"),
+}
+"""The kinds that are read: apiVersion, and where all of them are listed."""
+OPENED = "OPENED"
+SILENCE = 100.0
+"""Seconds without a word after which a watch counts as broken."""
+PATIENCE = 30.0
+"""Seconds that one whole answer, but for a watch's, may take."""
+LARGEST = 256 << 20
+"""Bytes of a page of a list."""
+PAGES_AT_ONCE, PAGE_EVERY = 3, 0.5
+"""Pages of a list that are asked for without a pause, and the seconds between two of the others."""
+_LIFE = 300
+"""Seconds after which the server shall end a watch; it goes on where it was."""
+_PAGE = 1000
+_MOST_PAGES = 1000
+_TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
+_GONE = 410
+_EXCERPT = 4096
+_CONNECTED = ("connect_tcp.complete", "start_tls.complete")
+
+
+class ExpiredError(Exception):
+    """The server no longer knows what happened since: list again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to an object: ADDED, MODIFIED, DELETED; BOOKMARK and OPENED only tell a version.
+
+    OPENED is ours: the server accepted the watch.
+    """
+
+    type: str
+    object: Object
+    version: str
+
+
+class Feed:
+    """Objects of one kind of one cluster. For one thread; `cut` may be called from any."""
+
+    def __init__(self, access: Access, kind: str) -> None:
+        self.kind = kind
+        self._api, self._path = PATHS[kind]
+        self._sockets: list[socket.socket] = []
+        self._is_cut = False
+        self._due = float("inf")
+        found = connection(access)
+        self._server = found.server
+        try:
+            parameters = client_adapter.ConnectionParams(_TIMEOUT, trust_env=found.trust_env, proxy=found.proxy)
+            self._client = client_adapter.Client(found.config, parameters)
+            if found.plugin:
+                self._client.auth = PluginAuth(found.plugin)
+        except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
+            told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
+            raise KubeError(Fault.KUBECONFIG, told) from None
+
+    def close(self) -> None:
+        """Let the connections go; only for the thread that reads."""
+        self._client.close()
+
+    def cut(self) -> None:
+        """Break off whatever is read now or later: it ends with a KubeError."""
+        self._is_cut = True
+        for each in tuple(self._sockets):
+            with suppress(OSError):
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+    def cut_if_overdue(self, now: float) -> None:
+        """Break off an answer that takes longer than it may, however busily its bytes drip in."""
+        if now > self._due:
+            self.cut()
+
+    def list(self, pause: Callable[[float], object] = time.sleep) -> tuple[list[Object], str]:
+        """Return every object, and the version from which a watch goes on. Raises KubeError.
+
+        Further pages of a long list are asked for at a pace that `pause` keeps.
+        """
+        found: list[Object] = []
+        parameters = {"limit": str(_PAGE)}
+        for number in range(1, _MOST_PAGES + 1):
+            with self._telling():
+                page = list_page(self._get(parameters), self._api, self.kind)
+                found.extend(page.objects)
+                if not page.more:
+                    return found, page.version
+                if page.more == parameters.get("continue"):
+                    raise OddError("the list turns no page")
+            parameters["continue"] = page.more
+            if number >= PAGES_AT_ONCE:
+                pause(PAGE_EVERY)
+        raise KubeError(Fault.UNREACHABLE, f"{self._server} lists {self.kind}s without an end")
+
+    def watch(self, version: str) -> Iterator[Event]:
+        """Return what happens after `version`, until the server ends it. Raises KubeError, ExpiredError."""
+        parameters = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(_LIFE),
+        }
+        timeout = httpx2.Timeout(10.0, connect=3.0, read=SILENCE)
+        with self._telling(), self._asked(parameters, timeout) as answer:
+            if answer.status_code != httpx2.codes.OK:
+                self._refuse(answer)
+            self._due = time.monotonic() + _LIFE + PATIENCE
+            yield Event(OPENED, {}, version)
+            last = time.monotonic()
+            for line in lines(answer.iter_bytes()):
+                if line is not None:
+                    yield self._event(watch_line(line, self._api, self.kind))
+                    last = time.monotonic()
+                elif time.monotonic() - last > SILENCE:
+                    raise OddError("a line of the watch doesn't end")
+
+    def _event(self, told: Told) -> Event:
+        if told.type == ERROR:
+            if told.object.get("code") == _GONE:
+                raise ExpiredError
+            raise KubeError(Fault.UNREACHABLE, f"{self._server} ended a watch: {told.object.get('message', '')!s:.200}")
+        return Event(told.type, told.object, told.version)
+
+    def _get(self, parameters: Mapping[str, str]) -> bytes:
+        """Read a whole answer."""
+        with self._asked(parameters, _TIMEOUT) as answer:
+            if answer.status_code != httpx2.codes.OK:
+                self._refuse(answer)
+            text = bytearray()
+            for chunk in answer.iter_bytes():
+                text += chunk
+                if len(text) > LARGEST:
+                    raise OddError(f"a page of the list is larger than {LARGEST >> 20} MiB")
+                if time.monotonic() > self._due:
+                    raise OddError(f"the list takes longer than {PATIENCE:.0f} s")
+            return bytes(text)
+
+    @contextmanager
+    def _asked(self, parameters: Mapping[str, str], timeout: httpx2.Timeout) -> Iterator[httpx2.Response]:
+        """Send a request; the answer's head has come."""
+        self._due = time.monotonic() + max(PATIENCE, timeout.read or 0)
+        try:
+            with self._client.stream(
+                "GET", self._path, params=parameters, timeout=timeout, extensions={"trace": self._trace}
+            ) as answer:
+                yield answer
+        finally:
+            self._due = float("inf")
+
+    def _trace(self, what: str, info: Mapping[str, Any]) -> None:
+        """Take note of each connection, so that it can be cut in the midst of a read."""
+        if what.endswith(_CONNECTED):
+            self._sockets.append(info["return_value"].get_extra_info("socket"))
+            if self._is_cut:
+                self.cut()
+
+    def _refuse(self, answer: httpx2.Response) -> None:
+        """Raise what an answer that is none says."""
+        if answer.status_code == _GONE:
+            raise ExpiredError
+        text = next(answer.iter_bytes(_EXCERPT), b"").decode(errors="replace")
+        told = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text[:200]})"
+        denied = answer.status_code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
+        raise KubeError(Fault.REFUSED if denied else Fault.UNREACHABLE, told)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Return in a sentence what goes wrong with the connection."""
+        try:
+            yield
+        except OddError as error:
+            told = f"{self._server} answers with something that isn't a Kubernetes API's ({error!s:.200})"
+            raise KubeError(Fault.UNREACHABLE, told) from None
+        except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, OSError) as error:
+            told = f"{self._server} doesn't answer ({str(error) or type(error).__name__:.200})"
+            raise KubeError(Fault.UNREACHABLE, told) from None
+        except (ConfigError, httpx2.InvalidURL) as error:
+            raise KubeError(Fault.KUBECONFIG, f"{self._server} can't be asked: {error}") from None

@@ -1,0 +1,50 @@
+"""kube-proxy's health port on Nodes: asked once, to learn in which address families it answers at all.
+
+Not here: whether a Node is healthy, which the proxies ask all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from http.client import HTTPConnection, HTTPException
+
+from locallb.model.identities import Family, IPAddress
+
+TIMEOUT = 0.5
+"""Seconds. A Node on this host answers within a millisecond."""
+_AT_ONCE = 16
+"""Addresses asked of one family: a few speak for all, as every Node of a cluster is set up alike."""
+_ANSWERS = frozenset({200, 503})
+"""What kube-proxy says of itself: it works, or it is behind."""
+
+
+def answering(addresses: Collection[IPAddress], port: int, path: str = "/healthz") -> frozenset[Family]:
+    """Find the families in which at least one of `addresses` answers on `port`; waits only while none has."""
+    asked = {family: [one for one in addresses if Family.of(one) is family][:_AT_ONCE] for family in Family}
+    several = [address for those in asked.values() for address in those]
+    found: set[Family] = set()
+    if not several:
+        return frozenset()
+    pool = ThreadPoolExecutor(len(several))
+    try:
+        futures = {pool.submit(_answers, str(address), port, path): Family.of(address) for address in several}
+        for future in as_completed(futures):
+            if future.result():
+                found.add(futures[future])
+            if found == {family for family in Family if asked[family]}:
+                break
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return frozenset(found)
+
+
+def _answers(address: str, port: int, path: str) -> bool:
+    connection = HTTPConnection(address, port, timeout=TIMEOUT)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status in _ANSWERS
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,30 @@
+"""Clusters that are known not to answer: nothing is asked of them until they do.
+
+Whoever follows a cluster knows it first; all others of this process would each wait for the same answer in vain. Not
+here: how it is found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from locallb.model.snapshot import Access
+
+
+class Silent:
+    """Which clusters don't answer, and why. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._why: Mapping[Access, str] = {}
+
+    def put(self, why: Mapping[Access, str]) -> None:
+        """Take these for silent, each with the sentence that says why, and no others."""
+        self._why = dict(why)
+
+    def why(self, access: Access) -> str:
+        """Return why a cluster isn't asked; empty if it is."""
+        return self._why.get(access, "")
+
+
+SILENT = Silent()
+"""Of this process."""

@@ -1,0 +1,201 @@
+"""Kubeconfigs: which context of which file is meant, and how its cluster is reached.
+
+What the client underneath would pass over in silence or can't do (exec plugins of version v1, `tls-server-name`,
+impersonation) is refused in a sentence. Credentials stay where the file says. What proves that a context is gone, and
+what only looks like it, is told in ADR 19. Not here: requests (`client`), and running plugins (`exec_plugin`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from lightkube import KubeConfig
+from lightkube.config.kubeconfig import SingleConfig
+
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.exec_plugin import Plugin, token
+from locallb.kubernetes.api.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable
+from locallb.model.formatting import clipped, few
+from locallb.model.snapshot import Access
+from locallb.storage import foreign_files
+
+EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1")
+"""Versions of exec credentials that the client speaks."""
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+Stamp: TypeAlias = tuple[tuple[int, int], ...]
+_PROXIES = ("http", "https", "socks5", "socks5h")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a cluster is reached."""
+
+    config: SingleConfig
+    server: str
+    """The API's URL."""
+    trust_env: bool
+    """Ask the proxy that the environment names, if any."""
+    proxy: str | None = None
+    """The proxy that the kubeconfig names."""
+    files: tuple[str, ...] = ()
+    """Files that it names: certificates, keys, tokens."""
+    plugin: Plugin | None = None
+    """The command that gives the token, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a kubeconfig says of one cluster, to be compared with what it says later."""
+
+    access: Access
+    digest: str
+    """Of the cluster's and the user's section, so that whatever else is rewritten in the file makes no difference."""
+
+
+def resolve(kubeconfig: str, context: str, root: Path) -> Access:
+    """Return which context of which file is meant; empty words stand for kubectl's defaults.
+
+    Raises KubeError (KUBECONFIG, NO_CONTEXT).
+    """
+    return _chosen(read_content(kubeconfig_path(kubeconfig, root)), context)
+
+
+def meaning(kubeconfig: str, context: str, root: Path) -> Meaning:
+    """Return the same, and what the file says of that context. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
+    content = read_content(kubeconfig_path(kubeconfig, root))
+    access = _chosen(content, context)
+    sections = [dict(_part(content, kind, access)) for kind in ("cluster", "user")]
+    text = json.dumps(sections, sort_keys=True, default=str)
+    return Meaning(access, hashlib.sha256(text.encode()).hexdigest())
+
+
+def _chosen(content: Content, context: str) -> Access:
+    name = context or str(content.values.get("current-context") or "")
+    if not name:
+        names = few([clipped(str(one)) for one in content.lists["contexts"]]) or "none"
+        told = f"{content.path} has no current context; name one in `context`: it has {names}"
+        raise KubeError(Fault.KUBECONFIG, told)
+    if name not in content.lists["contexts"]:
+        raise content.absent(name)
+    return Access(str(content.path), name)
+
+
+def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
+    """Find the file; the first of `$KUBECONFIG` where none is named. Raises KubeError where `~` means nothing."""
+    given = kubeconfig or os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0] or "~/.kube/config"
+    try:
+        return Path(os.path.normpath(root / Path(given).expanduser()))
+    except RuntimeError:
+        problem = f"{given} can't be found: there is no such home directory; name the file by an absolute path"
+        raise KubeError(Fault.KUBECONFIG, problem) from None
+
+
+def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:
+    """Return which version of the kubeconfig this is, and of `files` that it names. Raises KubeError (KUBECONFIG)."""
+    try:
+        seen = [Path(path).stat() for path in (access.kubeconfig, *files)]
+    except OSError as error:
+        raise unreadable(str(error.filename), error, access.kubeconfig) from None
+    return tuple((one.st_mtime_ns, one.st_ino) for one in seen)
+
+
+def connection(access: Access) -> Connection:
+    """Read how the cluster of a context is reached. Raises KubeError (KUBECONFIG, NO_CONTEXT)."""
+    path = Path(access.kubeconfig)
+    content = read_content(path)
+    if access.context not in content.lists["contexts"]:
+        raise content.absent(access.context)
+    cluster, user = (_part(content, kind, access) for kind in ("cluster", "user"))
+    told = next(_unusable(cluster, user), None)
+    if told:
+        raise KubeError(Fault.KUBECONFIG, f"the context {access.context} of {path} can't be used: {told}")
+    server = str(cluster.get("server") or "")
+    proxy = cluster.get("proxy-url") or None
+    files = tuple(str(path.parent / str(part[key])) for part in (cluster, user) for key in _FILES if part.get(key))
+    _require_regular(files, access)
+    plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
+    config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
+    return Connection(config, server, not proxy and not is_local(server), proxy, files, plugin)
+
+
+def sign_in(accesses: Iterable[Access]) -> None:
+    """Have the plugins of these contexts, if any, give their tokens now; why one doesn't is told to who needs it."""
+    for access in accesses:
+        with suppress(KubeError):
+            if plugin := connection(access).plugin:
+                token(plugin)
+
+
+def _require_regular(files: Collection[str], access: Access) -> None:
+    """Refuse files that would keep the client waiting, or never end. Raises KubeError."""
+    for file in files:
+        try:
+            foreign_files.require_regular(Path(file), Path(file).stat(), LARGEST)
+        except OSError as error:
+            told = f"the context {access.context} of {access.kubeconfig} can't be used: {file}: {error.strerror}"
+            raise KubeError(Fault.KUBECONFIG, told) from None
+
+
+def is_local(server: str) -> bool:
+    """Return whether the API is on this host: then no proxy of the environment is asked, as kubectl does it."""
+    host = urlsplit(server).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _unusable(cluster: Section, user: Section) -> Iterator[str]:
+    """Return what of a context can't be had, and what helps."""
+    server = str(cluster.get("server") or "")
+    if urlsplit(server).scheme not in {"http", "https"}:
+        yield f"its server is {server or 'missing'}; write a URL such as https://127.0.0.1:6443"
+    if cluster.get("tls-server-name"):
+        yield "it has `tls-server-name`; give a server by a name that its certificate has"
+    if (proxy := cluster.get("proxy-url")) and urlsplit(str(proxy)).scheme not in _PROXIES:
+        yield f"its proxy-url is {proxy}; write a URL such as http://127.0.0.1:3128"
+    plugin = user.get("exec")
+    if isinstance(plugin, Mapping) and plugin.get("apiVersion") not in EXEC_VERSIONS:
+        yield (
+            f"its user comes from {plugin.get('command')} with {plugin.get('apiVersion')};"
+            f" let it give {EXEC_VERSIONS[0]}, or use a client certificate or a token"
+        )
+    if user.get("auth-provider"):
+        yield "its user has an auth-provider, which Kubernetes no longer has; use a client certificate or a token"
+    if any(str(key) == "as" or str(key).startswith("as-") for key in user):
+        yield "its user impersonates another one (`as`); use that one's own credentials"
+
+
+def _part(content: Content, kind: str, access: Access) -> Section:
+    name, known = str(content.lists["contexts"][access.context].get(kind)), content.lists[f"{kind}s"]
+    if name not in known:
+        told = f"{access.kubeconfig} has no {kind} {name}, which its context {access.context} names"
+        raise KubeError(Fault.KUBECONFIG, told)
+    return known[name]
+
+
+def _single(cluster: Section, user: Section, access: Access) -> SingleConfig:
+    path = Path(access.kubeconfig)
+    if user.get("tokenFile"):
+        user = {**user, "tokenFile": str(path.parent / str(user["tokenFile"]))}
+    given = {
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "it", "user": user}],
+        "contexts": [{"name": access.context, "context": {"cluster": "it", "user": "it"}}],
+    }
+    try:
+        single: SingleConfig | None = KubeConfig.from_dict(given, path).get(access.context)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise KubeError(Fault.KUBECONFIG, f"{path} isn't a kubeconfig: {error}") from None
+    if single is None:
+        raise AssertionError(access)
+    return single

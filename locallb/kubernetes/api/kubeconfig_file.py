@@ -1,0 +1,118 @@
+"""The text of a kubeconfig, and what it proves: that a context is there, that it is gone, or neither.
+
+Others rewrite these files in place, so each beginning of one may be seen. One that can't be understood, is empty or may
+be half-written says nothing, and nothing is given up for it. Not here: what a context means (`kubeconfig`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
+from locallb.model.formatting import clipped, few
+from locallb.storage import foreign_files
+
+Section: TypeAlias = Mapping[str, Any]
+LARGEST = 4 * 2**20
+"""Bytes of a kubeconfig, and of each file that it names."""
+EMPTIED = 10.0
+"""Seconds after which a file without any list counts as one that somebody emptied, not as one that is being written."""
+UNWRITTEN: dict[str, bytes] = {}
+"""What files shall have that a preview may not write, by path: whoever reads one of these reads this."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a kubeconfig says."""
+
+    path: Path
+    document: ReadDocument
+    data: bytes
+    changed: float
+    """When it was written to last (Unix)."""
+    lists: Mapping[str, Mapping[str, Section]] = field(default_factory=dict)
+    """The sections of each list, by name."""
+
+    @property
+    def values(self) -> Section:
+        """Return its fields."""
+        return self.document.value if isinstance(self.document.value, dict) else {}
+
+    @cached_property
+    def proves_absence(self) -> bool:
+        """Whether a context that isn't in it is gone: no beginning of a longer file looks like this.
+
+        Either its list of contexts is whole, because a field follows it or everything stands in braces, or there is
+        none of the lists any more, as `kind delete cluster` leaves it, and nobody has written to it for a while.
+        """
+        keys = list(self.values)
+        if any(one.key == "contexts" for one in self.document.repeated) or b"<<" in self.data:
+            return False
+        if "contexts" in keys:
+            return keys[-1] != "contexts" or self.data.lstrip().startswith(b"{")
+        bare = set(keys) <= {"apiVersion", "kind", "preferences"} and self.values.get("kind") == "Config"
+        return bare and time.time() - self.changed > EMPTIED
+
+    def absent(self, context: str) -> KubeError:
+        """Say that it has no such context."""
+        names = few([clipped(str(name)) for name in self.lists["contexts"]])
+        there = f"it has {names}" if names else "it has none"
+        if self.proves_absence:
+            return KubeError(Fault.NO_CONTEXT, f"{self.path} has no context {clipped(context)}; {there}")
+        return KubeError(
+            Fault.KUBECONFIG,
+            f"{self.path} has no context {clipped(context)} now, but it may be half-written, because nothing follows"
+            f" its list of contexts; {there}",
+        )
+
+
+def read_content(path: Path) -> Content:
+    """Read the file. An empty one, and one that can't be understood, says nothing. Raises KubeError (KUBECONFIG)."""
+    try:
+        data = UNWRITTEN.get(str(path)) or foreign_files.read(path, LARGEST)
+        changed = time.time() if str(path) in UNWRITTEN else path.stat().st_ctime
+        documents = read_documents(data, is_json=False)
+    except OSError as error:
+        raise unreadable(str(path), error) from None
+    except DocumentError as error:
+        told = f"{path} isn't a kubeconfig" + (f": line {error.line}: {error.what}" if error.line else "")
+        raise KubeError(Fault.KUBECONFIG, told) from None
+    if not any(one.value for one in documents):
+        raise KubeError(Fault.KUBECONFIG, f"{path} is empty; it may be half-written")
+    try:
+        (document,) = documents
+        return Content(path, document, data, changed, _lists(document.value))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise KubeError(Fault.KUBECONFIG, f"{path} isn't a kubeconfig") from None
+
+
+def _lists(values: Any) -> Mapping[str, Mapping[str, Section]]:  # noqa: ANN401 - of somebody else
+    """Return the sections of each list by name; a list that is null, as `kubectl` leaves it, is empty."""
+    found = {kind: _named(values.get(kind) or (), kind.removesuffix("s")) for kind in _LISTS}
+    for sections in found.values():
+        for section in sections.values():
+            section.get("name")
+    return found
+
+
+_LISTS = ("clusters", "contexts", "users")
+
+
+def _named(entries: Iterable[Any], kind: str) -> Mapping[str, Section]:
+    return {entry["name"]: entry.get(kind) or {} for entry in entries}
+
+
+def unreadable(path: str, error: OSError, kubeconfig: str = "") -> KubeError:
+    """Return why the kubeconfig, or a file that it names, can't be read."""
+    what = (
+        f"{path}, which the kubeconfig {kubeconfig} names,"
+        if kubeconfig not in {"", path}
+        else f"the kubeconfig {path}"
+    )
+    return KubeError(Fault.KUBECONFIG, f"{what} can't be read: {error.strerror}")

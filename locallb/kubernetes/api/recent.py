@@ -1,0 +1,48 @@
+"""Services as this process was told of them last, by a watch or as the answer to a patch.
+
+A first guess for whoever is about to write over a resourceVersion: one that is old is refused as a conflict, and read
+then. It saves a request each time, and proves nothing: what is to be known is read. Not here: who asks the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, TypeAlias
+
+from locallb.model.snapshot import Access
+
+Service: TypeAlias = Mapping[Any, Any]
+"""As the API gives it."""
+
+
+class Recent:
+    """Objects by cluster, namespace and name. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._seen: dict[Access, dict[tuple[str, str], Service]] = {}
+
+    def note(self, access: Access, namespace: str, name: str, service: Service) -> None:
+        """Take one over."""
+        with self._lock:
+            self._seen.setdefault(access, {})[namespace, name] = service
+
+    def drop(self, access: Access, namespace: str, name: str) -> None:
+        """Forget one that is gone."""
+        with self._lock:
+            self._seen.get(access, {}).pop((namespace, name), None)
+
+    def forget(self, access: Access) -> None:
+        """Forget a cluster."""
+        with self._lock:
+            self._seen.pop(access, None)
+
+    def find(self, access: Access, namespace: str, name: str) -> Service | None:
+        """Give one; None if nobody told of it."""
+        with self._lock:
+            return self._seen.get(access, {}).get((namespace, name))
+
+
+RECENT = Recent()
+"""Of this process."""

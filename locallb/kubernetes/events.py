@@ -1,0 +1,125 @@
+"""What a Service of a live cluster is told by events: which ones, when one is news, and how many at most.
+
+Events are words for people (`kubectl describe service`): best effort, gone after an hour. What stays true is said by
+status and condition (`service_status`). Not here: who sends them, and the time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from locallb.kubernetes.status_patch import DOMAIN
+from locallb.model.identities import Owner
+from locallb.model.reasons import Problem, Reason
+from locallb.planning.planned import Placement, Rejection
+
+NORMAL, WARNING = "Normal", "Warning"
+ENSURED = "EnsuredLoadBalancer"
+UPDATED = "UpdatedLoadBalancer"
+DELETING = "DeletingLoadBalancer"
+DELETED = "DeletedLoadBalancer"
+FAILED = "SyncLoadBalancerFailed"
+UNAVAILABLE = "UnAvailableLoadBalancer"
+"""Upstream's reasons, those of k8s.io/cloud-provider's service controller."""
+BURST = 25
+SECONDS_A_TOKEN = 300
+"""At most so many at once for a Service, and one more every five minutes: client-go's own limit."""
+_LONGEST_NOTE = 1024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Event:
+    """An event of events.k8s.io/v1 that isn't dated yet."""
+
+    type: str
+    """`Normal` or `Warning`."""
+    reason: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many events a Service may still be told: a bucket that fills with time."""
+
+    tokens: int = BURST
+    since: int = 0
+    """Unix seconds of the last token that was counted."""
+
+
+def placement_events(placement: Placement) -> tuple[Event, ...]:
+    """Return what serves, then what doesn't and why, then what was noticed."""
+    if placement.withdrawn:
+        return (_warning(placement.withdrawn),)
+    serving = ", ".join(str(port.port) for port in placement.ports if port.listeners)
+    addresses = " and ".join(str(address) for address in placement.addresses)
+    told = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
+    problems = dict.fromkeys(port.problem for port in placement.ports if port.problem)
+    told += [_warning(problem) for problem in problems]
+    told += [Event(WARNING, notice.reason, notice.message[:_LONGEST_NOTE]) for notice in placement.notices]
+    return tuple(told)
+
+
+def rejection_events(rejection: Rejection) -> tuple[Event, ...]:
+    """Return why there is nothing."""
+    return (_warning(rejection.problem),)
+
+
+def _warning(problem: Problem) -> Event:
+    reason = UNAVAILABLE if problem.reason is Reason.NO_BACKENDS else FAILED
+    return Event(WARNING, reason, str(problem)[:_LONGEST_NOTE])
+
+
+def event_fields(events: Sequence[Event]) -> Sequence[Mapping[str, str]]:
+    """Write events as the properties of a resource."""
+    return [{"type": event.type, "reason": event.reason, "note": event.note} for event in events]
+
+
+def news(before: Sequence[Event], now: Sequence[Event]) -> tuple[Event, ...]:
+    """Return what hasn't been told; who served already and serves otherwise now was updated."""
+    served = any(event.reason == ENSURED for event in before)
+    fresh = [event for event in now if event not in before]
+    return tuple(
+        Event(event.type, UPDATED, event.note) if served and event.reason == ENSURED else event for event in fresh
+    )
+
+
+def spend(allowance: Allowance, wanted: int, now: int) -> tuple[int, Allowance]:
+    """Return how many of `wanted` events may be sent at `now` (Unix seconds), and what is left then."""
+    grown = max(0, now - allowance.since) // SECONDS_A_TOKEN
+    full = allowance.tokens + grown >= BURST
+    tokens = BURST if full else allowance.tokens + grown
+    allowed = min(wanted, tokens)
+    return allowed, Allowance(tokens - allowed, now if full else allowance.since + grown * SECONDS_A_TOKEN)
+
+
+def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mapping[str, object]:
+    """Write an event for the API.
+
+    Args:
+        event: what to tell.
+        owner: the Service, and which stack tells it.
+        nanoseconds: the time since 1970, which makes its name unique.
+        time: the same time, RFC 3339 with microseconds.
+
+    """
+    mark = hashlib.sha256(f"{owner.uid} {event.reason} {event.note}".encode()).hexdigest()[:8]
+    service = owner.service
+    return {
+        "metadata": {"name": f"{service.name}.{nanoseconds:x}.{mark}", "namespace": service.namespace},
+        "eventTime": time,
+        "type": event.type,
+        "reason": event.reason,
+        "action": "Serve",
+        "note": event.note,
+        "reportingController": DOMAIN,
+        "reportingInstance": f"{owner.home.project}/{owner.home.stack}"[:128],
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "namespace": service.namespace,
+            "name": service.name,
+            "uid": owner.uid,
+        },
+    }

@@ -1,0 +1,103 @@
+"""Leader election by a Lease (coordination.k8s.io/v1): what to do next, purely, from what was seen and the time.
+
+The rules are client-go's, with two more. A term counts from the moment at which its renewal was asked for, not
+answered, and every term has a number that grows, so that a later leader's is always the greater one. All times are of
+this process's monotonic clock; what other clocks wrote into the Lease is never compared with it. Not here: requests,
+threads, and what a leader may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from locallb.config.lease_timing import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """A Lease, as far as it matters."""
+
+    holder: str
+    """Empty where its holder gave it up."""
+    term: int
+    """spec.leaseTransitions."""
+    version: str
+    """metadata.resourceVersion: it changes with every renewal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A time in which one process is the leader."""
+
+    number: int
+    until: float
+    """From then on it doesn't count, whatever the Lease says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One process in the election."""
+
+    identity: str
+    timing: Timing = Timing()
+    seen: LeaseRecord | None = None
+    since: float = 0.0
+    """When the record that was seen last was seen first."""
+    term: Term | None = None
+
+    def leads(self, now: float) -> bool:
+        """Return whether it is the leader."""
+        return self.term is not None and now < self.term.until
+
+
+def observed(candidate: Candidate, record: LeaseRecord | None, now: float) -> Candidate:
+    """Take note of the Lease as it was read at `now`; None where there is none."""
+    if record == candidate.seen:
+        return candidate
+    term = candidate.term if record and record.holder == candidate.identity else None
+    return replace(candidate, seen=record, since=now, term=term)
+
+
+def wanted_term(candidate: Candidate, now: float, least: int = 0) -> int | None:
+    """Return the number of the term to ask for now; None if another one's Lease may still count.
+
+    `least` is the smallest number of a new term: a Lease that was deleted begins at 0 again, terms don't.
+    """
+    seen = candidate.seen
+    if seen is None:
+        return least
+    if seen.holder == candidate.identity:
+        return seen.term
+    if seen.holder and now < candidate.since + candidate.timing.lease_duration:
+        return None
+    return max(seen.term + 1, least)
+
+
+def won(candidate: Candidate, record: LeaseRecord, asked: float, now: float) -> Candidate:
+    """Note that the Lease was written for it; it was asked for at `asked`."""
+    until = asked + candidate.timing.renew_deadline
+    return replace(candidate, seen=record, since=now, term=Term(record.term, until))
+
+
+def lease_record(lease: Mapping[str, Any]) -> LeaseRecord:
+    """Read a Lease; what is missing or odd counts as nobody's."""
+    given = lease.get("spec")
+    spec = given if isinstance(given, Mapping) else {}
+    transitions = spec.get("leaseTransitions")
+    number = transitions if isinstance(transitions, int) else 0
+    return LeaseRecord(
+        str(spec.get("holderIdentity") or ""), number, str(lease["metadata"].get("resourceVersion") or "")
+    )
+
+
+def lease_spec(candidate: Candidate, term: int, wall: str, acquired: str) -> dict[str, object]:
+    """Write the spec for a term. `wall` and `acquired` are RFC 3339 times, for people and for other implementations."""
+    return {
+        "holderIdentity": candidate.identity,
+        "leaseDurationSeconds": max(1, round(candidate.timing.lease_duration)),
+        "acquireTime": acquired,
+        "renewTime": wall,
+        "leaseTransitions": term,
+    }

@@ -1,0 +1,230 @@
+"""From a Kubernetes object to a Service, with the API's own defaults and the API's own demands.
+
+A Service that the API server would refuse is refused here by the same rules, as far as a load balancer cares, because
+manifests never met an API server. Not here: which objects are Services (`parsing`), whose they are (`selection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from ipaddress import ip_network
+
+from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text
+from locallb.model.formatting import clipped, shown
+from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, Uid
+from locallb.model.objects import (
+    FamilyPolicy,
+    IngressEntry,
+    MalformedService,
+    Service,
+    ServicePort,
+    TrafficPolicy,
+)
+from locallb.model.reasons import Problem, Reason
+
+ADDRESSES_ANNOTATION = "local-lb.dev/addresses"
+"""Addresses that a Service asks for, comma-separated, at most one a family: `127.77.0.5,fd00::5`."""
+SHARING_ANNOTATION = "local-lb.dev/sharing-key"
+"""Services of one key may share an address; any text."""
+SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
+"""The API's older way to write spec.loadBalancerSourceRanges, comma-separated."""
+LOAD_BALANCER = "LoadBalancer"
+DEFAULT_NAMESPACE = "default"
+NAMELESS = "(no name)"
+_LARGEST_PORT = 65535
+
+
+class _Affinity(StrEnum):
+    NONE = "None"
+    CLIENT_IP = "ClientIP"
+
+
+def parse_service(cluster: ClusterName, data: Mapping[object, object]) -> Service | MalformedService:
+    """Take an object of kind Service and type LoadBalancer as a Service. Never raises."""
+    try:
+        return _service(cluster, data)
+    except FieldError as error:
+        return malformed(cluster, data, str(error))
+
+
+def malformed(cluster: ClusterName, data: Mapping[object, object], why: str) -> MalformedService:
+    """Make the answer to a Service that can't be understood, under as much of its name as can be read."""
+    metadata = data.get("metadata")
+    raw = metadata if isinstance(metadata, Mapping) else {}
+    key = ObjectKey(cluster, _readable(raw.get("namespace"), DEFAULT_NAMESPACE), _readable(raw.get("name"), NAMELESS))
+    uid, spec = raw.get("uid"), data.get("spec")
+    klass = spec.get("loadBalancerClass") if isinstance(spec, Mapping) else None
+    return MalformedService(
+        key,
+        Problem(Reason.MALFORMED, f"{key}: {why}"),
+        Uid(clipped(uid) if isinstance(uid, str) else ""),
+        load_balancer_class=klass if isinstance(klass, str) else None,
+        deleting=raw.get("deletionTimestamp") is not None,
+        labels=_readable_texts(raw.get("labels")),
+    )
+
+
+def _readable_texts(labels: object) -> Mapping[str, str]:
+    known = labels if isinstance(labels, Mapping) else {}
+    return {key: value for key, value in known.items() if isinstance(key, str) and isinstance(value, str)}
+
+
+def _readable(name: object, default: str) -> str:
+    return clipped(name) if isinstance(name, str) and name else default
+
+
+def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
+    document = Fields("", data)
+    metadata, spec = document.inner("metadata"), document.inner("spec")
+    annotations = metadata.texts("annotations")
+    policy, families = _families(spec)
+    klass = spec.get("loadBalancerClass")
+    return Service(
+        key=_key(cluster, metadata),
+        ports=_ports(spec),
+        uid=Uid(metadata.text("uid")),
+        created=metadata.text("creationTimestamp"),
+        families=families,
+        family_policy=policy,
+        requested=_requested(spec, annotations),
+        sharing_key=annotations.get(SHARING_ANNOTATION, "").strip(),
+        source_ranges=_source_ranges(spec, annotations),
+        client_ip_affinity=spec.choice("sessionAffinity", _Affinity.NONE) is _Affinity.CLIENT_IP,
+        traffic_policy=spec.choice("externalTrafficPolicy", TrafficPolicy.CLUSTER),
+        health_check_node_port=spec.integer("healthCheckNodePort", 0, _LARGEST_PORT, 0),
+        load_balancer_class=None if klass is None else spec.text("loadBalancerClass"),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        labels=metadata.texts("labels"),
+        annotations=annotations,
+        ingress=_ingress(data.get("status")),
+    )
+
+
+def _key(cluster: ClusterName, metadata: Fields) -> ObjectKey:
+    name = metadata.label("name")
+    if not name:
+        raise FieldError("metadata.name is missing; give the Service a name")
+    return ObjectKey(cluster, metadata.label("namespace", DEFAULT_NAMESPACE), name)
+
+
+def _ports(spec: Fields) -> tuple[ServicePort, ...]:
+    ports = tuple(_port(Fields.of(path, item)) for path, item in spec.items("ports"))
+    if not ports:
+        raise FieldError("spec.ports is empty; a LoadBalancer needs at least one port")
+    seen: dict[object, int] = {}
+    for number, port in enumerate(ports):
+        for what, identity in (("port", (port.port, port.protocol)), ("name", port.name or number)):
+            if (first := seen.setdefault(identity, number)) != number:
+                value = f"port {port}" if what == "port" else f"the name {shown(port.name)}"
+                raise FieldError(f"spec.ports[{number}] repeats {value} of spec.ports[{first}]; give it another {what}")
+    return ports
+
+
+def _port(fields: Fields) -> ServicePort:
+    return ServicePort(
+        port=fields.integer("port", 1, _LARGEST_PORT),
+        protocol=fields.choice("protocol", Protocol.TCP),
+        name=fields.label("name"),
+        node_port=fields.integer("nodePort", 0, _LARGEST_PORT, 0),
+        target_port=_target(fields),
+    )
+
+
+def _target(fields: Fields) -> int | str | None:
+    """Read targetPort: a number, a port's name, or absent (0 and empty are what the API calls unset)."""
+    value = fields.get("targetPort")
+    if isinstance(value, str):
+        return fields.label("targetPort") or None
+    return fields.integer("targetPort", 0, _LARGEST_PORT, 0) or None
+
+
+def _families(spec: Fields) -> tuple[FamilyPolicy, tuple[Family, ...]]:
+    """Read the families and complete them as the API server of a dual-stack cluster would."""
+    listed = tuple(as_choice(path, as_text(path, item), Family) for path, item in spec.items("ipFamilies"))
+    if len(set(listed)) != len(listed):
+        raise FieldError(f"spec.ipFamilies has {' and '.join(listed)}; name each family once")
+    assigned = _cluster_families(spec)
+    families = listed or assigned or (Family.IPV4,)
+    several = len(families) > 1
+    policy = spec.choice("ipFamilyPolicy", FamilyPolicy.REQUIRE_DUAL if several else FamilyPolicy.SINGLE)
+    if policy is FamilyPolicy.SINGLE and several:
+        raise FieldError("spec.ipFamilyPolicy is SingleStack with two families; use PreferDualStack or name one family")
+    if policy is FamilyPolicy.REQUIRE_DUAL or (policy is FamilyPolicy.PREFER_DUAL and not assigned):
+        families = (*families, *(other for other in Family if other not in families))
+    return policy, families
+
+
+def _cluster_families(spec: Fields) -> tuple[Family, ...]:
+    """Return the families of the cluster IPs: what an API server chose, if one has seen this Service."""
+    several = [item for _, item in spec.items("clusterIPs")] or [spec.get("clusterIP")]
+    families = dict.fromkeys(Family.of(address) for item in several if (address := _address_or_none(item)))
+    return tuple(families)
+
+
+def _requested(spec: Fields, annotations: Mapping[str, str]) -> tuple[IPAddress, ...]:
+    """Read the addresses asked for, by either way; both may name the same one."""
+    field, annotation = spec.at("loadBalancerIP"), _annotation(ADDRESSES_ANNOTATION)
+    asked = [(field, spec.text("loadBalancerIP"))]
+    asked += [(annotation, part) for part in _parts(annotations.get(ADDRESSES_ANNOTATION, ""))]
+    chosen: dict[Family, tuple[IPAddress, str]] = {}
+    for path, text in asked:
+        if text.strip():
+            address = as_address(path, text.strip())
+            first, where = chosen.setdefault(Family.of(address), (address, path))
+            if first != address:
+                both = f"{first} and {address}" if where == path else f"{address}, but {where} asks for {first}"
+                raise FieldError(f"{path} asks for {both}; ask for one {Family.of(address)} address")
+    return tuple(chosen[family][0] for family in Family if family in chosen)
+
+
+def _source_ranges(spec: Fields, annotations: Mapping[str, str]) -> tuple[IPNetwork, ...]:
+    """Read the clients allowed: the field or, where it is empty, the annotation, as kube-proxy does."""
+    listed = [(path, as_text(path, item)) for path, item in spec.items("loadBalancerSourceRanges")]
+    if not listed:
+        path = _annotation(SOURCE_RANGES_ANNOTATION)
+        listed = [(path, part) for part in _parts(annotations.get(SOURCE_RANGES_ANNOTATION, ""))]
+    networks = {_network(path, text.strip()) for path, text in listed}
+    return tuple(sorted(networks, key=lambda one: (one.version, int(one.network_address), one.prefixlen)))
+
+
+def _network(path: str, text: str) -> IPNetwork:
+    """Read a CIDR; bits beyond the prefix are cut off, as kube-proxy does."""
+    try:
+        if text.partition("/")[2].isdecimal() and "%" not in text:
+            return ip_network(text, strict=False)
+    except ValueError:
+        pass
+    raise FieldError(f"{path} has {shown(text)}; give a CIDR such as 10.0.0.0/8 or fd00::/8")
+
+
+def _ingress(status: object) -> tuple[IngressEntry, ...]:
+    """Read the addresses of a status. Anybody may have written it: what makes no sense is left out."""
+    balancer = status.get("loadBalancer") if isinstance(status, Mapping) else None
+    entries = balancer.get("ingress") if isinstance(balancer, Mapping) else None
+    listed: Iterable[object] = entries if isinstance(entries, list | tuple) else ()
+    addresses = [_address_or_none(entry.get("ip")) for entry in listed if isinstance(entry, Mapping)]
+    return tuple(IngressEntry(address) for address in addresses if address)
+
+
+def external_ips(spec: object) -> frozenset[IPAddress]:
+    """Read spec.externalIPs of a Service of any type. What makes no sense is left out: they aren't ours to judge."""
+    listed = spec.get("externalIPs") if isinstance(spec, Mapping) else None
+    if not isinstance(listed, list | tuple):
+        return frozenset()
+    return frozenset(address for item in listed if (address := _address_or_none(item)))
+
+
+def _address_or_none(value: object) -> IPAddress | None:
+    try:
+        return as_address("", value) if isinstance(value, str) else None
+    except FieldError:
+        return None
+
+
+def _annotation(name: str) -> str:
+    return f'metadata.annotations["{name}"]'
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in text.split(",") if part.strip()]

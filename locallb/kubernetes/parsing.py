@@ -1,0 +1,243 @@
+"""From Kubernetes objects, as YAML or an API gives them, to the types of `model`. Total: no input makes it raise.
+
+Kept are Services of type LoadBalancer, Nodes and EndpointSlices; lists of any depth are opened; every other kind is
+somebody else's. A malformed Service is kept as such, a malformed Node or EndpointSlice becomes a notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TypeAlias, TypeVar
+
+from locallb.kubernetes.parse_nodes_endpoints import parse_node, parse_slice
+from locallb.kubernetes.parse_service import LOAD_BALANCER, external_ips, malformed, parse_service
+from locallb.kubernetes.status_patch import Standing, standing
+from locallb.model.fields import FieldError
+from locallb.model.formatting import clipped, shown
+from locallb.model.identities import ClusterName, IPAddress, ObjectKey
+from locallb.model.identity_cache import IdentityCache
+from locallb.model.objects import EndpointSlice, MalformedService, Node, Service
+
+Document: TypeAlias = Mapping[object, object]
+
+VERSIONS = {"Service": "v1", "Node": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
+"""The kinds that are read, and the apiVersion of each."""
+_TYPES = frozenset({"ClusterIP", "NodePort", LOAD_BALANCER, "ExternalName"})
+_DEEPEST = 50
+"""Lists within lists that are opened; kubectl makes none, a loop would never end."""
+_Kind = TypeVar("_Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a source has. `notices` are sentences about what was left out."""
+
+    services: tuple[Service, ...] = ()
+    malformed: tuple[MalformedService, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+    notices: tuple[str, ...] = ()
+    external_ips: frozenset[IPAddress] = frozenset()
+    """spec.externalIPs of Services of any type."""
+    standings: tuple[tuple[ObjectKey, Standing], ...] = ()
+    """What Services of type LoadBalancer say of what is ours to write; those that say nothing are absent."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Identity:
+    """What an object is called within its cluster; fields that aren't texts are empty."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, document: Document) -> Identity:
+        """Return what `document` is called."""
+        metadata = document.get("metadata")
+        raw = metadata if isinstance(metadata, Mapping) else {}
+        kind, namespace, name = (_text(one) for one in (document.get("kind"), raw.get("namespace"), raw.get("name")))
+        return cls(kind, "" if kind == "Node" else namespace or "default", name)
+
+    def __str__(self) -> str:
+        name = clipped(self.name) or "(no name)"
+        return f"{self.kind} {name}" if self.kind == "Node" else f"{self.kind} {clipped(self.namespace)}/{name}"
+
+
+def relevant(documents: Iterable[object]) -> tuple[list[Document], tuple[str, ...]]:
+    """Open the lists among `documents` and keep the objects of the kinds that are read, in order.
+
+    The notices name what is left out although it is of such a kind: another version of the API, a list that is none.
+    """
+    kept: list[Document] = []
+    notices: list[str] = []
+    for document in documents:
+        for one in _opened(document, notices, 0):
+            wrong = _wrong_version(one) or _misspelt(one)
+            if wrong:
+                notices.append(wrong)
+            elif one.get("apiVersion") == VERSIONS.get(_text(one.get("kind")), ""):
+                kept.append(one)
+    return kept, tuple(notices)
+
+
+def _opened(document: object, notices: list[str], depth: int) -> Iterator[Document]:
+    """Give `document` or, if it is a list of Kubernetes, what is in it."""
+    if not isinstance(document, Mapping):
+        return
+    kind = _text(document.get("kind"))
+    of = kind.removesuffix("List")
+    if not kind.endswith("List") or of not in {"", *VERSIONS} or document.get("apiVersion") != VERSIONS.get(of, "v1"):
+        yield document
+        return
+    items = document.get("items")
+    if not isinstance(items, list | tuple | None) or depth == _DEEPEST:
+        what = "lists nested too deeply" if depth == _DEEPEST else f"items that are {shown(items)}"
+        notices.append(f"a {kind} is left out: it has {what}; give a plain list of objects")
+        return
+    for item in items or ():
+        typed = of and isinstance(item, Mapping) and "kind" not in item
+        yield from _opened({"kind": of, "apiVersion": VERSIONS[of], **item} if typed else item, notices, depth + 1)
+
+
+def _wrong_version(document: Document) -> str | None:
+    """Say that an object of a kind that is read has no version or another one; None if all is well or it is not ours.
+
+    The same kind in another group (Knative's Service, say) is another thing.
+    """
+    right, version = VERSIONS.get(_text(document.get("kind"))), document.get("apiVersion")
+    if right is None or version == right or (isinstance(version, str) and _group(version) != _group(right)):
+        return None
+    found = "missing" if version is None else shown(version)
+    return f"{Identity.of(document)} is left out: apiVersion is {found}; use {right}"
+
+
+def _misspelt(document: Document) -> str | None:
+    """Say that an object has a kind that nobody knows, and which one may be meant; None if that isn't so.
+
+    Meant is what differs by capitals or a plural only, and a Service by what only that has.
+    """
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if _text(kind) in VERSIONS or (version is not None and version not in VERSIONS.values()):
+        return None
+    meant = _MEANT.get(_text(kind).lower())
+    if meant is None and not _is_balancer(document):
+        return None
+    found = "missing" if kind is None else shown(kind)
+    return f"{Identity.of(document)} is left out: kind is {found}; write {meant or 'Service'}"
+
+
+def _is_balancer(document: Document) -> bool:
+    spec = document.get("spec")
+    return isinstance(spec, Mapping) and spec.get("type") == LOAD_BALANCER
+
+
+_MEANT = {f"{kind.lower()}{ending}": kind for kind in VERSIONS for ending in ("", "s")}
+"""How the kinds that are read are misspelt."""
+
+
+def kinds_of(documents: Iterable[object]) -> Iterator[str]:
+    """Return the kind of each object among `documents`, lists opened; of a Service its type as well."""
+    for document in documents:
+        for one in _opened(document, [], 0):
+            kind = clipped(_text(one.get("kind"))) or "without a kind"
+            yield f"{kind} of type {_type(one)}" if one.get("kind") == "Service" else kind
+
+
+def _type(service: Document) -> str:
+    spec = service.get("spec")
+    return clipped(_text(spec.get("type") if isinstance(spec, Mapping) else None)) or "ClusterIP"
+
+
+def parse_objects(cluster: ClusterName, objects: Iterable[object], known: IdentityCache | None = None) -> Parsed:
+    """Take the objects of one cluster; among those of one name the first counts. Never raises.
+
+    `known` has what the very same objects of the same cluster were understood as before.
+    """
+    documents, notices = relevant(objects)
+    known = known or IdentityCache()
+    gathering = _Gathering(cluster, [f"{cluster}: {notice}" for notice in notices], known)
+    for document in documents:
+        gathering.take(document)
+    known.turn()
+    return Parsed(
+        services=tuple(sorted(gathering.services.values(), key=lambda service: service.key)),
+        malformed=tuple(sorted(gathering.malformed, key=lambda one: (one.key, one.problem, one.uid))),
+        nodes=tuple(sorted(gathering.nodes.values(), key=lambda node: node.name)),
+        slices=tuple(gathering.slices[identity] for identity in sorted(gathering.slices)),
+        notices=tuple(sorted(gathering.notices)),
+        external_ips=frozenset(gathering.external_ips),
+        standings=tuple(sorted(gathering.standings.items(), key=itemgetter(0))),
+    )
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """What was read so far."""
+
+    cluster: ClusterName
+    notices: list[str]
+    known: IdentityCache
+    services: dict[ObjectKey, Service] = field(default_factory=dict)
+    malformed: list[MalformedService] = field(default_factory=list)
+    nodes: dict[Identity, Node] = field(default_factory=dict)
+    slices: dict[Identity, EndpointSlice] = field(default_factory=dict)
+    external_ips: set[IPAddress] = field(default_factory=set)
+    standings: dict[ObjectKey, Standing] = field(default_factory=dict)
+
+    def take(self, document: Document) -> None:
+        """Take one object of a kind that is read."""
+        match document.get("kind"):
+            case "Service":
+                self._take_service(document)
+            case "Node":
+                self._take_other(document, parse_node, self.nodes)
+            case _:
+                self._take_other(document, parse_slice, self.slices)
+
+    def _leave_out(self, document: Document, why: str) -> None:
+        self.notices.append(f"{self.cluster}: {Identity.of(document)} is left out: {why}")
+
+    def _take_service(self, document: Document) -> None:
+        spec = document.get("spec")
+        self.external_ips.update(external_ips(spec))
+        kind = spec.get("type") if isinstance(spec, Mapping) else None
+        if kind != LOAD_BALANCER:
+            if kind and not (isinstance(kind, str) and kind in _TYPES):
+                self._leave_out(document, f"spec.type is {shown(kind)}; write LoadBalancer to give it an address")
+            return
+        service, said = self.known.of(document, lambda: (parse_service(self.cluster, document), standing(document)))
+        if said != Standing():
+            self.standings.setdefault(service.key, said)
+        match service:
+            case MalformedService() as one:
+                self.malformed.append(one)
+            case one if one.key in self.services:
+                why = "this source has another Service of that name, which counts; remove or rename one"
+                self.malformed.append(malformed(self.cluster, document, why))
+            case one:
+                self.services[one.key] = one
+
+    def _take_other(
+        self,
+        document: Document,
+        parse: Callable[[ClusterName, Document], _Kind | None],
+        into: dict[Identity, _Kind],
+    ) -> None:
+        try:
+            parsed = self.known.of(document, lambda: parse(self.cluster, document))
+        except FieldError as error:
+            self._leave_out(document, str(error))
+            return
+        if parsed is not None and into.setdefault(Identity.of(document), parsed) is not parsed:
+            self._leave_out(document, "it is there twice and the first counts; remove one")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _group(version: str) -> str:
+    return version.rpartition("/")[0]

@@ -1,0 +1,49 @@
+"""How often a follower may list and watch: pure, told the time and chance.
+
+A watch that lived is opened again at once; one that ends soon is, a few times, and then less and less often. A list
+that failed, or that the server forgot at once, comes again a second later at first. Whatever the server answers, a
+follower sends no more than `MOST` requests in a second. Not here: what is asked, and the pages of a list.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from locallb.model.pacing import Backoff, Pace
+
+CALM = 10.0
+"""Seconds that a watch must live for earlier failures to count no more."""
+LISTS = Pace(first=1.0, longest=3.0, floor=1.0, calm=CALM)
+"""A cluster is near, and nobody tells of its return."""
+WATCHES = Pace(first=0.2, longest=5.0, calm=CALM)
+MOST = 6
+"""Requests in a second: a list of three pages, a watch, and two more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tempo:
+    """One follower's. Lists and watches are asked about with `wait` before each, and reported after."""
+
+    lists: Backoff = field(default_factory=lambda: Backoff(LISTS))
+    watches: Backoff = field(default_factory=lambda: Backoff(WATCHES))
+
+    def opened(self, now: float) -> Tempo:
+        """Note that the server accepted a watch."""
+        return Tempo(self.lists.succeeded(now), self.watches.succeeded(now))
+
+    def ended(self, now: float, chance: float) -> Tempo:
+        """Note that the server ended a watch, as it does with all: how soon decides."""
+        if self.watches.is_calm(now):
+            return replace(self, watches=Backoff(WATCHES))
+        return replace(self, watches=self.watches.failed(now, chance))
+
+    def hurried(self, now: float) -> Tempo:
+        """Begin anew as soon as the floor allows."""
+        return Tempo(self.lists.hurried(now), Backoff(WATCHES))
+
+    def broken(self, now: float, chance: float) -> Tempo:
+        """Note that a list or a watch failed: everything is listed again, and that alone keeps watches apart."""
+        calm = self.watches.is_calm(now)
+        watches = Backoff(WATCHES) if calm else replace(self.watches, well_since=math.inf)
+        return Tempo(self.lists.failed(now, chance), watches)

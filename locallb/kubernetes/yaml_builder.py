@@ -1,0 +1,222 @@
+"""Builds plain data from the events of a YAML parser, one document at a time; see `documents` for why.
+
+Plain scalars mean what they mean to Kubernetes' tools: null, booleans (yes, no, on and off too), integers (also octal
+and hexadecimal) and decimal numbers; everything else is text, dates included. Merge keys (`<<`) work.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from yaml import events
+
+DEEPEST = 200
+"""Objects and lists within each other that are accepted."""
+MOST_ALIASED = 2**20
+"""Characters that the aliases of a file may stand for in all."""
+
+_CONSTANTS: dict[str, bool | None] = {
+    **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
+    **dict.fromkeys(["true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"], True),
+    **dict.fromkeys(["false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"], False),
+}
+_INTEGER = re.compile(r"([-+]?)(?:0b([01_]+)|0o?([0-7_]+)|0x([0-9a-fA-F_]+)|(0|[1-9][0-9_]*))")
+_BASES = (2, 8, 16, 10)
+_DECIMAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_LONGEST_NUMBER = 40
+"""Longer ones stay text: no field has such a number, and Python refuses to read some."""
+_NUMERIC = frozenset("0123456789+-.")
+_PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
+_NO_KEY = object()
+
+
+class UnbuildableError(Exception):
+    """The events are valid YAML, but no data for Kubernetes."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """How much the aliases of one file may still stand for, whatever documents they are in."""
+
+    most: int = MOST_ALIASED
+    used: int = 0
+
+    def take(self, size: int) -> None:
+        """Use some of it. Raises UnbuildableError if that is too much."""
+        self.used += size
+        if self.used > self.most:
+            raise UnbuildableError(f"its aliases stand for more than {self.most} characters")
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object that is being built."""
+
+    anchor: str | None
+    before: int
+    values: dict[str, object] = field(default_factory=dict)
+    merged: list[dict[str, object]] = field(default_factory=list)
+    key: object = _NO_KEY
+    merging: bool = False
+
+    def done(self) -> object:
+        """Return the object: its own keys first, then those merged in, in their order."""
+        for source in self.merged:
+            for key, value in source.items():
+                self.values.setdefault(key, value)
+        return self.values
+
+
+@dataclass(slots=True)
+class _List:
+    """A list that is being built."""
+
+    anchor: str | None
+    before: int
+    values: list[object] = field(default_factory=list)
+
+    def done(self) -> object:
+        """Return the list."""
+        return self.values
+
+
+@dataclass(slots=True)
+class _Anchored:
+    """What an anchor names, and how many characters that is; no value yet while it is being built."""
+
+    value: object = None
+    size: int = 0
+
+
+class Builder:
+    """Takes the events of one document and builds it: `value`, and the keys that stand twice with their lines."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._open: list[_Object | _List] = []
+        self._anchors: dict[str, _Anchored] = {}
+        self._size = 0
+        self.value: object = None
+        self.repeated: list[tuple[int, str]] = []
+
+    def take(self, event: events.Event) -> None:
+        """Take the next event. Raises UnbuildableError."""
+        match event:
+            case events.ScalarEvent():
+                self._scalar(event)
+            case events.MappingStartEvent():
+                self._begin(_Object(event.anchor, self._size))
+            case events.SequenceStartEvent():
+                self._begin(_List(event.anchor, self._size))
+            case events.MappingEndEvent() | events.SequenceEndEvent():
+                self._end()
+            case events.AliasEvent():
+                self._alias(event)
+            case _:
+                pass
+
+    def _scalar(self, event: events.ScalarEvent) -> None:
+        size = 1 + len(event.value)
+        self._size += size
+        inside = self._open[-1] if self._open else None
+        if isinstance(inside, _Object) and inside.key is _NO_KEY:
+            self._name(event.anchor, event.value, size)
+            self._key(inside, event.value, event)
+            inside.merging = event.value == "<<" and event.implicit[0]
+            return
+        value = _meaning(event)
+        self._name(event.anchor, value, size)
+        self._put(value)
+
+    def _key(self, inside: _Object, key: str, event: events.Event) -> None:
+        if key in inside.values:
+            self.repeated.append((line_of(event), key))
+        inside.key = key
+
+    def _begin(self, container: _Object | _List) -> None:
+        self._size += 1
+        if len(self._open) == DEEPEST:
+            raise UnbuildableError(f"it is nested deeper than {DEEPEST}")
+        inside = self._open[-1] if self._open else None
+        if isinstance(inside, _Object) and inside.key is _NO_KEY:
+            raise UnbuildableError("a key is an object or a list; keys are texts")
+        if container.anchor:
+            self._anchors[container.anchor] = _Anchored()
+        self._open.append(container)
+
+    def _end(self) -> None:
+        container = self._open.pop()
+        value = container.done()
+        self._name(container.anchor, value, self._size - container.before)
+        self._put(value)
+
+    def _name(self, anchor: str | None, value: object, size: int) -> None:
+        if anchor:
+            self._anchors[anchor] = _Anchored(value, size)
+
+    def _alias(self, event: events.AliasEvent) -> None:
+        named = self._anchors.get(event.anchor or "")
+        if named is None:
+            raise UnbuildableError("an alias names no anchor before it")
+        if not named.size:
+            raise UnbuildableError("an alias stands inside of what it names")
+        self._allowance.take(named.size)
+        self._size += named.size
+        inside = self._open[-1]
+        if isinstance(inside, _Object) and inside.key is _NO_KEY:
+            if not isinstance(named.value, str):
+                raise UnbuildableError("a key is an alias of something that is no text")
+            self._key(inside, named.value, event)
+            return
+        self._put(named.value)
+
+    def _put(self, value: object) -> None:
+        inside = self._open[-1] if self._open else None
+        match inside:
+            case None:
+                self.value = value
+            case _List():
+                inside.values.append(value)
+            case _Object(merging=True):
+                inside.merged.extend(_to_merge(value))
+                inside.key, inside.merging = _NO_KEY, False
+            case _:
+                inside.values[str(inside.key)] = value
+                inside.key = _NO_KEY
+
+
+def line_of(event: events.Event) -> int:
+    """Return the line (from 1) where an event begins; 0 if unknown."""
+    return event.start_mark.line + 1 if event.start_mark else 0
+
+
+def _to_merge(value: object) -> list[dict[str, object]]:
+    sources = value if isinstance(value, list) else [value]
+    objects = [source for source in sources if isinstance(source, dict)]
+    if len(objects) != len(sources):
+        raise UnbuildableError("`<<` merges something that is no object")
+    return objects
+
+
+def _meaning(event: events.ScalarEvent) -> object:
+    """Return the value of a scalar: a plain one by its looks, a tagged one by its tag, a quoted one is text."""
+    if event.implicit[0] or event.tag in _PLAIN_TAGS:
+        return plain(event.value)
+    return event.value
+
+
+def plain(text: str) -> object:
+    """Return the value of a plain scalar by its looks."""
+    if text[:1] in _NUMERIC and text:
+        return _number(text) if len(text) <= _LONGEST_NUMBER else text
+    return _CONSTANTS.get(text, text)
+
+
+def _number(text: str) -> object:
+    if match := _INTEGER.fullmatch(text):
+        sign, *digits = match.groups()
+        for base, written in zip(_BASES, digits, strict=True):
+            if written and written.strip("_"):
+                return int(f"{sign}{written.replace('_', '')}", base)
+    return float(text) if _DECIMAL.fullmatch(text) else text

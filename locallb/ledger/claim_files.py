@@ -1,0 +1,125 @@
+"""The directory of a ledger: what lies in it, read while others write, and the turns that writers take.
+
+Not here: what a claim is (`claims`), and who may have one (`ledger`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from locallb.ledger import lock
+from locallb.ledger.claims import (
+    UNKNOWN,
+    ClaimMemory,
+    Entry,
+    address_in,
+    claimed_in,
+    is_unfinished,
+    read_entry,
+)
+from locallb.ledger.conflicts import LedgerError
+from locallb.model.identities import IPAddress
+from locallb.model.snapshot import Claim
+from locallb.storage import files, paths
+
+_LOOKS = 10
+"""Times to read again what others rename meanwhile."""
+TURN = Lock()
+"""Threads of this process take turns, however long that takes; patience is for other processes."""
+_OTHERS = 0o055
+_OPEN = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFiles:
+    """The files in `path`, which needn't be there yet."""
+
+    path: Path
+
+    @contextmanager
+    def locked(self, how: int = fcntl.LOCK_EX) -> Iterator[list[str]]:
+        """Hold the ledger, alone to write, and give the names in it; go on without where somebody keeps the lock.
+
+        A writer clears what one that was stopped left half done.
+        """
+        with self.opened() as descriptor, TURN:
+            if not lock.take(descriptor, how):
+                yield self.all_names()
+                return
+            names = self.names()
+            if how == fcntl.LOCK_EX:
+                self._sweep(names)
+            yield names
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Make the directory if need be, and give its descriptor. Raises LedgerError."""
+        try:
+            descriptor = os.open(paths.private_directory(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (OSError, paths.PlaceError) as error:
+            raise LedgerError(f"the ledger {self.path} can't be used: {error}") from error
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _sweep(self, names: Iterable[str]) -> None:
+        for name in names:
+            if is_unfinished(name):
+                with suppress(OSError):  # another user's, in a shared ledger: theirs to clear
+                    (self.path / name).unlink(missing_ok=True)
+
+    def held(self, address: IPAddress, names: Iterable[str]) -> list[Entry]:
+        """Read those claims of one address that are there."""
+        return [entry for entry in self.read_held(address, names) if entry]
+
+    def read_held(self, address: IPAddress, names: Iterable[str]) -> list[Entry | None]:
+        """Read the claims of one address: looking at names costs little, opening a thousand files doesn't."""
+        start = f"{address}~"  # as IPv4 is written always, and IPv6 by us
+        likely = sorted(name for name in names if name.startswith(start) or ":" in name)
+        return [read_entry(self.path / name, address) for name in likely if address_in(name) == address]
+
+    def entries(self, names: Iterable[str], memory: ClaimMemory | None = None) -> list[Entry | None]:
+        """Read every claim; None stands for one that is gone."""
+        read = memory.read if memory else read_entry
+        found = ((name, address_in(name)) for name in sorted(names))
+        return [read(self.path / name, address) for name, address in found if address is not None]
+
+    def settled(self, names: list[str], read: Callable[[list[str]], list[Entry | None]]) -> list[Entry]:
+        """Read entries; again where one was renamed meanwhile by a writer without the lock."""
+        entries = read(names)
+        for _ in range(_LOOKS):
+            if None not in entries:
+                break
+            entries = read(self.all_names())
+        return [entry for entry in entries if entry]
+
+    def under_way(self, names: Iterable[str]) -> Iterator[Claim]:
+        """Find the addresses that another user is about to claim: they are not free."""
+        for name in names:
+            rival = claimed_in(self.path / name) if is_unfinished(name) else None
+            if rival and rival.uid != os.geteuid():
+                yield Claim(rival.address, UNKNOWN)
+
+    def names(self) -> list[str]:
+        """List what is there; nothing where there is no directory. Raises LedgerError."""
+        try:
+            return os.listdir(self.path)  # noqa: PTH208 - a thousand paths cost ten times as much
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise LedgerError(f"the ledger {self.path} can't be read: {error.strerror}") from error
+
+    def all_names(self) -> list[str]:
+        """List what is there although it is being renamed: what one look misses has its name at the next one."""
+        return list({*self.names(), *self.names()})
+
+    def mode(self) -> int:
+        """Readable by all where the directory is, so that other users see that an address is taken."""
+        return _OPEN if self.path.stat().st_mode & _OTHERS else files.PRIVATE

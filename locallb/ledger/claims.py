@@ -1,0 +1,164 @@
+"""Files of the ledger: one claim each, `<address>~<digest of the owner>.json`. What is written in one counts.
+
+Whatever lies there is read without following, waiting or trusting: others may write into a shared ledger. Only names
+and content: who may claim what, and when it is written, is decided in `ledger`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner
+from locallb.model.naming import owner_fields, owner_from
+from locallb.model.snapshot import Claim
+from locallb.storage import files
+
+UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
+"""Who holds an address when its file can't be understood."""
+TERM = "term~"
+"""How the names of files begin that have the last term of a stack's leaders."""
+LARGEST = 1 << 16
+"""Bytes that a file of the ledger may have; ours have some hundreds."""
+_STALE = 60.0
+"""Seconds after which a file that is being written is one that a stopped writer left."""
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(files.UNFINISHED))
+_NAME = re.compile(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of the ledger; `problem` says why its owner is UNKNOWN."""
+
+    path: Path
+    claim: Claim
+    sharing: str = ""
+    """The key under which others of the same stack may hold the address, too; empty for nobody."""
+    problem: str = ""
+
+
+def read_entry(path: Path, address: IPAddress) -> Entry | None:
+    """Read a claim; whatever is wrong with it makes the owner UNKNOWN. None if it is gone."""
+    try:
+        file = files.find_shared(path, LARGEST)
+        if file is None:
+            return None
+        document = json.loads(file.text)
+        fields, sharing = document["owner"], document.get("sharing", "")
+        texts = all(isinstance(value, str) for value in (sharing, *fields.values()))
+        owner = owner_from(fields)
+        if ip_address(document["address"]) != address or not texts:
+            why = "its content isn't a claim of this address"
+        elif _is_forged(file.uid, owner):
+            why = f"user {file.uid} wrote it in the name of {owner}, whose directory is another user's"
+        else:
+            return Entry(path, Claim(address, owner), sharing)
+    except files.FilesError as error:
+        why = str(error)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        why = "it is damaged"
+    problem = f"{path} holds it, but {why}: remove the file if nobody uses {address}"
+    return Entry(path, Claim(address, UNKNOWN), problem=problem)
+
+
+@dataclass(slots=True)
+class ClaimMemory:
+    """What was read last, for whoever reads again and again: files are replaced, so the same stamp is the same file.
+
+    What has a problem is read anew each time. For one thread.
+    """
+
+    _before: dict[Path, tuple[files.Stamp, Entry]] = field(default_factory=dict)
+    _now: dict[Path, tuple[files.Stamp, Entry]] = field(default_factory=dict)
+
+    def read(self, path: Path, address: IPAddress) -> Entry | None:
+        """Read a claim, unless it is known; None if it is gone."""
+        stamp, known = _stamp(path), self._before.get(path)
+        entry = known[1] if known and known[0] == stamp else read_entry(path, address)
+        if stamp and entry and not entry.problem:
+            self._now[path] = stamp, entry
+        return entry
+
+    def turn(self) -> None:
+        """Forget what wasn't asked for since the last turn."""
+        self._before, self._now = self._now, {}
+
+
+def _stamp(path: Path) -> files.Stamp | None:
+    try:
+        return files.stamp(path.lstat())
+    except OSError:
+        return None
+
+
+def _is_forged(uid: int, owner: Owner) -> bool:
+    """Check whether another user wrote a claim in the name of a project of ours."""
+    if uid in {0, os.geteuid()}:
+        return False
+    try:
+        return Path(owner.home.root).stat().st_uid == os.geteuid()
+    except (OSError, ValueError):
+        return False
+
+
+def entry_text(address: IPAddress | None, owner: Owner, sharing: str) -> str:
+    """Write a claim; one that isn't shared has no word of it."""
+    shared = {"sharing": sharing} if sharing else {}
+    return json.dumps({"address": str(address), "owner": dict(owner_fields(owner)), **shared}, indent=1) + "\n"
+
+
+def entry_name(address: IPAddress | None, owner: Owner) -> str:
+    """Name the file of a claim."""
+    digest = hashlib.sha256(json.dumps(owner_fields(owner), sort_keys=True).encode()).hexdigest()[:16]
+    return f"{address}~{digest}.json"
+
+
+@lru_cache(maxsize=8192)
+def address_in(name: str) -> IPAddress | None:
+    """Tell from a file's name whose claim it is; None if it is none."""
+    if match := _NAME.fullmatch(name):
+        with suppress(ValueError):
+            return ip_address(match["address"])
+    return None
+
+
+class UnderWay(NamedTuple):
+    """A claim that somebody is about to make."""
+
+    address: IPAddress
+    uid: int
+    """Who."""
+
+
+def claimed_in(path: Path) -> UnderWay | None:
+    """Read from an unfinished file what somebody is about to claim; None if that is nobody's work any more."""
+    match = _UNFINISHED.fullmatch(path.name)
+    address = address_in(match["name"]) if match else None
+    if address is None:
+        return None
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    alive = stat.S_ISREG(status.st_mode) and abs(time.time() - status.st_ctime) < _STALE
+    return UnderWay(address, status.st_uid) if alive else None
+
+
+def is_unfinished(name: str) -> bool:
+    """Return whether a writer was stopped before the file had its name."""
+    return name.startswith(".") and name.endswith(files.UNFINISHED)
+
+
+def is_ours(name: str) -> bool:
+    """Return whether a file that is no claim belongs to the ledger all the same."""
+    return is_unfinished(name) or name.startswith(TERM)

@@ -1,0 +1,248 @@
+"""The ledger: which address of this host belongs to whom, for every stack and user at once.
+
+A directory with one file a claim (`claims`), which holds the owner's full identity. Files are written beside and linked
+into place, so that a claim is whole or absent wherever a writer stops. Writers exclude each other by a lock on the
+directory, which the kernel drops with its holder; where somebody keeps that, by what they write: the file beside says
+who is about to claim what, and who sees another's gives way. What can't be understood is a claim of somebody unknown:
+reported, never removed, never taken over. Not here: which address to choose.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from locallb.kubernetes.api.fence import FENCE, Fence, NotLeaderError
+from locallb.ledger import lock
+from locallb.ledger.claim_files import TURN, ClaimFiles
+from locallb.ledger.claims import (
+    LARGEST,
+    TERM,
+    UNKNOWN,
+    ClaimMemory,
+    Entry,
+    address_in,
+    claimed_in,
+    entry_name,
+    entry_text,
+    is_ours,
+    is_unfinished,
+    read_entry,
+)
+from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_copy, refuse_others
+from locallb.model.identities import Home, IPAddress, Owner
+from locallb.model.naming import digest
+from locallb.model.snapshot import Claim
+from locallb.storage import files
+
+__all__ = ["UNKNOWN", "ClaimMemory", "Ledger", "LedgerError"]
+
+PATIENCE = 10.0
+"""Seconds to give way to others who are about to claim the same address."""
+_PAUSE = 0.01
+
+
+class Ledger:
+    """The claims in `directory`. Every method may be called by several processes and threads at once."""
+
+    def __init__(self, directory: Path, fence: Fence = FENCE) -> None:
+        self.directory = directory
+        self._files = ClaimFiles(directory)
+        self._election = fence
+
+    def term(self, home: Home) -> int:
+        """Return the last term in which a leader of this stack wrote here; -1 if there was none."""
+        try:
+            return int(files.read_shared(self._term_file(home), LARGEST) or -1)
+        except (ValueError, files.FilesError):
+            return -1
+
+    def claims(self, memory: ClaimMemory | None = None) -> tuple[Claim, ...]:
+        """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them.
+
+        `memory` of earlier reads saves work.
+        """
+        if not self.directory.is_dir():
+            return ()
+        with self._files.locked(fcntl.LOCK_SH) as names:
+            entries = self._files.settled(names, lambda present: self._files.entries(present, memory))
+            return tuple(sorted({entry.claim for entry in entries} | set(self._files.under_way(names)), key=_order))
+
+    def holds(self, address: IPAddress, owner: Owner) -> bool:
+        """Return whether `address` is `owner`'s, by the one file that says so or, where a stop left it, another one."""
+        if not self.directory.is_dir():
+            return False
+        entry = read_entry(self.directory / entry_name(address, owner), address)
+        if entry and entry.claim.owner == owner:
+            return True
+        with self._files.locked(fcntl.LOCK_SH) as names:
+            held = self._files.settled(names, lambda present: self._files.read_held(address, present))
+            return any(entry.claim.owner == owner for entry in held)
+
+    def problems(self) -> tuple[str, ...]:
+        """Return what in the directory isn't a claim that we understand: one sentence each."""
+        if not self.directory.is_dir():
+            return ()
+        with self._files.locked(fcntl.LOCK_SH) as names:
+            strangers = [name for name in names if not (address_in(name) or is_ours(name))]
+            foreign = [f"{self.directory / _printable(name)} isn't a claim: move it elsewhere" for name in strangers]
+            entries = self._files.settled(names, self._files.entries)
+            return tuple(sorted([entry.problem for entry in entries if entry.problem] + foreign))
+
+    def keepers(self) -> tuple[int, ...]:
+        """Find the processes that keep the lock for longer than writers do; claims go on without it."""
+        if not self.directory.is_dir():
+            return ()
+        with self._files.opened() as descriptor, TURN:
+            return () if lock.take(descriptor, fcntl.LOCK_EX) else tuple(sorted(lock.holders(descriptor)))
+
+    def claim(self, address: IPAddress, owner: Owner, sharing: str = "") -> None:
+        """Claim `address`; claiming again is fine. Raises LedgerError, naming the holder, if another has it.
+
+        With `sharing` others of the same stack who share it, too, are no hindrance: which of them fit together is
+        decided in the plan.
+        """
+
+        def deed(names: list[str]) -> None:
+            self._fence(owner.home)
+            self._take(self._files.held(address, names), address, owner, sharing)
+
+        self._insist(deed)
+
+    def _take(self, held: list[Entry], address: IPAddress, owner: Owner, sharing: str) -> None:
+        mine = [entry for entry in held if entry.claim.owner == owner]
+        refuse_others(held, owner, sharing, alone=not mine)
+        if not mine:
+            self._publish(address, owner, sharing)
+        elif mine[0].sharing != sharing:
+            self._rewrite(mine[0].path, owner, sharing)
+
+    def release(self, address: IPAddress, owner: Owner) -> None:
+        """Give `address` up; another's claim and an absent one are left as they are. Raises LedgerError."""
+        if not self.directory.is_dir():
+            return
+        with self._files.locked() as names:
+            self._fence(owner.home)
+            for entry in self._files.held(address, names):
+                if entry.claim.owner == owner:
+                    _remove(entry.path)
+
+    def reown(self, address: IPAddress, old: Owner, new: Owner, sharing: str = "") -> None:
+        """Hand `address` from `old` to `new` in one step; claim it if neither has it.
+
+        Raises LedgerError if a third one holds it alone, or if the project of `old` still exists elsewhere: then this
+        is a copy of that project, and the address stays with the original.
+        """
+
+        def deed(names: list[str]) -> None:
+            self._fence(new.home)
+            held = self._files.held(address, names)
+            olds = [entry for entry in held if entry.claim.owner == old != new]
+            for entry in olds:
+                refuse_copy(f"address {address}", old, new)
+                self._rewrite(entry.path, new, sharing)
+            self._take(self._files.held(address, self._files.names()) if olds else held, address, new, sharing)
+
+        self._insist(deed)
+
+    def _insist(self, deed: Callable[[list[str]], None]) -> None:
+        """Do something under the lock, again while it gives way to somebody else."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with self._files.locked() as names:
+                    return deed(names)
+            except ContendedError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE * (1 + random.random()))  # noqa: S311 - no secret
+
+    def _rewrite(self, path: Path, owner: Owner, sharing: str) -> None:
+        """Change the owner in place, then the name: a stop between the two leaves a claim of `owner`."""
+        address = address_in(path.name)
+        try:
+            files.write(path, entry_text(address, owner, sharing), mode=self._files.mode(), durable=True)
+            path.rename(self.directory / entry_name(address, owner))
+        except (OSError, files.FilesError) as error:
+            raise LedgerError(f"the claim of {address} can't be handed over: {error}") from error
+
+    def _publish(self, address: IPAddress, owner: Owner, sharing: str) -> None:
+        """Write the claim beside, look for others who do just that, and link it into place."""
+        path = self.directory / entry_name(address, owner)
+        try:
+            beside = files.write_beside(
+                path, entry_text(address, owner, sharing), mode=self._files.mode(), durable=True
+            )
+            try:
+                self._give_way(address, owner, sharing, beside.name)
+                os.link(beside, path)
+                self._withdraw_from_others(address, owner, sharing, path)
+            finally:
+                beside.unlink(missing_ok=True)
+        except FileNotFoundError:
+            raise ContendedError(
+                f"{address} can't be claimed in {self.directory}: another writer cleared it up"
+            ) from None
+        except (OSError, files.FilesError) as error:
+            raise LedgerError(f"{address} can't be claimed in {self.directory}: {error}") from error
+
+    def _give_way(self, address: IPAddress, owner: Owner, sharing: str, mine: str) -> None:
+        """Raise LedgerError if another has the address by now, or is about to have it.
+
+        Of two who are about to, at least one sees the other: each has written its file before it looks.
+        """
+        names = self._files.all_names()
+        for name in names:
+            rival = claimed_in(self.directory / name) if name != mine and is_unfinished(name) else None
+            if rival and rival.address == address:
+                where = self.directory / name
+                raise ContendedError(f"{address} is being claimed by another process ({where}): run again")
+        refuse_others(self._files.held(address, names), owner, sharing, alone=True)
+
+    def _withdraw_from_others(self, address: IPAddress, owner: Owner, sharing: str, path: Path) -> None:
+        """Take a claim back if there is another one all the same: its writer was stopped for long and went on."""
+        try:
+            refuse_others(self._files.held(address, self._files.names()), owner, sharing, alone=True)
+        except LedgerError:
+            _remove(path)
+            raise
+
+    def _fence(self, home: Home) -> None:
+        """Stop whoever isn't the leader of its stack; a later term than any before is written down, under the lock."""
+        term = self._election.term()
+        if term is None or term == (last := self.term(home)):
+            return
+        if term < last:
+            raise NotLeaderError(f"a later leader of {home} (term {last}) has written the ledger; term {term} is over")
+        try:
+            files.write(self._term_file(home), f"{term}\n", mode=self._files.mode(), durable=True)
+        except files.FilesError as error:
+            raise LedgerError(f"the term {term} can't be written into the ledger: {error}") from error
+
+    def _term_file(self, home: Home) -> Path:
+        """Name the file of the stack's term; where another user has put something under that name, one beside it."""
+        path = self.directory / f"{TERM}{digest([home.project, home.stack, home.root])[:16]}"
+        with suppress(OSError):
+            if path.lstat().st_uid not in {0, os.geteuid()}:
+                return path.with_name(f"{path.name}~{os.geteuid()}")
+        return path
+
+
+def _printable(name: str) -> str:
+    return "".join(one if one.isprintable() else "?" for one in name)
+
+
+def _order(claim: Claim) -> tuple[int, int, Owner]:
+    return claim.address.version, int(claim.address), claim.owner
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise LedgerError(f"the claim {path} can't be removed: {error.strerror}") from error

@@ -1,0 +1,91 @@
+"""Services of live clusters that a lost state left with our finalizer: nobody would ever let them go.
+
+Ours for certain is what the ledger has for this stack; of the others only those count that wait to be deleted and that
+this stack would serve, and that have our condition. Everything that `up` takes up again by itself isn't left at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from locallb.config.settings import Settings
+from locallb.kubernetes.api.errors import KubeError
+from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.status_patch import (
+    NOTHING,
+    Live,
+    has_finalizer,
+    is_deleted,
+    published,
+    publishing,
+    releasing,
+)
+from locallb.ledger.ledger import Ledger
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.naming import access_fields, owner_fields
+from locallb.model.objects import MalformedService, Service
+from locallb.model.snapshot import Access
+from locallb.planning.selection import is_ours
+from locallb.provider import properties
+from locallb.provider.resources import live_service
+from locallb.storage import paths
+
+
+@dataclass(frozen=True, slots=True)
+class LeftService:
+    """A Service that waits for a finalizer that no state knows."""
+
+    owner: Owner
+    access: Access
+    addresses: tuple[str, ...] = ()
+    """What the ledger has for it: entries of the status that are ours."""
+
+    def __str__(self) -> str:
+        return str(self.owner.service)
+
+    def let_go(self) -> None:
+        """Withdraw what is ours, the finalizer last. Raises KubeError, ProviderError."""
+        access = properties.Access(**access_fields(self.access))
+        owner = properties.Owner(**owner_fields(self.owner))
+        live_service.withdraw(access, owner, lambda found: publishing(found, self.addresses, NOTHING, ""))
+        live_service.withdraw(access, owner, releasing)
+
+
+def left_services(
+    home: Home, settings: Settings, clusters: Mapping[ClusterName, Access], known: Collection[ObjectKey]
+) -> Iterator[LeftService]:
+    """Find them in the clusters that answer; `known` are those in the state of stack `home`."""
+    claims = [one for path in paths.ledgers() for one in Ledger(path).claims() if one.owner.home == home]
+    held: dict[ObjectKey, list[str]] = {}
+    for claim in claims:
+        held.setdefault(claim.owner.service, []).append(str(claim.address))
+    for cluster, access in clusters.items():
+        for found in _services(access):
+            key = ObjectKey(cluster, found["metadata"]["namespace"], found["metadata"]["name"])
+            if has_finalizer(found) and key not in known and _is_left(cluster, found, settings, held=key in held):
+                uid = Uid(str(found["metadata"]["uid"]))
+                yield LeftService(Owner(home, key, uid), access, tuple(held.get(key, ())))
+
+
+def _is_left(cluster: ClusterName, found: Live, settings: Settings, *, held: bool) -> bool:
+    selected = _is_selected(cluster, found, settings)
+    if is_deleted(found):
+        return held or (selected and bool(published(found, ()).conditions))
+    return held and not selected
+
+
+def _is_selected(cluster: ClusterName, found: Live, settings: Settings) -> bool:
+    parsed = parse_objects(cluster, [found])
+    services: list[Service | MalformedService] = [*parsed.services, *parsed.malformed]
+    return any(is_ours(one, settings) for one in services)
+
+
+def _services(access: Access) -> list[Live]:
+    """List them; none where the cluster doesn't answer: what it has is not known."""
+    from locallb.kubernetes.api.client import Cluster  # noqa: PLC0415 - stacks of manifests need no client
+
+    try:
+        return [one for one in Cluster(access).objects() if one["kind"] == "Service"]
+    except KubeError:
+        return []

@@ -1,0 +1,7 @@
+"""The error of everything that touches the world: one sentence for the user."""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """The world can't be read or changed as asked: one sentence. Each module of this package has its own kind."""

@@ -1,0 +1,107 @@
+"""Identities: which Service, cluster, stack and owner something is about. They name things and decide nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import NamedTuple, NewType
+
+IPAddress = IPv4Address | IPv6Address
+
+
+IPNetwork = IPv4Network | IPv6Network
+
+
+ClusterName = NewType("ClusterName", str)
+"""The name of a cluster within a stack: a DNS label, unique among the stack's sources."""
+
+
+NodeName = NewType("NodeName", str)
+
+
+_SERVICE_PARTS = 3
+Uid = NewType("Uid", str)
+"""metadata.uid; empty in manifests that never were in a cluster."""
+
+
+class Protocol(StrEnum):
+    """ServicePort.protocol of core/v1."""
+
+    TCP = "TCP"
+    UDP = "UDP"
+    SCTP = "SCTP"
+
+
+class Family(StrEnum):
+    """An entry of spec.ipFamilies."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+    @classmethod
+    def of(cls, address: IPAddress | IPNetwork) -> Family:
+        """Return the family of an address or network."""
+        return cls.IPV4 if address.version == 4 else cls.IPV6  # noqa: PLR2004 - IP version 4
+
+
+class ObjectKind(StrEnum):
+    """What kind of object gets addresses. Its value is the part of a key that names it."""
+
+    SERVICE = "services"
+    GATEWAY = "gateways"
+    INGRESS_CLASS = "ingressclasses"
+
+
+class ObjectKey(NamedTuple):
+    """Which object of a stack: unique at any moment, reused after deletion (then with another uid).
+
+    A proxy that is the stack's has such a key too, as its owner: its name, and neither cluster nor namespace. A tuple,
+    because keys are hashed, compared and sorted some ten thousand times a plan.
+    """
+
+    cluster: ClusterName
+    namespace: str
+    name: str
+    kind: ObjectKind = ObjectKind.SERVICE
+
+    def __str__(self) -> str:
+        if not self.cluster:
+            return self.name
+        kind = "" if self.kind is ObjectKind.SERVICE else f"{self.kind}/"
+        return f"{self.cluster}/{kind}{self.namespace}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> ObjectKey:
+        """Return the key that prints as `text`, or begins it with a slash after it. Names have no slash themselves."""
+        parts = text.split("/")
+        if len(parts) < _SERVICE_PARTS:
+            return cls(ClusterName(""), "", text)
+        cluster, *rest = parts
+        kinds = {kind.value: kind for kind in ObjectKind if kind is not ObjectKind.SERVICE}
+        if len(rest) >= _SERVICE_PARTS and rest[0] in kinds:
+            return cls(ClusterName(cluster), rest[1], rest[2], kinds[rest[0]])
+        return cls(ClusterName(cluster), rest[0], rest[1])
+
+
+class Home(NamedTuple):
+    """Which stack of this host: whose claims, proxies and state these are. `root` is the project's real path."""
+
+    project: str
+    stack: str
+    root: str
+
+    def __str__(self) -> str:
+        return f"{self.project}/{self.stack} at {self.root}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Owner:
+    """The full identity of what owns an address or a proxy."""
+
+    home: Home
+    service: ObjectKey
+    uid: Uid = Uid("")
+
+    def __str__(self) -> str:
+        return f"{self.service} of {self.home}"

@@ -1,0 +1,84 @@
+"""Names and digests that must be the same at every run: made here and nowhere else.
+
+Nothing that comes from a cluster becomes part of a path: directories are named by digest, files by our own words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from locallb.model.identities import (
+    ClusterName,
+    Family,
+    Home,
+    IPAddress,
+    ObjectKey,
+    Owner,
+    Protocol,
+    Uid,
+)
+from locallb.model.snapshot import Access
+
+PROXY_ID_DIGITS = 12
+
+
+def digest(value: object) -> str:
+    """Make the sha256 (hex) of `value`'s canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def proxy_id(home: Home, name: str) -> str:
+    """Name the directory of proxy `name`: twelve hex digits, unique on the host for project, stack and root."""
+    return digest([home.project, home.stack, home.root, name])[:PROXY_ID_DIGITS]
+
+
+def address_name(service: ObjectKey, address: IPAddress) -> str:
+    """Name the resource of an address. IPv6 in full: `::` separates the parts of a URN, which the SDK splits there."""
+    return f"{service}/{address.exploded}"
+
+
+def upstream_name(protocol: Protocol, port: int, family: Family) -> str:
+    """Name an upstream, and with it its EDS file: `tcp-8080-ipv4`."""
+    return f"{protocol}-{port}-{family}".lower()
+
+
+def owner_fields(owner: Owner) -> Mapping[str, str]:
+    """Write an owner as the properties of a resource."""
+    return {
+        "project": owner.home.project,
+        "stack": owner.home.stack,
+        "root": owner.home.root,
+        "cluster": owner.service.cluster,
+        "namespace": owner.service.namespace,
+        "name": owner.service.name,
+        "uid": owner.uid,
+    }
+
+
+def owner_from(fields: Mapping[str, str]) -> Owner:
+    """Read what `owner_fields` wrote. Raises KeyError for a missing field."""
+    service = ObjectKey(ClusterName(fields["cluster"]), fields["namespace"], fields["name"])
+    return Owner(Home(fields["project"], fields["stack"], fields["root"]), service, Uid(fields["uid"]))
+
+
+def access_fields(access: Access) -> Mapping[str, str]:
+    """Write how a cluster is reached as the properties of a resource."""
+    return {"kubeconfig": access.kubeconfig, "context": access.context}
+
+
+def proxy_name(service: ObjectKey) -> str:
+    """Name the proxy of one Service."""
+    return str(service)
+
+
+def proxy_owner(home: Home, name: str) -> Owner:
+    """Name the owner of a proxy that is the stack's and not one Service's: no cluster, no namespace, the proxy."""
+    return Owner(home, ObjectKey(ClusterName(""), "", name))
+
+
+def part_id(service: ObjectKey) -> str:
+    """Name what a Service has of a proxy that others may use too: twelve hex digits."""
+    return digest(["part", str(service)])[:PROXY_ID_DIGITS]

@@ -1,0 +1,143 @@
+"""Kubernetes' objects and whose things are: the frozen types that every source produces and the planner takes.
+
+Only what local-lb uses of the Kubernetes API is here, under the API's own names. What else a plan is made from is in
+`snapshot`, what the planner decides in `planned`, what Envoy is told in `envoy`, what the user is told in `status`:
+kinds of thing that never mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey, Protocol, Uid
+from locallb.model.reasons import Problem
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class FamilyPolicy(StrEnum):
+    """spec.ipFamilyPolicy."""
+
+    SINGLE = "SingleStack"
+    PREFER_DUAL = "PreferDualStack"
+    REQUIRE_DUAL = "RequireDualStack"
+
+
+class TrafficPolicy(StrEnum):
+    """spec.externalTrafficPolicy."""
+
+    CLUSTER = "Cluster"
+    LOCAL = "Local"
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    """An entry of spec.ports. `node_port` is 0 where none is allocated; `target_port` a number or a port's name."""
+
+    port: int
+    protocol: Protocol = Protocol.TCP
+    name: str = ""
+    node_port: int = 0
+    target_port: int | str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.port}/{self.protocol}"
+
+
+@dataclass(frozen=True, slots=True)
+class IngressEntry:
+    """An entry of status.loadBalancer.ingress that has an address."""
+
+    address: IPAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A Service of type LoadBalancer, as far as a load balancer cares (core/v1 Service)."""
+
+    key: ObjectKey
+    ports: tuple[ServicePort, ...]
+    uid: Uid = Uid("")
+    created: str = ""
+    """metadata.creationTimestamp as written (RFC 3339, so it sorts); empty if absent."""
+    families: tuple[Family, ...] = (Family.IPV4,)
+    family_policy: FamilyPolicy = FamilyPolicy.SINGLE
+    requested: tuple[IPAddress, ...] = ()
+    """Addresses asked for by spec.loadBalancerIP or the annotation `local-lb.dev/addresses`, at most one a family."""
+    sharing_key: str = ""
+    """The annotation `local-lb.dev/sharing-key`: Services of one key may have one address, with ports of their own."""
+    source_ranges: tuple[IPNetwork, ...] = ()
+    """Clients allowed; empty means all."""
+    client_ip_affinity: bool = False
+    traffic_policy: TrafficPolicy = TrafficPolicy.CLUSTER
+    health_check_node_port: int = 0
+    load_balancer_class: str | None = None
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    ingress: tuple[IngressEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedService:
+    """A Service of type LoadBalancer that can't be understood: it becomes a rejection, never an exception."""
+
+    key: ObjectKey
+    problem: Problem
+    uid: Uid = Uid("")
+    load_balancer_class: str | None = None
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A Node: where NodePorts answer (core/v1 Node). `addresses` are its InternalIPs."""
+
+    cluster: ClusterName
+    name: NodeName
+    addresses: tuple[IPAddress, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    taints: tuple[str, ...] = ()
+    """Keys of spec.taints."""
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointPort:
+    """An entry of an EndpointSlice's ports; `port` 0 where it has none."""
+
+    port: int
+    protocol: Protocol = Protocol.TCP
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An entry of an EndpointSlice's endpoints. `ready` counts an unknown condition as ready, as the API says."""
+
+    addresses: tuple[IPAddress, ...]
+    ready: bool = True
+    node: NodeName | None = None
+    draining: bool = False
+    """Terminating and still serving: of use as long as nothing is ready (KEP-1669)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSlice:
+    """An EndpointSlice of a Service (discovery.k8s.io/v1, label kubernetes.io/service-name)."""
+
+    service: ObjectKey
+    family: Family
+    ports: tuple[EndpointPort, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+class Discovery(StrEnum):
+    """How a proxy learns its endpoints: EDS files (one inotify instance a cluster), or inside the CDS file (none)."""
+
+    EDS = "eds"
+    STATIC = "static"

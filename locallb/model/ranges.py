@@ -1,0 +1,37 @@
+"""Ranges of addresses, and the same as spans of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+
+from locallb.model.identities import Family, IPAddress
+from locallb.model.spans import Span
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRange:
+    """Addresses of one family from `first` to `last`, both included."""
+
+    first: IPAddress
+    last: IPAddress
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return str(self.first)
+        size = int(self.last) - int(self.first) + 1
+        prefix = self.first.max_prefixlen - (size.bit_length() - 1)
+        aligned = size.bit_count() == 1 and int(self.first) % size == 0
+        return f"{self.first}/{prefix}" if aligned else f"{self.first}-{self.last}"
+
+
+def spans_of(ranges: Iterable[AddressRange], family: Family) -> list[Span]:
+    """Return the addresses of one family as numbers."""
+    return [(int(one.first), int(one.last)) for one in ranges if Family.of(one.first) is family]
+
+
+def range_of(family: Family, span: Span) -> AddressRange:
+    """Write numbers as addresses again."""
+    make: type[IPAddress] = IPv4Address if family is Family.IPV4 else IPv6Address
+    return AddressRange(make(span[0]), make(span[1]))

@@ -1,0 +1,81 @@
+"""Routes of the host, as the kernel lists them, and what each says by itself.
+
+Pure: routes are an argument. Not here: how routes are read, added and removed, and what all of them together mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+
+from locallb.model.identities import IPAddress, IPNetwork
+
+PROTOCOL = 77
+"""Who made a route, in the kernel's table (`proto 77`): how ours are told apart."""
+LOCAL_TABLE = 255
+"""The table that the kernel asks first, and the only one that makes an address this host's own: a route of type `local`
+in another table (as transparent proxies have it) says something about marked packets."""
+LOOPBACK = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
+"""Local on every Linux."""
+_LINK_LOCAL = (IPv6Network("fe80::/10"), IPv6Network("ff00::/8"), IPv4Network("224.0.0.0/4"))
+_DOCKER = ("docker", "br-", "podman", "cni", "virbr")
+_VPN = ("tun", "tap", "wg", "ppp", "tailscale", "nordlynx", "utun", "zt", "ipsec", "vpn")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route of the host, as the kernel lists it."""
+
+    destination: IPNetwork
+    kind: str
+    """`local`, `unicast`, `broadcast`, …"""
+    device: str = ""
+    gateway: IPAddress | None = None
+    table: int = 254
+    protocol: int = 0
+    """Who made it; PROTOCOL for ours."""
+
+    @property
+    def owner(self) -> str:
+        """Return what the route belongs to, as far as its device tells."""
+        if self.device.startswith(_DOCKER):
+            return f"the network of Docker or virtual machines on {self.device}"
+        if self.device.startswith(_VPN):
+            return f"the VPN on {self.device}"
+        via = f" via {self.gateway}" if self.gateway else ""
+        return f"the route to {self.destination}{via} on {self.device or 'no device'}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it makes its destination this host's own, for every packet."""
+        return self.kind == "local" and self.table == LOCAL_TABLE
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its destination is an address of an interface other than lo."""
+        return self.is_local and self.device != "lo" and self.destination.num_addresses == 1
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it leads to a network that this host is a member of."""
+        return self.kind == "unicast" and self.gateway is None and not self.device.startswith(("lo", *_VPN))
+
+    @property
+    def is_way(self) -> bool:
+        """Whether it leads to its destination for certain: the default route may lead nowhere near it."""
+        return self.destination.prefixlen > 0 and self.kind in {"unicast", "local"}
+
+    @property
+    def leads_elsewhere(self) -> bool:
+        """Whether it is a way to somebody else, the default route apart."""
+        return self.is_way and self.kind == "unicast"
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it is about addresses that pools may have: neither loopback, link-local nor multicast."""
+        return not any(inside(self.destination, one) for one in (*_LINK_LOCAL, *LOOPBACK))
+
+
+def inside(inner: IPNetwork, outer: IPNetwork) -> bool:
+    """Return whether `outer` has all of `inner`."""
+    return inner.version == outer.version and inner.subnet_of(outer)  # type: ignore[arg-type]  # versions are equal

@@ -1,0 +1,121 @@
+"""What a proxy serves: listeners, upstreams and backends, in our words and not yet in Envoy's (that is `envoy`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from locallb.model.identities import IPAddress, IPNetwork, Protocol
+from locallb.model.objects import Discovery
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Backend:
+    """Where a connection may go: a Node's address and a NodePort, or an endpoint's own address and port."""
+
+    version: int
+    """IP version, first so that backends of one family sort together and by number."""
+    number: int
+    port: int
+    address: IPAddress
+    checked_at: IPAddress | None = field(default=None, compare=False)
+    """The address of the same Node that an HttpCheck asks; None for `address` itself."""
+
+    @classmethod
+    def at(cls, address: IPAddress, port: int, checked_at: IPAddress | None = None) -> Backend:
+        """Make the backend at `address`:`port`."""
+        return cls(address.version, int(address), port, address, None if checked_at == address else checked_at)
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if self.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectCheck:
+    """A backend is healthy while a TCP connection to it opens."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCheck:
+    """A backend is healthy while GET `path` on `port` of its Node answers 200 (kube-proxy's health ports)."""
+
+    port: int
+    path: str = "/healthz"
+
+
+HealthCheck = ConnectCheck | HttpCheck | None
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The backends of one port in one family. `name` is ours (`tcp-8080-ipv4`): it becomes a file name."""
+
+    name: str
+    protocol: Protocol
+    backends: tuple[Backend, ...]
+    client_ip_affinity: bool = False
+    health: HealthCheck = None
+    standby: tuple[Backend, ...] = ()
+    """Backends that take over when none of `backends` is healthy and they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address, port and protocol that clients use, and the upstream behind it."""
+
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    upstream: str
+    source_ranges: tuple[IPNetwork, ...] = ()
+    client_ip_affinity: bool = False
+    container_port: int = 0
+    """Where Envoy listens inside of a container whose ports Docker publishes, on every address there; 0: just here."""
+
+    @property
+    def name(self) -> str:
+        """The listener's name in Envoy and in every message: `127.77.0.5:8080/TCP`."""
+        return f"{self.place}/{self.protocol}"
+
+    @property
+    def place(self) -> str:
+        """Where clients connect to: `127.77.0.5:8080` or `[fd00::5]:8080`."""
+        host = f"[{self.address}]" if self.address.version == 6 else str(self.address)  # noqa: PLR2004 - IP version 6
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPort:
+    """A port of a container that Docker publishes: clients use `address`:`port`, Envoy listens at `container_port`."""
+
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    container_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """One Envoy: what it is called, how it discovers endpoints and what it serves."""
+
+    name: str
+    """`<cluster>/<namespace>/<name>` of the Service whose own it is, or `shared-1` or the like; never a path."""
+    id: str
+    """Twelve hex digits, unique on the host: the name of its directory."""
+    discovery: Discovery
+    listeners: tuple[Listener, ...] = ()
+    upstreams: tuple[Upstream, ...] = ()
+    published: tuple[PublishedPort, ...] = ()
+    """Empty where Envoy binds the addresses itself. Ports without backends are among them, so that backends which come
+    and go need no other container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one Service has of a proxy that is the stack's."""
+
+    id: str
+    """Twelve hex digits, one for each Service of a stack: its upstreams' names begin with them."""
+    proxy: str
+    """The proxy's id."""
+    listeners: tuple[Listener, ...] = ()
+    upstreams: tuple[Upstream, ...] = ()

@@ -1,0 +1,145 @@
+"""Everything that a plan is made from, read at one moment: what Kubernetes says, what is held, what the host allows.
+
+Frozen data, as sources produce it. Not here: what Kubernetes' objects are (`objects`), where any of it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from locallb.model.host_addresses import HostAddresses
+from locallb.model.identities import (
+    ClusterName,
+    Family,
+    Home,
+    IPAddress,
+    IPNetwork,
+    ObjectKey,
+    Owner,
+    Protocol,
+)
+from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
+
+_NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
+_NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a live cluster's API is reached: by reference, never with a credential in it."""
+
+    kubeconfig: str
+    """Path of the kubeconfig, absolute."""
+    context: str
+    """The context in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An address that is held, and by whom: an entry of the ledger, or of this stack's own state."""
+
+    address: IPAddress
+    owner: Owner
+
+
+@dataclass(frozen=True, slots=True)
+class HeldProxy:
+    """What a Service's own proxy is like that runs, as far as it shall stay so."""
+
+    service: ObjectKey
+    discovery: Discovery | None
+    """None where it serves nothing yet."""
+    upstreams: int = 1
+    """How many endpoint files it watches where it uses EDS."""
+
+
+class HeldProxyAssignment(NamedTuple):
+    """Which of the stack's proxies serves a Service, by the proxy's name."""
+
+    service: ObjectKey
+    proxy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """A socket that isn't ours and keeps (address, port) from being bound; a wildcard's address is 0.0.0.0 or ::."""
+
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    process: str = ""
+    """`name (pid)` where it may be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """A subnet of the Docker network on which ports are published: an entry of its IPAM configuration."""
+
+    network: IPNetwork
+    gateway: IPAddress | None = None
+    handed_out: IPNetwork | None = None
+    """IPRange: what Docker chooses from; None where it is the whole subnet."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What this host allows. The defaults are those of a host without limits, for tests and previews elsewhere."""
+
+    unprivileged_port_start: int = 0
+    """First port that we may bind: net.ipv4.ip_unprivileged_port_start, or 0 with CAP_NET_BIND_SERVICE."""
+    watches: int = 1_000_000
+    """inotify instances that all our proxies together may take (fs.inotify.max_user_instances less what others use)."""
+    sockets: tuple[Socket, ...] = ()
+    addresses: HostAddresses | None = None
+    """Which addresses are this host's; None where no host is known: then every address counts as its own."""
+    routed: tuple[IPNetwork, ...] | None = None
+    """What this host has a route to, the default route apart; None where that isn't known."""
+    envoy: str = ""
+    """The version of Envoy that is installed."""
+    group: int = 0
+    """The group of this user, through which a container uses a proxy's directory."""
+    subnets: tuple[Subnet, ...] = ()
+    """Those of the Docker network on which ports are published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """How much one source had, whatever became of it."""
+
+    cluster: ClusterName
+    kinds: Mapping[str, int]
+    """Objects by kind, Services by type as well; see `parsing.kinds_of`."""
+    files: int | None = None
+    """Files that were read; None for a running cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that a plan is made from, read at one moment."""
+
+    home: Home
+    services: tuple[Service, ...] = ()
+    malformed: tuple[MalformedService, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    """The ledger: claims of every stack of this host, ours among them."""
+    remembered: tuple[Claim, ...] = ()
+    """Addresses in this stack's own state."""
+    proxies: tuple[HeldProxy, ...] = ()
+    stack_proxies: tuple[str, ...] = ()
+    """Names of the proxies in the state that are the stack's and not one Service's: shared ones and spares."""
+    seats: tuple[HeldProxyAssignment, ...] = ()
+    """Who is served by one of those."""
+    host: HostFacts = field(default_factory=HostFacts)
+    access: Mapping[ClusterName, Access] = field(default_factory=lambda: _NO_ACCESS)
+    """The live clusters: those whose Services are told what they got."""
+    health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=lambda: _NO_HEALTH_PORTS)
+    """The families in which Nodes answer on kube-proxy's health port, by cluster; absent: in none."""
+    external_ips: frozenset[IPAddress] = frozenset()
+    """spec.externalIPs of Services of any type: kube-proxy takes them for its own on every Node."""
+    contents: tuple[Contents, ...] = ()
+    """How much each source has, as far as that is known."""

@@ -1,0 +1,1 @@
+"""Which address each Service gets: pools, holders, allocation. Pure."""

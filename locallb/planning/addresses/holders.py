@@ -1,0 +1,240 @@
+"""Who holds which address already: the ledger, this stack's own state, the status of Services, and the host itself.
+
+An address has at most one holder, and only its holder may get it in this plan. So a holder never loses an address to
+somebody else's request, and an address whose Service is gone goes to nobody before it is released: its data plane may
+still stand. Whether a holder keeps what it holds (a pool may have changed) is decided in `allocation`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Protocol as Interface
+
+from locallb.model.identities import IPAddress, ObjectKey, Owner
+from locallb.model.objects import Service
+from locallb.model.snapshot import Claim, Snapshot
+
+Age = tuple[str, ObjectKey]
+
+
+def age(service: Service) -> Age:
+    """Return what sorts Services from the oldest to the youngest: creation time, then key."""
+    return service.created, service.key
+
+
+class Holder(Interface):
+    """Who holds an address."""
+
+    def admits(self, service: Service) -> bool:
+        """Return whether `service` may get the address, as far as its holder goes."""
+
+    def __str__(self) -> str:
+        """Say it, as the rest of a sentence that begins with "which"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByService:
+    """Held by a Service of this stack, or listed in the status of any Service."""
+
+    key: ObjectKey
+    why: str = "belongs to"
+
+    def admits(self, service: Service) -> bool:
+        """Admit this very Service, whatever its uid."""
+        return service.key == self.key
+
+    def __str__(self) -> str:
+        return f"{self.why} Service {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByGroup:
+    """Held by Services of this stack with one sharing key, the oldest first."""
+
+    members: tuple[Service, ...]
+    leaving: bool = False
+    """Somebody else held it and hasn't released it: its data plane may still stand, so nobody joins."""
+
+    @property
+    def sharing_key(self) -> str:
+        """What they share by."""
+        return self.members[0].sharing_key
+
+    def admits(self, service: Service) -> bool:
+        """Admit members, and who has the same key."""
+        return service in self.members or (service.sharing_key == self.sharing_key and not self.leaving)
+
+    def stronger(self, service: Service) -> tuple[Service, ...]:
+        """Return the members whose hold counts more than that of `service`: older ones, or all if it holds nothing."""
+        return self.members[: self.members.index(service)] if service in self.members else self.members
+
+    def __str__(self) -> str:
+        return f"is shared by {', '.join(str(member.key) for member in self.members)}"
+
+
+def may_share(service: Service, other: Service) -> bool:
+    """Return whether two Services may have one address: one key, no port in common, the same traffic policy."""
+    return (
+        bool(service.sharing_key)
+        and service.sharing_key == other.sharing_key
+        and service.traffic_policy is other.traffic_policy
+        and not {(port.port, port.protocol) for port in service.ports}
+        & {(port.port, port.protocol) for port in other.ports}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ByPin:
+    """Kept free by the configuration for one Service, in whichever cluster it is."""
+
+    service: str
+    """`<namespace>/<name>`."""
+
+    def admits(self, service: Service) -> bool:
+        """Admit the Services of this namespace and name."""
+        return self.service == f"{service.key.namespace}/{service.key.name}"
+
+    def __str__(self) -> str:
+        return f"is pinned to {self.service}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByOther:
+    """Held by what no plan of this stack can move: another stack, a process, a Node."""
+
+    why: str
+
+    def admits(self, _service: Service) -> bool:
+        """Admit nobody."""
+        return False
+
+    def __str__(self) -> str:
+        return self.why
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """All addresses that are held."""
+
+    holders: Mapping[IPAddress, Holder]
+    held: Mapping[ObjectKey, Sequence[IPAddress]]
+    """What each Service holds, the strongest hold first: ledger, state, status, then the lower address."""
+
+
+def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str, Iterable[IPAddress]]) -> Holdings:
+    """Find the one holder of every address that has any.
+
+    In rising order of strength: a pin, a process, Node or spec.externalIPs that has it, a Service's status (the oldest
+    Service that lists it), our own state, the ledger. `services` are those of `snapshot` that get an address from us;
+    only those can keep one. Claims are matched by key, not by uid: who is recreated under its name keeps its address.
+    Ours in the ledger are the claims of this stack's home, and those that our state has word for word: after a move of
+    the project both still name the old place (the ledger itself refuses a copy of a project that lives on).
+    """
+    ages = {service.key: age(service) for service in snapshot.services} | {each.key: age(each) for each in services}
+    ours = {service.key: service for service in services}
+    status = _listed(snapshot.services)
+    state, ledger = _claimed(snapshot.remembered), _claimed(snapshot.claims)
+    holders: dict[IPAddress, Holder] = {one: ByPin(name) for name, addresses in pins.items() for one in addresses}
+    holders |= _of_host(snapshot)
+    holders |= {address: _oldest(keys, ages, ours) for address, keys in status.items()}
+    remembered = frozenset(snapshot.remembered)
+    for claims in (state, ledger):
+        for address, those in claims.items():
+            foreign = [one.owner for one in those if one.owner.home != snapshot.home and one not in remembered]
+            keys = {one.owner.service for one in those}
+            holders[address] = _stranger(min(foreign)) if foreign else _claimant(keys, ages, ours)
+    return Holdings(holders, _ranked(holders, (ledger, state, status)))
+
+
+def _of_host(snapshot: Snapshot) -> dict[IPAddress, Holder]:
+    holders: dict[IPAddress, Holder] = {
+        address: ByOther(f"is the address of Node {node.name} in {node.cluster}")
+        for node in snapshot.nodes
+        for address in node.addresses
+    }
+    holders |= {address: ByOther("is in spec.externalIPs of a Service") for address in snapshot.external_ips}
+    if known := snapshot.host.addresses:
+        broadcast = ByOther("is the broadcast address of a network of this host")
+        holders |= dict.fromkeys(known.broadcast, broadcast)
+    for socket in snapshot.host.sockets:
+        if not socket.address.is_unspecified:
+            holders[socket.address] = ByOther(f"the process {socket.process or 'of another user'} listens on")
+    return holders
+
+
+def _listed(services: Iterable[Service]) -> dict[IPAddress, list[ObjectKey]]:
+    listers: dict[IPAddress, list[ObjectKey]] = defaultdict(list)
+    for service in services:
+        for entry in service.ingress:
+            listers[entry.address].append(service.key)
+    return listers
+
+
+def _claimed(claims: Iterable[Claim]) -> dict[IPAddress, list[Claim]]:
+    by_address: dict[IPAddress, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        by_address[claim.address].append(claim)
+    return by_address
+
+
+def _oldest(keys: Iterable[ObjectKey], ages: Mapping[ObjectKey, Age], ours: Mapping[ObjectKey, Service]) -> Holder:
+    """Decide which of the Services that list an address holds it: the oldest, with whom it shares."""
+    listing = sorted(keys, key=ages.__getitem__)
+    if listing[0] in ours:
+        return _together([ours[key] for key in listing if key in ours], leaving=False)
+    return ByService(listing[0], "stands in the status of")
+
+
+def _claimant(keys: AbstractSet[ObjectKey], ages: Mapping[ObjectKey, Age], ours: Mapping[ObjectKey, Service]) -> Holder:
+    """Decide which of our claimants holds an address: the oldest one that is there, with whom it shares."""
+    there = sorted(keys & ours.keys(), key=ages.__getitem__)
+    if there:
+        return _together([ours[key] for key in there], leaving=len(there) < len(keys))
+    return ByService(min(keys), "is not yet released by")
+
+
+def _together(services: Sequence[Service], *, leaving: bool) -> Holder:
+    """Make the holder of the first of `services`, and of those that share with it."""
+    first = services[0]
+    if not first.sharing_key:
+        return ByService(first.key)
+    members = [one for one in services if one.sharing_key == first.sharing_key]
+    return ByGroup(tuple(members), leaving or len(members) < len(services))
+
+
+def _stranger(owner: Owner) -> ByOther:
+    if not owner.service.name:
+        return ByOther("is held by a damaged claim in the ledger")
+    return ByOther(f"belongs to Service {owner}")
+
+
+def _ranked(
+    holders: Mapping[IPAddress, Holder], sources: Sequence[Mapping[IPAddress, Sequence[Claim | ObjectKey]]]
+) -> dict[ObjectKey, Sequence[IPAddress]]:
+    held: dict[ObjectKey, list[IPAddress]] = defaultdict(list)
+    for address, holder in holders.items():
+        for key in _keepers(holder):
+            held[key].append(address)
+
+    def rank(key: ObjectKey, address: IPAddress) -> tuple[object, ...]:
+        return (*(not _among(key, source.get(address, ())) for source in sources), address.version, int(address))
+
+    several = ((key, addresses) for key, addresses in held.items() if len(addresses) > 1)
+    return {**held, **{key: sorted(some, key=lambda address: rank(key, address)) for key, some in several}}
+
+
+def _keepers(holder: Holder) -> Sequence[ObjectKey]:
+    match holder:
+        case ByService(key):
+            return (key,)
+        case ByGroup(members):
+            return [member.key for member in members]
+        case _:
+            return ()
+
+
+def _among(key: ObjectKey, those: Iterable[Claim | ObjectKey]) -> bool:
+    return any((each.owner.service if isinstance(each, Claim) else each) == key for each in those)

@@ -1,0 +1,223 @@
+"""Pools against the host's routes: what is local already, what a local route would break, what can't work at all.
+
+Pure. Not here: which single addresses are this host's (`host_addresses`), and making a route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv6Network, summarize_address_range
+
+from locallb.config.candidates import NEVER_SPANS
+from locallb.config.settings import Pool
+from locallb.model.host_addresses import HostAddresses, is_public, usable
+from locallb.model.identities import Family, IPAddress, IPNetwork
+from locallb.model.ranges import AddressRange, range_of, spans_of
+from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import LOOPBACK, Route, inside
+from locallb.model.snapshot import HostFacts
+from locallb.model.spans import Span, subtract
+
+_WIDEST = 8
+"""Bits of the shortest prefix that one host can have for itself."""
+_SHOWN = 5
+"""Items of a list in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRoute:
+    """A prefix of a pool that needs a local route, and how it stands."""
+
+    pool: str
+    prefix: IPNetwork
+    local: bool = False
+    """Every address of it is this host's already."""
+    problem: Problem | None = None
+    """Why it can't be made local."""
+    note: str = ""
+    """What to mind all the same."""
+    warning: str = ""
+    """What it means for others: a public prefix, an address that a network reaches."""
+    partly: bool = False
+    """Services can have some addresses of its range, here or beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A range as the configuration has it, and what of it lies outside the loopback networks."""
+
+    pool: Pool
+    addresses: AddressRange
+    host: HostAddresses
+
+    @property
+    def prefixes(self) -> Iterator[IPNetwork]:
+        """What would have to be routed."""
+        family = Family.of(self.addresses.first)
+        for span in subtract(spans_of([self.addresses], family), [*_LOOPBACK[family], *NEVER_SPANS[family]]):
+            piece = range_of(family, span)
+            yield from summarize_address_range(piece.first, piece.last)
+
+    @property
+    def usable(self) -> bool:
+        """Whether Services can have any address of it."""
+        family = Family.of(self.addresses.first)
+        return bool(subtract(usable([self.addresses], family, self.host), NEVER_SPANS[family]))
+
+    @property
+    def is_too_wide(self) -> bool:
+        """Whether a route for it would take what others are reached by."""
+        return any(prefix.prefixlen < _WIDEST for prefix in self.prefixes)
+
+    @property
+    def faced(self) -> str:
+        """The interface that has its only address; empty if none does, or if there are several addresses."""
+        lone = self.addresses.first == self.addresses.last
+        return self.host.interface(self.addresses.first) if lone else ""
+
+    def has(self, address: IPAddress) -> bool:
+        """Return whether `address` is one of it."""
+        return Family.of(address) is Family.of(self.addresses.first) and (
+            int(self.addresses.first) <= int(address) <= int(self.addresses.last)
+        )
+
+    def __str__(self) -> str:
+        return f"pool {self.pool.name}: {self.addresses}"
+
+
+_LOOPBACK: dict[Family, list[Span]] = {
+    Family.of(one.network_address): [(int(one[0]), int(one[-1]))] for one in LOOPBACK
+}
+
+
+def pool_routes(pools: Iterable[Pool], host: HostAddresses | None) -> tuple[PoolRoute, ...]:
+    """Hold every prefix of the pools outside the loopback networks against the host; nothing where it isn't known."""
+    if host is None:
+        return ()
+    parts = [_Part(pool, each, host) for pool in pools for each in pool.ranges]
+    return tuple(_judge(part, prefix) for part in parts for prefix in part.prefixes)
+
+
+def pool_notices(pools: Iterable[Pool], host: HostFacts) -> tuple[str, ...]:
+    """Return what everybody must hear who plans with these pools here, each sentence once."""
+    judged = pool_routes(pools, host.addresses)
+    missing = [sentence for partly, sentence in left_out(judged) if partly]
+    missing += [one.problem.message for one in judged if one.problem and one.partly]
+    return tuple(dict.fromkeys([*missing, *(text for one in judged for text in (one.warning, one.note) if text)]))
+
+
+def unchecked(pools: Iterable[Pool]) -> tuple[str, ...]:
+    """Return what to say of the pools where no host is known; nothing where every Linux has their addresses."""
+    parts = [_Part(pool, each, HostAddresses()) for pool in pools for each in pool.ranges]
+    some = ", ".join(dict.fromkeys(f"{part.addresses} (pool {part.pool.name})" for part in parts if any(part.prefixes)))
+    told = f"no host is known here: whether {some} can be used is found out where the stack runs"
+    return (told,) if some else ()
+
+
+def left_out(judged: Iterable[PoolRoute]) -> Iterator[tuple[bool, str]]:
+    """Tell of every pool which prefixes aren't this host's, and whether Services can have addresses beside them."""
+    by_pool: dict[tuple[str, bool], list[str]] = {}
+    for one in judged:
+        if not one.local and not one.problem:
+            by_pool.setdefault((one.pool, one.partly), []).append(str(one.prefix))
+    for (pool, partly), prefixes in by_pool.items():
+        few = ", ".join(prefixes[:_SHOWN]) + (f" and {len(prefixes) - _SHOWN} more" if len(prefixes) > _SHOWN else "")
+        verb = "isn't" if len(prefixes) == 1 else "aren't"
+        yield partly, f"{few} of pool {pool} {verb} this host's: no local route has all of it"
+
+
+def is_local(prefix: IPNetwork, routes: Iterable[Route]) -> bool:
+    """Return whether every address of `prefix` has a local route: by one route, or by several that add up."""
+    local = {route.destination for route in routes if route.is_local}
+    if any(inside(prefix, one) for one in local):
+        return True
+    spans = [(int(one[0]), int(one[-1])) for one in local if inside(one, prefix)]
+    return not subtract([(int(prefix[0]), int(prefix[-1]))], spans)
+
+
+def on_link(where: IPNetwork, pool: str, prefix: IPNetwork) -> Problem:
+    """Say that an IPv6 pool lies in a connected network."""
+    return Problem(
+        Reason.POOL_ON_LINK,
+        f"pool {pool}: {prefix} lies in {where}, a network that this host is connected to, where neighbours would "
+        f"never find its addresses; choose a prefix outside of it, for example one below fd00:ff::/64",
+    )
+
+
+def _judge(part: _Part, prefix: IPNetwork) -> PoolRoute:
+    pool, host = part.pool.name, part.host
+    local = is_local(prefix, host.routes)
+    if local and part.faced:
+        return PoolRoute(pool, prefix, local=True, warning=_facing(part), partly=part.usable)
+    others = [route for route in host.routes if prefix.overlaps(route.destination)]
+    problems = [problem for route in others if (problem := _problem(pool, prefix, route, local=local))]
+    if part.is_too_wide:
+        problems = [_too_wide(part)]
+    if local and not part.usable:
+        problems.append(_nothing(part))
+    notes = [_note(pool, prefix, route) for route in others if route.is_connected]
+    if local:
+        notes += [_skipped(part, own, device) for own, device in host.own if own in prefix]
+    return PoolRoute(
+        pool,
+        prefix,
+        local,
+        min(problems, default=None),
+        "" if problems else "; ".join(notes),
+        _public(part, local=local) if is_public(part.addresses) else "",
+        part.usable,
+    )
+
+
+def _problem(pool: str, prefix: IPNetwork, route: Route, *, local: bool) -> Problem | None:
+    where = route.destination
+    if isinstance(where, IPv6Network) and route.is_connected:
+        return on_link(where, pool, prefix)
+    if local:
+        return None  # what is, is; nothing would be made
+    if route.is_local:
+        if route.device == "lo":
+            return None
+        why = f"has this host's own address {where.network_address} on {route.device}"
+    elif route.is_connected and inside(prefix, where) and prefix != where:
+        return None
+    else:
+        why = f"overlaps {route.owner}: what is reached there now would be cut off"
+    return Problem(Reason.POOL_OVERLAPS, f"pool {pool}: {prefix} {why}; choose another prefix in local-lb:pools")
+
+
+def _too_wide(part: _Part) -> Problem:
+    why = "is more than one host can have: what is reached there now would be cut off"
+    return Problem(Reason.POOL_OVERLAPS, f"{part} {why}; choose a longer prefix in local-lb:pools")
+
+
+def _nothing(part: _Part) -> Problem:
+    own = ", ".join(f"{address} of {device}" for address, device in part.host.own if part.has(address))
+    why = "more specific routes of the local table, such as of broadcasts, take all of it"
+    if own:
+        why = f"an interface's own address ({own}) is only given where it is listed by itself"
+    return Problem(Reason.NOT_ON_HOST, f"{part} has nothing to give: {why}; correct local-lb:pools")
+
+
+def _note(pool: str, prefix: IPNetwork, route: Route) -> str:
+    return (
+        f"pool {pool}: {prefix} lies in {route.destination} of {route.owner}: nothing there may hand out the same "
+        "addresses (limit its DHCP or `--ip-range`)"
+    )
+
+
+def _skipped(part: _Part, own: IPAddress, device: str) -> str:
+    return f"{part} leaves out {own}, an address of {device}: such a one is only given where it is listed by itself"
+
+
+def _facing(part: _Part) -> str:
+    return (
+        f"{part} is this host's own address on {part.faced}: whoever reaches that network reaches its Services; "
+        "choose an address of the loopback network if only this host shall"
+    )
+
+
+def _public(part: _Part, *, local: bool) -> str:
+    when = "this host doesn't reach" if local else "with a local route this host would no longer reach"
+    return f"{part} is public: {when} what the internet has there; choose a private prefix in local-lb:pools"

@@ -1,0 +1,53 @@
+"""Which addresses a pool can hand out, and which of them are still free.
+
+Everything is interval arithmetic: an IPv6 pool of 2**64 addresses costs as much as one of 32, because nothing is ever
+enumerated. Who gets which address is decided in `allocation`, what a pool may look like in `parse_settings`.
+"""
+
+from __future__ import annotations
+
+from locallb.config.candidates import Candidates
+from locallb.config.settings import Pool
+from locallb.model.identities import IPAddress
+from locallb.model.objects import Service
+from locallb.planning.selection import selects
+
+
+def allows(pool: Pool, service: Service) -> bool:
+    """Return whether the pool's namespaces and selector let `service` use it."""
+    return selects(service, pool.namespaces, pool.selector)
+
+
+class Slots:
+    """Which candidates are free. Taking and finding are near constant time, however full or large the pool is.
+
+    Each taken number points to a later one that may be free; `first_free` follows and shortens these paths.
+    """
+
+    def __init__(self, those: Candidates) -> None:
+        self._candidates = those
+        self._later: dict[int, int] = {}
+
+    def take(self, address: IPAddress) -> bool:
+        """Take `address`; return whether it was a free candidate."""
+        number = self._candidates.number(address)
+        if number is None or number in self._later:
+            return False
+        self._later[number] = number + 1
+        return True
+
+    def first_free(self, preferred: int) -> IPAddress | None:
+        """Return the first free candidate from `preferred` (modulo size) on, going round; None if all are taken."""
+        size = self._candidates.size
+        if len(self._later) >= size:
+            return None
+        number = self._follow(preferred % size)
+        return self._candidates[number if number < size else self._follow(0)]
+
+    def _follow(self, start: int) -> int:
+        end = start
+        while end in self._later:
+            end = self._later[end]
+        while start != end:
+            self._later[start], start = end, self._later[start]
+        return end

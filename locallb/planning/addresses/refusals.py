@@ -1,0 +1,142 @@
+"""The sentences for Services that get no address: who asks for what, why not, and what helps.
+
+Only words: whether an address is refused is decided in `allocation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv6Network
+
+from locallb.config.settings import Pool
+from locallb.model.identities import Family, IPAddress
+from locallb.model.objects import Service
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import HostFacts
+from locallb.planning.addresses.pool_routes import pool_routes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An address that a Service shall have and no other: by its own request, or pinned in the configuration."""
+
+    address: IPAddress
+    pinned: bool = False
+
+    @property
+    def elsewhere(self) -> str:
+        """Return how to ask for another one."""
+        return "pin another address in local-lb:pins" if self.pinned else "ask for another address"
+
+
+def _refused(reason: Reason, service: Service, asked: Asked, why: str) -> Problem:
+    verb = "is pinned to" if asked.pinned else "asks for"
+    return Problem(reason, f"{service.key} {verb} {asked.address}, {why}")
+
+
+def family_mismatch(service: Service, asked: Asked) -> Problem:
+    """Say that the address isn't of a family that the Service wants."""
+    family = Family.of(asked.address)
+    wanted = " and ".join(service.families)
+    why = f"an {family} address, but it wants {wanted}; {asked.elsewhere} or add {family} to spec.ipFamilies"
+    return _refused(Reason.FAMILY_MISMATCH, service, asked, why)
+
+
+def never_given(service: Service, asked: Asked, what: str) -> Problem:
+    """Say that the address is of a kind that no pool may hand out."""
+    return _refused(Reason.EXCLUDED, service, asked, f"which is never handed out ({what}); {asked.elsewhere}")
+
+
+def excluded(service: Service, asked: Asked, pool: Pool) -> Problem:
+    """Say that the pool of the address excludes it."""
+    why = f"which the pool {pool.name} excludes; {asked.elsewhere} or take it out of the pool's `exclude`"
+    return _refused(Reason.EXCLUDED, service, asked, why)
+
+
+def out_of_pool(service: Service, asked: Asked, pools: Sequence[Pool]) -> Problem:
+    """Say that no pool has the address."""
+    why = f"which isn't in {described(pools)}; {asked.elsewhere} or add it to local-lb:pools"
+    return _refused(Reason.OUT_OF_POOL, service, asked, why)
+
+
+def selector_mismatch(service: Service, asked: Asked, pool: Pool) -> Problem:
+    """Say that the pool of the address isn't for this Service."""
+    why = f"which is in the pool {pool.name}, only for {audience(pool)}; {asked.elsewhere} or let the pool allow it"
+    return _refused(Reason.SELECTOR_MISMATCH, service, asked, why)
+
+
+def in_use(service: Service, asked: Asked, holder: object) -> Problem:
+    """Return who else has the address: `holder`, as the rest of a sentence that begins with "which"."""
+    return _refused(Reason.IN_USE, service, asked, f"which {holder}; {asked.elsewhere} or release it there")
+
+
+def not_on_host(service: Service, asked: Asked, host: HostFacts) -> Problem:
+    """Say why the address can't be had here: it isn't this host's, or it faces a network and isn't listed by itself."""
+    if device := host.addresses.interface(asked.address) if host.addresses else "":
+        why = f"this host's own address on {device}, which never comes out of a range; list it by itself in"
+        return _refused(Reason.EXCLUDED, service, asked, f"{why} local-lb:pools, or {asked.elsewhere}")
+    if network := _network(asked.address, host):
+        return on_link(service, asked.address, network)
+    why = "which isn't this host's: no local route has it; as root, `locallb host setup --apply` makes its pool local,"
+    return _refused(Reason.NOT_ON_HOST, service, asked, f"{why} or {asked.elsewhere}")
+
+
+def on_link(service: Service, address: IPAddress, network: IPv6Network) -> Problem:
+    """Say that no neighbour would ever find the address, because it lies in a network that this host is part of."""
+    why = (
+        f"{address} lies in {network}, a network that this host is connected to, where neighbours would never find it;"
+        " give local-lb:pools an IPv6 prefix outside of it"
+    )
+    return Problem(Reason.POOL_ON_LINK, f"{service.key} gets no IPv6 address: {why}")
+
+
+def no_pool(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
+    """Say that the Service may use no pool of this family; `pools` are those of the family."""
+    if pools:
+        audiences = ", ".join(f"{pool.name} is for {audience(pool)}" for pool in pools)
+        why = f"no {family} pool is for it ({audiences}); let one allow it or add a pool to local-lb:pools"
+    else:
+        why = f"there is no {family} pool; add one to local-lb:pools or take {family} out of spec.ipFamilies"
+    return Problem(Reason.NO_POOL, f"{service.key} gets no {family} address: {why}")
+
+
+def exhausted(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
+    """Say that every address that the Service may have is taken."""
+    why = f"all of {described(pools)} is taken; add addresses to local-lb:pools or delete a Service that has one"
+    return Problem(Reason.POOL_EXHAUSTED, f"{service.key} gets no {family} address: {why}")
+
+
+def none_on_host(
+    service: Service, family: Family, pools: Sequence[Pool], example: IPAddress, host: HostFacts
+) -> Problem:
+    """Say that what is free and allowed isn't this host's, with an example, and what helps."""
+    if network := _network(example, host):
+        return on_link(service, example, network)
+    if device := host.addresses.interface(example) if host.addresses else "":
+        own = f"{example} is this host's own address on {device}, which is only given where it is listed by itself"
+        return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {family} address: {own} in local-lb:pools")
+    judged = (one for one in pool_routes(pools, host.addresses) if example in one.prefix)
+    obstacle = next((one.problem.message for one in judged if one.problem), "")
+    remedy = obstacle or "as root, `locallb host setup --apply` makes it local"
+    why = f"nothing that is free in {described(pools)} is this host's: no local route has {example}; {remedy}"
+    return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {family} address: {why}")
+
+
+def _network(address: IPAddress, host: HostFacts) -> IPv6Network | None:
+    """Find the network of this host that an IPv6 address lies in."""
+    return next((one for one in (host.addresses.on_link if host.addresses else ()) if address in one), None)
+
+
+def described(pools: Sequence[Pool]) -> str:
+    """Write pools with their ranges."""
+    several = [f"{pool.name} ({', '.join(str(each) for each in pool.ranges)})" for pool in pools]
+    return f"pool{'s' if len(several) > 1 else ''} {', '.join(several)}" if several else "any pool: there is none"
+
+
+def audience(pool: Pool) -> str:
+    """Return for whom a pool is."""
+    namespaces = f"namespace {' or '.join(sorted(pool.namespaces))}" if pool.namespaces else ""
+    labels = ",".join(f"{label}={value}" for label, value in sorted(pool.selector.items()))
+    parts = [namespaces, f"label {labels}" if labels else ""]
+    return " and ".join(part for part in parts if part) or "every Service"

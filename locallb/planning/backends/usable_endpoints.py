@@ -1,0 +1,49 @@
+"""Which endpoints of a Service's EndpointSlices take connections, by the rules of kube-proxy.
+
+Ready ones; where none is ready, those that are terminating and still serve (KEP-1669), so that the last pod of a
+Service drains. Not here: how they are reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from locallb.model.formatting import counted
+from locallb.model.identities import Family
+from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, ServicePort
+
+
+@dataclass(frozen=True, slots=True)
+class Usable:
+    """An endpoint that takes connections, and the slice's port that it serves a Service's port on."""
+
+    endpoint: Endpoint
+    port: EndpointPort
+
+
+def usable(port: ServicePort, family: Family, slices: Sequence[EndpointSlice]) -> tuple[Usable, ...]:
+    """Return the usable endpoints of a port in a family; the ports of slice and Service match by name and protocol."""
+    matching = [
+        Usable(endpoint, match)
+        for one in slices
+        if one.family is family and (match := _match(port, one))
+        for endpoint in one.endpoints
+    ]
+    ready = tuple(one for one in matching if one.endpoint.ready)
+    return ready or tuple(one for one in matching if one.endpoint.draining)
+
+
+def _match(port: ServicePort, one: EndpointSlice) -> EndpointPort | None:
+    return next((p for p in one.ports if (p.name, p.protocol) == (port.name, port.protocol)), None)
+
+
+def why_none_is(port: ServicePort, family: Family, slices: Sequence[EndpointSlice]) -> str:
+    """Return why there is no usable endpoint: half a sentence, with a remedy."""
+    here = [one for one in slices if one.family is family]
+    known = sum(len(one.endpoints) for one in here)
+    named = f' named "{port.name}"' if port.name else ""
+    if known and not any(_match(port, one) for one in here):
+        return f"no EndpointSlice has a {port.protocol} port{named or ' without a name'}; look at its targetPort"
+    state = f"none of its {counted(known, family + ' endpoint')} is ready" if known else f"it has no {family} endpoint"
+    return f"{state}; look at its pods and selector"

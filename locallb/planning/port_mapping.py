@@ -1,0 +1,91 @@
+"""Ports that Docker publishes (`network: publish`): what the host shows, what the container has inside.
+
+Clients use the Service's address and port, Envoy binds a port of its container on every address there: two different
+things, joined here and nowhere else. Pure. Not here: how a container is declared, what Docker makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from locallb.config.settings import Pool
+from locallb.model.identities import Family, IPAddress, Protocol
+from locallb.model.serving import Proxy, PublishedPort
+from locallb.model.snapshot import Subnet
+
+FIRST_OTHER_PORT = 10_000
+"""Where container ports begin that can't be the Service's own number."""
+LAST_BYTES = 256
+GARDENERS_FIRST = 224
+"""Last bytes from here on are the load balancers' in Gardener's layout; below, Docker numbers nodes."""
+
+Place = tuple[IPAddress, int, Protocol]
+"""What clients use: address, port and protocol."""
+
+
+def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:
+    """Give each place a container port of its own: the same number where that is free, the next one otherwise.
+
+    The official plugin never settles on one container port that is published at two addresses, so that a dual-stack
+    port has two. The answer doesn't depend on the order of `places`.
+    """
+    taken: set[tuple[int, Protocol]] = set()
+    found = []
+    wanted = sorted(places, key=lambda place: (place[0].version, place[1], place[2], int(place[0])))
+    own = {(port, protocol) for _, port, protocol in wanted}
+    for address, port, protocol in wanted:
+        numbers = (port, *range(FIRST_OTHER_PORT, 1 << 16), *range(1, FIRST_OTHER_PORT))
+        fits = (n for n in numbers if (n, protocol) not in taken and (n == port or (n, protocol) not in own))
+        inside = next(fits)
+        taken.add((inside, protocol))
+        found.append(PublishedPort(address, port, protocol, inside))
+    return tuple(sorted(found, key=lambda one: (one.container_port, one.protocol)))
+
+
+def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
+    """Have `places` published, and the listeners inside of the container; their names stay what clients use."""
+    published = published_ports(places)
+    inside = {(one.address, one.port, one.protocol): one.container_port for one in published}
+    listeners = tuple(
+        replace(one, container_port=inside[one.address, one.port, one.protocol]) for one in proxy.listeners
+    )
+    return replace(proxy, listeners=listeners, published=published)
+
+
+def internal_addresses(
+    addresses: Iterable[IPAddress], subnets: Sequence[Subnet], pools: Sequence[Pool]
+) -> Iterator[IPAddress]:
+    """Return the container's fixed addresses: of a family at most one, with the last byte of the Service's address.
+
+    None for a family whose subnet has no room that Docker leaves alone: then Docker chooses. It depends on the
+    configuration and the network only, never on who is there: otherwise a neighbour would move a container.
+    """
+    done: set[Family] = set()
+    for address in addresses:
+        family, last = Family.of(address), int(address) % LAST_BYTES
+        if family in done or _ambiguous(last, family, pools):
+            continue
+        inside = next((one for subnet in subnets if (one := _at(subnet, family, last))), None)
+        if inside:
+            done.add(family)
+            yield inside
+
+
+def _at(subnet: Subnet, family: Family, last: int) -> IPAddress | None:
+    """Return the address of a subnet that ends in this byte, if Docker never hands it out by itself."""
+    network = subnet.network
+    if Family.of(network) is not family or network.num_addresses < LAST_BYTES:
+        return None
+    address = network.network_address + last
+    if address in {network.network_address, network.broadcast_address, subnet.gateway}:
+        return None
+    if subnet.handed_out is None:
+        return address if last >= GARDENERS_FIRST else None
+    return None if address in subnet.handed_out else address
+
+
+def _ambiguous(last: int, family: Family, pools: Iterable[Pool]) -> bool:
+    """Return whether two addresses of the pools end in this byte."""
+    ranges = [one for pool in pools for one in pool.ranges if Family.of(one.first) is family]
+    return sum((int(one.last) - last) // LAST_BYTES - (int(one.first) - 1 - last) // LAST_BYTES for one in ranges) > 1

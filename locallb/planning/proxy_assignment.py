@@ -1,0 +1,86 @@
+"""By which proxy each Service is served, as far as the host goes: one of its own, or one of the stack's.
+
+Puts together who keeps or gets what (`sharing`) and the budget of inotify instances (`capacity`). Not here: what the
+proxies serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from locallb.config.settings import ProxySettings, Sharing
+from locallb.envoy import watches
+from locallb.model.identities import ObjectKey
+from locallb.model.objects import Discovery, Service
+from locallb.model.snapshot import Snapshot
+from locallb.planning.capacity import Need, share_out
+from locallb.planning.sharing import Assignment, assign_shared, assign_spares, with_spares
+
+EACH = watches(Discovery.STATIC, 0)
+"""inotify instances of a proxy of the stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyAssignment:
+    """How a Service is served: by a proxy of its own, or by that one of the stack's that has a name here."""
+
+    discovery: Discovery
+    proxy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyAssignments:
+    """Who is served and how. Who is missing doesn't fit."""
+
+    seats: Mapping[ObjectKey, ProxyAssignment]
+    proxies: tuple[str, ...]
+    """The stack's proxies that shall run."""
+
+
+def assign_proxies(services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
+    """Give every Service a seat; those that have one first, then the older ones."""
+    in_order = sorted(services, key=lambda service: (service.created, service.key))
+    if settings.mode is Sharing.SHARED:
+        return _shared([service.key for service in in_order], snapshot, settings)
+    return _per_service(in_order, snapshot, settings)
+
+
+def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
+    wanted = assign_shared(services, snapshot.seats, settings, settings.count)
+    room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, ())) // EACH
+    given = assign_shared(services, snapshot.seats, settings, room)
+    return ProxyAssignments(_seats(given), given.proxies)
+
+
+def _per_service(services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
+    held = {proxy.service: proxy.discovery for proxy in snapshot.proxies}
+    keys = [service.key for service in services]
+    seated = {each.service for each in snapshot.seats if each.proxy in snapshot.stack_proxies}
+    newcomers = [key for key in keys if key not in held and key not in seated]
+    given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.seats)
+    needs = [
+        Need(one.key, len(one.ports) * len(one.families), held.get(one.key))
+        for one in services
+        if one.key not in given.seats
+    ]
+    budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys)) - EACH * len(given.seats)
+    least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
+    spares = min(settings.spares, max(0, budget - least) // EACH)
+    own = {key: ProxyAssignment(way) for key, way in share_out(needs, budget - EACH * spares).items()}
+    given = with_spares(given, snapshot.stack_proxies, spares)
+    return ProxyAssignments({**_seats(given), **own}, given.proxies)
+
+
+def _seats(given: Assignment) -> Mapping[ObjectKey, ProxyAssignment]:
+    return {key: ProxyAssignment(Discovery.STATIC, proxy) for key, proxy in given.seats.items()}
+
+
+def _leaving(snapshot: Snapshot, proxies: Sequence[str], own: Sequence[ObjectKey]) -> int:
+    """Count the instances of those who leave: they are stopped after newcomers are started, so it is for the next run.
+
+    `proxies` are those of the stack that stay, `own` the Services that may stay with a proxy of their own.
+    """
+    keys = set(own)
+    leaving = sum(watches(each.discovery, each.upstreams) for each in snapshot.proxies if each.service not in keys)
+    return leaving + EACH * len(set(snapshot.stack_proxies) - set(proxies))

@@ -1,0 +1,110 @@
+"""What every kind of resource must say of itself; `dispatch` speaks Pulumi's protocol for all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from locallb.model.identities import Owner
+from locallb.model.naming import owner_from
+from locallb.provider import properties
+from locallb.provider.codec import is_unknown
+from locallb.storage import paths
+from locallb.storage.proxy_directories import is_id
+
+InputsT = TypeVar("InputsT")
+StateT = TypeVar("StateT")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What new inputs change, which of that needs another resource, and in which order."""
+
+    changed: frozenset[str] = frozenset()
+    replacing: frozenset[str] = frozenset()
+    delete_first: bool = False
+
+
+class ResourceType(ABC, Generic[InputsT, StateT]):
+    """One type of resource. Methods block; what goes wrong is a ProviderError or a ClientError."""
+
+    inputs: type[InputsT]
+    state: type[StateT]
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+
+    @abstractmethod
+    def check(self, new: InputsT) -> Iterator[tuple[str, str]]:
+        """Return which properties have values that can't be used, and why. Fields may be UNKNOWN."""
+
+    @abstractmethod
+    def diff(self, old: StateT, new: InputsT) -> Difference:
+        """Compare what is with what shall be. Fields may be UNKNOWN, which counts as a change."""
+
+    @abstractmethod
+    def preview_outputs(self, new: InputsT, old: StateT | None) -> Mapping[str, object]:
+        """Return the outputs that a create (`old` is None) or update is certain to give; the rest is UNKNOWN."""
+
+    @abstractmethod
+    def create(self, new: InputsT) -> tuple[str, StateT]:
+        """Make it, or adopt what has the same full identity; gives its id."""
+
+    @abstractmethod
+    def read(self, state: StateT) -> StateT | None:
+        """Look what is there now; None if it is gone. Changes nothing."""
+
+    @abstractmethod
+    def update(self, old: StateT, new: InputsT) -> StateT:
+        """Change it in place."""
+
+    @abstractmethod
+    def delete(self, state: StateT) -> None:
+        """Remove it; gone is fine."""
+
+    def leaves_nothing(self, state: StateT) -> bool:
+        """Return whether nothing is left of an interrupted creation that only this resource would find again.
+
+        `state` has the inputs; its outputs are blank.
+        """
+        return self.read(state) is None
+
+    def belongs_to_copied_project(self, owner: Owner) -> bool:
+        """Return whether the state is a copy of another project's, which still exists and owns this: leave it alone."""
+        return self.root is not None and paths.is_another_directory(owner.home.root, str(self.root))
+
+
+def changed(old: object, new: object) -> frozenset[str]:
+    """Name the inputs that differ from the state."""
+    names = [field.name for field in dataclasses.fields(_record(new))]
+    return frozenset(name for name in names if getattr(old, name) != getattr(new, name))
+
+
+def proxy_faults(proxy: str) -> Iterator[tuple[str, str]]:
+    """Check an input that is a proxy's id."""
+    yield from id_faults("proxy", proxy)
+
+
+def id_faults(name: str, value: str) -> Iterator[tuple[str, str]]:
+    """Check an input of twelve hex digits."""
+    if not is_unknown(value) and not is_id(value):
+        yield name, f"{value!r} isn't twelve hex digits"
+
+
+def grown(kind: type[StateT], inputs: object, **outputs: object) -> StateT:
+    """Make a state from inputs and outputs."""
+    given = {field.name: getattr(inputs, field.name) for field in dataclasses.fields(_record(inputs))}
+    return kind(**{**given, **outputs})
+
+
+def identity(owner: properties.Owner) -> Owner:
+    """Read the property as the owner that it names."""
+    return owner_from(dataclasses.asdict(owner))
+
+
+def _record(value: Any) -> Any:  # noqa: ANN401 - any dataclass
+    return value

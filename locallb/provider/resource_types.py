@@ -1,0 +1,103 @@
+"""All our kinds by their tokens, asked in plain values: what the provider does, without Pulumi's protocol.
+
+The embedded engine asks here, in the thread of the resource's registration; `dispatch` does for everybody else. Nothing
+here knows what a resource is for. In a preview only `check`, `diff` and `foresee` of a kind are asked, so a preview
+can't change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeAlias
+
+from pulumi.runtime.rpc import UNKNOWN
+
+from locallb.kubernetes.api.fence import FENCE
+from locallb.provider import codec
+from locallb.provider.errors import ProviderError
+from locallb.provider.resource_type import Difference, ResourceType
+from locallb.provider.values import Values
+
+AnyResourceType: TypeAlias = ResourceType[Any, Any]
+
+
+class ResourceTypes:
+    """The kinds of a provider. What goes wrong is a ProviderError or a ClientError."""
+
+    def __init__(self, kinds: Mapping[str, AnyResourceType]) -> None:
+        self._kinds = kinds
+
+    def check(self, token: str, news: Values) -> Sequence[tuple[str, str]]:
+        """Tell every property that is of the wrong type or can't be used, and why."""
+        kind = self._kind(token)
+        try:
+            return list(kind.check(codec.decode(kind.inputs, news)))
+        except codec.CodecError as error:
+            return error.failures
+
+    def diff(self, token: str, olds: Values, news: Values) -> Difference:
+        """Return which properties change, and which of them need another resource."""
+        kind = self._kind(token)
+        difference: Difference = kind.diff(codec.recall(kind.state, olds), codec.decode(kind.inputs, news))
+        return difference
+
+    def create(self, token: str, news: Values, *, preview: bool) -> tuple[str, dict[str, Any]]:
+        """Create, or tell what creating would give: an id, and the properties."""
+        kind = self._kind(token)
+        new = codec.decode(kind.inputs, news)
+        if preview:
+            return "", _previewed_outputs(kind, news, kind.preview_outputs(new, None))
+        FENCE.term()
+        identity, state = kind.create(new)
+        return identity, codec.encode(state)
+
+    def read(self, token: str, name: str, properties: Values) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Read what is there: its properties, and the inputs among them; None if nothing is."""
+        kind = self._kind(token)
+        if not properties:
+            raise ProviderError(f"{name} can't be imported: declare it, `up` adopts what is there already")
+        found = kind.read(codec.recall(kind.state, properties))
+        if found is None:
+            return None
+        seen = codec.encode(found)
+        return seen, {input_: seen[input_] for input_ in sorted(_names(kind.inputs))}
+
+    def leaves_nothing(self, token: str, news: Values) -> bool:
+        """Return whether it is certain that nothing is left of a creation that was cut off."""
+        kind = self._kind(token)
+        return bool(kind.leaves_nothing(codec.recall(kind.state, news)))
+
+    def update(self, token: str, olds: Values, news: Values, *, preview: bool) -> dict[str, Any]:
+        """Update, or tell what updating would give."""
+        kind = self._kind(token)
+        old, new = codec.recall(kind.state, olds), codec.decode(kind.inputs, news)
+        if preview:
+            return _previewed_outputs(kind, news, kind.preview_outputs(new, old))
+        FENCE.term()
+        return codec.encode(kind.update(old, new))
+
+    def delete(self, token: str, properties: Values) -> None:
+        """Delete."""
+        kind = self._kind(token)
+        state = codec.recall(kind.state, properties)
+        FENCE.term()
+        kind.delete(state)
+
+    def _kind(self, token: str) -> AnyResourceType:
+        """Find the kind of a URN's type, `<parents' types>$<token>`."""
+        short = token.rpartition("$")[2]
+        if short not in self._kinds:
+            raise ProviderError(f"the provider has no resource {short}: known are {', '.join(sorted(self._kinds))}")
+        return self._kinds[short]
+
+
+def _previewed_outputs(kind: AnyResourceType, inputs: Values, certain: Mapping[str, object]) -> dict[str, Any]:
+    """Join inputs and outputs; what isn't certain is unknown."""
+    outputs = [name for name in _names(kind.state) if name not in _names(kind.inputs)]
+    known = {name: codec.value(certain[name]) if name in certain else UNKNOWN for name in outputs}
+    return dict(sorted({**inputs, **known}.items()))
+
+
+def _names(kind: type[Any]) -> list[str]:
+    return [field.name for field in fields(kind)]

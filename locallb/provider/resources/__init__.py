@@ -1,0 +1,1 @@
+"""The resource types of our provider, a module each."""

@@ -1,0 +1,126 @@
+"""A Service in a live cluster, as our resources touch it: read, decide, patch, and again where somebody was quicker.
+
+What a watch or the last patch told counts as read, once: if it is old, the patch is refused, and the Service read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.fence import FENCE
+from locallb.kubernetes.api.known_silent import SILENT
+from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.events import Event, event_body
+from locallb.kubernetes.status_patch import Live, is_it
+from locallb.model.snapshot import Access
+from locallb.provider import properties
+from locallb.provider.errors import ProviderError
+from locallb.provider.resource_type import identity
+
+if TYPE_CHECKING:
+    from locallb.kubernetes.api.client import Cluster, Clusters
+
+_ATTEMPTS = 10
+"""Writers that may be quicker than we are, one after the other."""
+Decide = Callable[[Live], Mapping[str, object] | None]
+
+
+@cache
+def _clusters() -> Clusters:
+    """Return the connections of this process."""
+    from locallb.kubernetes.api.client import Clusters  # noqa: PLC0415 - its client takes 0.1 s to import, manifests need none
+
+    return Clusters()
+
+
+def _at(access: properties.Access) -> Cluster:
+    """Return the connection. Raises KubeError, at once where the cluster is known not to answer."""
+    if why := SILENT.why(_context(access)):
+        raise KubeError(Fault.UNREACHABLE, why)
+    return _clusters().at(_context(access))
+
+
+def _context(access: properties.Access) -> Access:
+    return Access(access.kubeconfig, access.context)
+
+
+def find(access: properties.Access, owner: properties.Owner) -> Live | None:
+    """Return the very Service; None if it is gone. Raises KubeError."""
+    live = _at(access).service(owner.namespace, owner.name)
+    return live if live is not None and is_it(live, identity(owner).uid) else None
+
+
+def write(access: properties.Access, owner: properties.Owner, decide: Decide) -> Live | None:
+    """Make the Service as `decide` wants it; None if it is gone.
+
+    `decide` gets the Service as it was read and gives a patch with its resourceVersion, or None if all is well.
+    Raises KubeError, and ProviderError if others never stop writing.
+    """
+    guess = _told(access, owner)
+    if guess is not None and (patch := decide(guess)) and (done := _patched(access, owner, patch)):
+        return done[0]
+    for _ in range(_ATTEMPTS):
+        live = find(access, owner)
+        patch = None if live is None else decide(live)
+        if patch is None:
+            return live
+        if done := _patched(access, owner, patch):
+            return done[0]
+    raise ProviderError(f"{identity(owner).service} is changed by somebody again and again; run up once more")
+
+
+def _told(access: properties.Access, owner: properties.Owner) -> Live | None:
+    """Return the very Service as somebody told of it; None if nobody did."""
+    seen = RECENT.find(_context(access), owner.namespace, owner.name)
+    return seen if seen is not None and is_it(seen, identity(owner).uid) else None
+
+
+def _patched(
+    access: properties.Access, owner: properties.Owner, patch: Mapping[str, object]
+) -> tuple[Live | None] | None:
+    """Patch it, once; gives what it is then (None: gone), or nothing at all if somebody was quicker."""
+    FENCE.term()  # after reading: a leader that came meanwhile has written since, or will and make this a conflict
+    try:
+        made = _at(access).patch_status(owner.namespace, owner.name, patch)
+    except KubeError as error:
+        if error.fault is not Fault.CONFLICT:
+            raise
+        return None
+    if made is not None:
+        RECENT.note(_context(access), owner.namespace, owner.name, made)
+    return (made,)
+
+
+def tell(access: properties.Access, owner: properties.Owner, event: Event) -> None:
+    """Send an event, if it can be sent: nothing waits for it, and nothing fails for want of it."""
+    now = time.time_ns()
+    stamp = datetime.fromtimestamp(now / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    with suppress(KubeError):
+        cluster = _at(access)
+        cluster.create_event(owner.namespace, event_body(event, identity(owner), now, stamp))
+
+
+def withdraw(access: properties.Access, owner: properties.Owner, decide: Decide) -> None:
+    """Take away what `decide` takes away; a Service or a whole cluster that is gone has nothing of ours any more.
+
+    A cluster counts as gone when its kubeconfig is whole and has no such context any more (ADR 19). Raises KubeError,
+    ProviderError.
+    """
+    try:
+        write(access, owner, decide)
+    except KubeError as error:
+        if error.fault is Fault.NO_CONTEXT:
+            return
+        remedy = (
+            f"start it and run again; if it is gone for good, `kubectl config delete-context {access.context}"
+            f" --kubeconfig {access.kubeconfig}`, or have that file say `contexts: []` and after it `kind: Config`"
+        )
+        if error.fault in {Fault.UNREACHABLE, Fault.KUBECONFIG}:
+            raise ProviderError(f"{identity(owner).service} can't be let go: {error}; {remedy}") from error
+        raise

@@ -1,0 +1,74 @@
+"""LoopbackAddress: an address of this host, claimed for one owner in the ledger."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+
+from locallb.ledger.ledger import Ledger
+from locallb.provider.codec import is_unknown
+from locallb.provider.properties import LoopbackAddressInputs, LoopbackAddressState
+from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity
+from locallb.storage import paths
+
+
+class LoopbackAddress(ResourceType[LoopbackAddressInputs, LoopbackAddressState]):
+    """Claims, hands over and releases."""
+
+    inputs = LoopbackAddressInputs
+    state = LoopbackAddressState
+
+    def check(self, new: LoopbackAddressInputs) -> Iterator[tuple[str, str]]:
+        """Accept an address as its family writes it, so that one address has one name."""
+        if is_unknown(new.address):
+            return
+        try:
+            written = str(ip_address(new.address))
+        except ValueError:
+            yield "address", f"{new.address!r} isn't an IPv4 or IPv6 address"
+        else:
+            if written != new.address:
+                yield "address", f"write {new.address!r} as {written!r}"
+
+    def diff(self, old: LoopbackAddressState, new: LoopbackAddressInputs) -> Difference:
+        """Replace for another address, new claim first; another owner takes over."""
+        return Difference(changed(old, new), frozenset({"address"}))
+
+    def preview_outputs(self, new: LoopbackAddressInputs, old: LoopbackAddressState | None) -> Mapping[str, object]:
+        """Foresee the ledger."""
+        del new
+        return {"claim": old.claim if old else str(paths.ledger_directory())}
+
+    def create(self, new: LoopbackAddressInputs) -> tuple[str, LoopbackAddressState]:
+        """Claim it; a claim of ours in a ledger that counted before host setup is given up."""
+        address, owner = ip_address(new.address), identity(new.owner)
+        current, *earlier = paths.ledgers()
+        ledger = Ledger(current)
+        ledger.claim(address, owner, new.sharing)
+        for path in earlier:
+            if os.access(path, os.W_OK):
+                Ledger(path).release(address, owner)
+        return new.address, grown(self.state, new, claim=str(ledger.directory))
+
+    def read(self, state: LoopbackAddressState) -> LoopbackAddressState | None:
+        """Look whether the claim is still there and still ours."""
+        ledger = Ledger(paths.ledger_directory())
+        if ledger.holds(ip_address(state.address), identity(state.owner)):
+            return replace(state, claim=str(ledger.directory))
+        return None
+
+    def update(self, old: LoopbackAddressState, new: LoopbackAddressInputs) -> LoopbackAddressState:
+        """Hand the claim to the new owner in one step."""
+        ledger = Ledger(paths.ledger_directory())
+        ledger.reown(ip_address(new.address), identity(old.owner), identity(new.owner), new.sharing)
+        return grown(self.state, new, claim=str(ledger.directory))
+
+    def delete(self, state: LoopbackAddressState) -> None:
+        """Release it where it was claimed, unless it belongs to the project that this one is a copy of."""
+        owner = identity(state.owner)
+        if not self.belongs_to_copied_project(owner):
+            ledger = Ledger(Path(state.claim) if state.claim else paths.ledger_directory())
+            ledger.release(ip_address(state.address), owner)

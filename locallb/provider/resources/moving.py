@@ -1,0 +1,81 @@
+"""Takes a stack's proxies away from the state home in which they live, so that they can be made in another one.
+
+Addresses stay claimed where all users share the ledger. Not here: where a stack belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Protocol
+
+from locallb.ledger.ledger import Ledger
+from locallb.model.errors import ClientError
+from locallb.model.identities import Home
+from locallb.model.naming import owner_from
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
+from locallb.runtimes.stopping import stop_process
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies, is_id
+
+ADDRESS, CONFIG = "locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"
+PROCESS = "locallb:index:EnvoyProcess"
+
+
+class Resource(Protocol):
+    """What is needed of a resource in a state."""
+
+    @property
+    def type(self) -> str:
+        """Its type token."""
+
+    @property
+    def inputs(self) -> Mapping[str, object]:
+        """Its inputs as the state has them."""
+
+    @property
+    def outputs(self) -> Mapping[str, object]:
+        """Its outputs as the state has them."""
+
+
+def leave(resources: Iterable[Resource], home: Home, state_home: Path) -> int:
+    """Stop the proxies of stack `home` below `state_home`, and remove what is theirs there; return how many ran.
+
+    Raises ClientError if one can't be stopped: it is another user's.
+    """
+    known = list(resources)
+    running = [one for one in known if one.type == PROCESS and _lives(_process(one))]
+    for one in running:
+        stop_process(state_home / "proxies" / str(one.inputs["proxy"]), _process(one))
+    for one in known:
+        with suppress(ClientError, OSError, KeyError, ValueError, TypeError):  # closed to this user, and harmless
+            if one.type == CONFIG:
+                _remove(Proxies(state_home / "proxies"), str(one.inputs["proxy"]), home)
+            elif one.type == ADDRESS:
+                _release(one)
+    return len(running)
+
+
+def _process(resource: Resource) -> Process:
+    pid = resource.outputs.get("pid")
+    return Process(int(pid) if isinstance(pid, int | float) else 0, str(resource.outputs.get("started")))
+
+
+def _lives(process: Process) -> bool:
+    return process.pid > 0 and processes.is_alive(process)
+
+
+def _remove(proxies: Proxies, proxy: str, home: Home) -> None:
+    directory = proxies.find(proxy) if is_id(proxy) else None
+    if directory and directory.owner and directory.owner.home == home:
+        proxies.remove(proxy)
+
+
+def _release(resource: Resource) -> None:
+    """Give up a claim in a ledger that doesn't count here."""
+    ledger, owner = Path(str(resource.outputs["claim"])), resource.inputs["owner"]
+    if ledger != paths.ledger_directory() and isinstance(owner, dict):
+        Ledger(ledger).release(ip_address(str(resource.inputs["address"])), owner_from(owner))

@@ -1,0 +1,158 @@
+"""ProxyConfig: a proxy's directory and Envoy's files in it, brought up to date under a running Envoy."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from locallb.envoy import push, rollout
+from locallb.envoy.admin import EnvoyAdmin
+from locallb.envoy.fragments import joined
+from locallb.host import inotify
+from locallb.ledger.conflicts import refuse_copy
+from locallb.provider.codec import is_unknown
+from locallb.provider.errors import ProviderError
+from locallb.provider.properties import ProxyConfigInputs, ProxyConfigState
+from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity, proxy_faults
+from locallb.runtimes.stopping import stop_all
+from locallb.storage import files, paths
+from locallb.storage.proxy_directories import Proxies, ProxyDirectory
+
+_NEEDED = (rollout.BOOTSTRAP, rollout.LISTENERS, rollout.CLUSTERS)
+
+
+class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
+    """Writes what differs, in the order of `rollout`."""
+
+    inputs = ProxyConfigInputs
+    state = ProxyConfigState
+
+    def check(self, new: ProxyConfigInputs) -> Iterator[tuple[str, str]]:
+        """Accept names of files that are ours only; the texts are Envoy's to judge."""
+        yield from proxy_faults(new.proxy)
+        if is_unknown(new.files):
+            return
+        for name in new.files:
+            if not rollout.NAME.fullmatch(name):
+                yield "files", f"{name!r} isn't a file of a proxy: expected are {', '.join(_NEEDED)} and eds-*.json"
+        needed = () if _in_parts(new.files) else _NEEDED
+        yield from (("files", f"{name} is missing") for name in needed if name not in new.files)
+
+    def diff(self, old: ProxyConfigState, new: ProxyConfigInputs) -> Difference:
+        """Replace for another proxy; everything else is an update."""
+        return Difference(changed(old, new), frozenset({"proxy"}))
+
+    def preview_outputs(self, new: ProxyConfigInputs, old: ProxyConfigState | None) -> Mapping[str, object]:
+        """Foresee all outputs: they follow from the inputs."""
+        del old
+        if is_unknown(new.files) or is_unknown(new.proxy):
+            return {}
+        return {"directory": str(_proxies().path(new.proxy)), "bootstrap": fingerprint(new.files)}
+
+    def create(self, new: ProxyConfigInputs) -> tuple[str, ProxyConfigState]:
+        """Make the directory, or adopt ours, and write the files."""
+        directory = _proxies().make(new.proxy, identity(new.owner), new.name)
+        return new.proxy, self._write(directory, new)
+
+    def read(self, state: ProxyConfigState) -> ProxyConfigState | None:
+        """Read what is on disk: a file that was changed or removed by hand shows as a changed property."""
+        directory = _proxies().find(state.proxy)
+        if directory is None or directory.owner != identity(state.owner):
+            return None
+        found = _found(directory.path)
+        if _in_parts(state.files):
+            found = _own(found)
+        shared = _proxies().is_shared(state.proxy)
+        return replace(state, name=directory.name, files=found, shared=shared, bootstrap=fingerprint(found))
+
+    def update(self, old: ProxyConfigState, new: ProxyConfigInputs) -> ProxyConfigState:
+        """Write what differs; the directory is signed by its new owner where that changed."""
+        before, after = identity(old.owner), identity(new.owner)
+        if before != after:
+            refuse_copy(f"proxy {new.proxy}", before, after)
+        proxies = _proxies()
+        directory = proxies.find(new.proxy)
+        if directory is None or directory.owner not in (before, after):
+            directory = proxies.make(new.proxy, after, new.name)
+        proxies.sign(new.proxy, after, new.name)
+        return self._write(directory, new)
+
+    def delete(self, state: ProxyConfigState) -> None:
+        """Remove the directory, if it is still ours, and before that whatever still runs in it.
+
+        A refresh loses sight of a process that hangs, or that an interrupted run had told to stop.
+        """
+        owner = identity(state.owner)
+        directory = _proxies().find(state.proxy)
+        if self.belongs_to_copied_project(owner) or (directory and directory.owner != owner):
+            return
+        stop_all(_proxies().path(state.proxy))
+        _proxies().remove(state.proxy)
+
+    def _write(self, directory: ProxyDirectory, new: ProxyConfigInputs) -> ProxyConfigState:
+        found = _found(directory.path)
+        if not _in_parts(new.files) and EnvoyAdmin(directory.path).answers():
+            # An Envoy that can't have what it watches aborts.
+            watches = rollout.new_watches(found.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
+            inotify.require(watches, f"the change of proxy {new.name}")
+        _proxies().share(new.proxy, shared=new.shared)
+        mode = files.SHARED if new.shared else files.PRIVATE
+        _set_modes(directory.path, found, mode)
+        steps = _begin(found, new.files) if _in_parts(new.files) else rollout.steps(found, new.files)
+        _roll_out(directory.path, steps, mode)
+        return grown(self.state, new, directory=str(directory.path), bootstrap=fingerprint(new.files))
+
+
+def fingerprint(texts: Mapping[str, str]) -> str:
+    """Make the sha256 (hex) of the bootstrap; empty if there is none."""
+    text = texts.get(rollout.BOOTSTRAP)
+    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _set_modes(directory: Path, found: Mapping[str, str], mode: int) -> None:
+    """Give files that stay as they are the mode that new ones get."""
+    for name in found:
+        files.set_mode(directory / name, mode)
+
+
+def _roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
+    """Take the steps; between them a running Envoy gets the time to follow."""
+    for step in steps:
+        if isinstance(step, rollout.Remove):
+            files.remove(directory / step.name)
+            continue
+        push.put(directory, step, mode)
+
+
+def _in_parts(texts: Mapping[str, str]) -> bool:
+    """Return whether listeners and clusters are said by `ServiceConfig`s and not here."""
+    return set(texts) == {rollout.BOOTSTRAP}
+
+
+def _begin(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[rollout.Step]:
+    """Put the bootstrap, and beside it listeners and clusters of nobody, unless there are some already."""
+    empty, _ = joined({})
+    files_wanted = {name: found.get(name, empty) for name in (rollout.LISTENERS, rollout.CLUSTERS)} | dict(wanted)
+    yield from (rollout.Write(name, text) for name, text in files_wanted.items() if found.get(name) != text)
+    yield from (rollout.Remove(name) for name in sorted(found.keys() - files_wanted.keys()))
+
+
+def _own(found: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the file that isn't made of parts; nothing where those can't be put in because a file is missing."""
+    whole = found.keys() >= set(_NEEDED)
+    return {name: text for name, text in found.items() if name == rollout.BOOTSTRAP} if whole else {}
+
+
+def _found(directory: Path) -> Mapping[str, str]:
+    try:
+        names = sorted(entry.name for entry in directory.iterdir() if rollout.NAME.fullmatch(entry.name))
+    except OSError as error:
+        raise ProviderError(f"{directory} can't be read: {error.strerror}") from error
+    texts = {name: files.read_shared(directory / name) for name in names}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _proxies() -> Proxies:
+    return Proxies(paths.proxies_root())

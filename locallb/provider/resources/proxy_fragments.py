@@ -1,0 +1,199 @@
+"""The parts of a proxy that isn't one Service's alone: put in, taken out, read back, under a running Envoy.
+
+Envoy reads a file as a whole, so every change is one of the whole: threads that want one at the same time are served
+together, by the first of them that gets its turn. New clusters come before the listeners that use them, old ones go
+after; a listener that goes is waited for, because its address is released next. Not here: what a part says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TypeAlias
+
+from locallb.envoy import push, rollout
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
+from locallb.envoy.fragments import Tagged, Texts, joined, taken_apart
+from locallb.model.errors import ClientError
+from locallb.provider.errors import ProviderError
+from locallb.runtimes.stopping import end_hanging
+from locallb.storage import files
+
+PATIENCE = 10.0
+"""Seconds that Envoy gets for each file: it takes 0.1 ms a listener or cluster, in all of them."""
+_PAUSE = 0.002
+_Document: TypeAlias = Mapping[str, Tagged]
+_Signature: TypeAlias = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentChange:
+    """What a part shall be; `gone` are listeners that nobody may reach afterwards."""
+
+    part: str
+    listeners: Texts = field(default_factory=dict)
+    clusters: Texts = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _File:
+    """What a file has, as long as it is the one of this signature."""
+
+    signature: _Signature
+    document: _Document
+
+    def of(self, part: str) -> Texts:
+        """Return what is of a part."""
+        return self._parts.get(part, {})
+
+    @cached_property
+    def _parts(self) -> Mapping[str, Texts]:
+        found: dict[str, dict[str, str]] = {}
+        for name, one in self.document.items():
+            found.setdefault(one.part, {})[name] = one.text
+        return found
+
+
+@dataclass(slots=True)
+class _Ticket:
+    """A change that waits, and how it ended."""
+
+    change: FragmentChange
+    done: bool = False
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The changes that wait for one proxy."""
+
+    waiting: list[_Ticket] = field(default_factory=list)
+    entrance: Lock = field(default_factory=Lock)
+    turn: Lock = field(default_factory=Lock)
+
+    def enter(self, change: FragmentChange) -> _Ticket:
+        ticket = _Ticket(change)
+        with self.entrance:
+            self.waiting.append(ticket)
+        return ticket
+
+    def take(self) -> list[_Ticket]:
+        with self.entrance:
+            taken, self.waiting = self.waiting, []
+        return taken
+
+
+_QUEUES: dict[Path, _Queue] = {}
+_SEEN: dict[Path, _File] = {}
+"""Files as they were last: with a thousand parts in it a file takes longer to read than all the rest."""
+_READING = Lock()
+"""One thread reads, the others find what it read."""
+
+
+def apply(directory: Path, change: FragmentChange) -> None:
+    """Make one part what it shall be, together with whatever others want now. Raises ClientError, ProviderError."""
+    queue = _QUEUES.setdefault(directory, _Queue())
+    ticket = queue.enter(change)
+    with queue.turn:
+        if not ticket.done:
+            _serve(directory, queue.take())
+    if ticket.error:
+        raise ticket.error
+
+
+def read(directory: Path, part: str) -> tuple[Texts, Texts]:
+    """Read the listeners and clusters of a part. Raises ClientError."""
+    listeners, clusters = (_file(directory / name) for name in (rollout.LISTENERS, rollout.CLUSTERS))
+    return listeners.of(part), clusters.of(part)
+
+
+def rewrite_listeners(directory: Path) -> None:
+    """Put the listeners into place once more as they are: Envoy then binds what it couldn't. Raises ClientError."""
+    with _QUEUES.setdefault(directory, _Queue()).turn, files.locked(directory):
+        path = directory / rollout.LISTENERS
+        text = files.read_shared(path)
+        if text is not None:
+            files.write(path, text, mode=files.mode(path))
+
+
+def _serve(directory: Path, tickets: list[_Ticket]) -> None:
+    """Carry out several changes as one; all of them share how that ends."""
+    error: Exception | None = ProviderError(f"the change of proxy {directory.name} was broken off; run up again")
+    try:
+        with files.locked(directory):
+            _roll_out(directory, [ticket.change for ticket in tickets])
+        error = None
+    except (ClientError, ProviderError) as failure:
+        error = failure
+    finally:
+        for ticket in tickets:
+            ticket.done, ticket.error = True, error
+
+
+def _roll_out(directory: Path, changes: list[FragmentChange]) -> None:
+    latest = {change.part: change for change in changes}
+    listeners, clusters = (_file(directory / name).document for name in (rollout.LISTENERS, rollout.CLUSTERS))
+    new_listeners = {name: Tagged(c.part, text) for c in latest.values() for name, text in c.listeners.items()}
+    new_clusters = {name: Tagged(c.part, text) for c in latest.values() for name, text in c.clusters.items()}
+    wanted = {**_without(listeners, latest), **new_listeners}
+    bridge = {**clusters, **new_clusters}
+    _put(directory, rollout.CLUSTERS, clusters, bridge)
+    _put(directory, rollout.LISTENERS, listeners, wanted)
+    gone = listeners.keys() | {name for change in changes for name in change.gone}
+    _await_gone(directory, gone - wanted.keys())
+    _put(directory, rollout.CLUSTERS, bridge, {**_without(clusters, latest), **new_clusters})
+
+
+def _put(directory: Path, name: str, before: _Document, after: _Document) -> None:
+    """Write a file where it changes, and wait for the Envoy that runs there."""
+    path = directory / name
+    if before == after and path.exists():
+        return
+    text, version = joined(after)
+    push.put(directory, rollout.Write(name, text, version), files.mode(path), PATIENCE)
+    _SEEN[path] = _File(_signature(path), after)
+
+
+def _await_gone(directory: Path, names: AbstractSet[str]) -> None:
+    """Wait until nobody listens there any more. An Envoy that runs and doesn't answer is stopped: it may still."""
+    deadline = time.monotonic() + PATIENCE
+    while names:
+        try:
+            left = EnvoyAdmin(directory).listeners() & names
+        except EnvoyAdminError:
+            end_hanging(directory)
+            return
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            raise ProviderError(f"proxy {directory.name} goes on listening at {', '.join(sorted(left))}; run up again")
+        time.sleep(_PAUSE)
+
+
+def _file(path: Path) -> _File:
+    """Read a file, unless it is still the one that was read or written last."""
+    with _READING:
+        signature = _signature(path)
+        known = _SEEN.get(path)
+        if known is None or known.signature != signature:
+            known = _SEEN[path] = _File(signature, taken_apart(files.read_shared(path) or ""))
+        return known
+
+
+def _signature(path: Path) -> _Signature:
+    """Return which file this is: a file renamed into place is another."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def _without(document: _Document, parts: Mapping[str, FragmentChange]) -> _Document:
+    return {name: one for name, one in document.items() if one.part not in parts}

@@ -1,0 +1,249 @@
+"""Reachable: the proof that a proxy serves what it should, before anybody is told so.
+
+Envoy never tries again to bind a listener that failed, but it does when its file is renamed into place once more, even
+with the same text: so an attempt is made here, and one more at every `up` until the port is free.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
+from locallb.envoy.fragments import part_version
+from locallb.envoy.waiting import comes_to_answer, pauses
+from locallb.host.sockets import SocketError, connect, holder, split_place
+from locallb.model.identities import Protocol
+from locallb.planning.containers import IDENTITY_PREFIX
+from locallb.provider.codec import is_unknown
+from locallb.provider.errors import ProviderError
+from locallb.provider.properties import ListenerState, ReachableInputs, ReachableState, Versions
+from locallb.provider.resource_type import Difference, ResourceType, changed, grown, id_faults, proxy_faults
+from locallb.provider.resources import published_ports
+from locallb.provider.resources.proxy_fragments import rewrite_listeners
+from locallb.runtimes.docker import Containers, ContainersError
+from locallb.runtimes.stopping import STOPPING, drain_container, was_drained
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
+
+PATIENCE = 5.0
+"""Seconds until everything must be active; it takes a few milliseconds."""
+START_PATIENCE = 10.0
+"""Seconds until the Envoy of a container that was just started must answer; it takes 0.1 to 0.3."""
+PROBE_PATIENCE = 2.0
+SERVING = "serving"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What Envoy says at one moment."""
+
+    lds: Subscription
+    versions: Versions
+    """Those that are active: of the proxy as a whole, or of the part."""
+    bound: frozenset[str]
+    failed: Mapping[str, str]
+
+    def proves(self, new: ReachableInputs) -> bool:
+        return self.versions == new.versions and self.bound.issuperset(new.listeners)
+
+
+class Reachable(ResourceType[ReachableInputs, ReachableState]):
+    """Waits, and tells exactly what is missing."""
+
+    inputs = ReachableInputs
+    state = ReachableState
+
+    def check(self, new: ReachableInputs) -> Iterator[tuple[str, str]]:
+        """Accept places of probes that can be connected to."""
+        yield from proxy_faults(new.proxy)
+        yield from id_faults("part", new.part) if new.part else ()
+        for place in () if is_unknown(new.probes) else new.probes:
+            try:
+                split_place(place)
+            except ValueError:
+                yield "probes", f"{place!r} isn't <address>:<port>"
+
+    def diff(self, old: ReachableState, new: ReachableInputs) -> Difference:
+        """Prove again whatever changes; probes alone prove nothing new and change nothing."""
+        return Difference(changed(old, new), frozenset({"proxy", "part"}))
+
+    def preview_outputs(self, new: ReachableInputs, old: ReachableState | None) -> Mapping[str, object]:
+        """Foresee nothing: the proof is made, not planned."""
+        del new, old
+        return {}
+
+    def create(self, new: ReachableInputs) -> tuple[str, ReachableState]:
+        """Prove it, and connect once to each probe."""
+        return new.proxy, self._prove(new, new.probes, new.listeners)
+
+    def read(self, state: ReachableState) -> ReachableState | None:
+        """Look whether the proof still holds."""
+        try:
+            if _is_drained(state.process, _directory(state)):
+                return None
+            proven = _is_proven(_directory(state), state)
+            return (
+                state
+                if proven and not (state.published and any(published_ports.unpublished(state.listeners)))
+                else None
+            )
+        except (EnvoyAdminError, ContainersError):
+            return None
+
+    def leaves_nothing(self, state: ReachableState) -> bool:
+        """Return True: a proof leaves nothing."""
+        del state
+        return True
+
+    def update(self, old: ReachableState, new: ReachableInputs) -> ReachableState:
+        """Prove it again, and connect to places that are published for the first time."""
+        known = old.listeners if old.process == new.process else ()
+        arriving = tuple(name for name in new.listeners if name not in known)
+        return self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
+
+    def delete(self, state: ReachableState) -> None:
+        """Forget the proof. The Envoy of a container listens no longer from here on, before whoever runs us ends it."""
+        identity = state.process.removeprefix(IDENTITY_PREFIX)
+        if identity != state.process and not state.part:
+            with suppress(ContainersError):  # who removes the container says that Docker can't be asked
+                if seen := Containers().inspect(identity):
+                    drain_container(seen)
+
+    def _prove(self, new: ReachableInputs, probes: tuple[str, ...], arriving: tuple[str, ...]) -> ReachableState:
+        """Prove it; connect to `probes`, or to `arriving` where the ports are published."""
+        contained = new.process.startswith(IDENTITY_PREFIX)
+        try:
+            if contained:
+                _refuse_drained(new.process, _directory(new))
+                comes_to_answer(_directory(new), START_PATIENCE)  # a container is made before its Envoy is ready
+            _await(_directory(new), new)
+            if new.published:
+                published_ports.prove(new.listeners, EnvoyAdmin(_directory(new)), arriving)
+        except EnvoyAdminError as error:
+            raise ProviderError(_unanswered(str(error), new.process)) from error
+        for place in () if new.published else probes:
+            _probe(place)
+        ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
+        return grown(self.state, new, ports=ports)
+
+
+def _unanswered(error: str, process: str) -> str:
+    """Return what to do about an Envoy that doesn't answer."""
+    identity = process.removeprefix(IDENTITY_PREFIX)
+    name = identity[:12]
+    if identity != process and _is_paused(identity):
+        return f"the container {name} is paused: `docker unpause {name}`, then run up again"
+    log = f"`docker logs {name}` ({_last_words(identity)})" if identity != process else "envoy.log there"
+    return f"{error}; run up again, and see {log} if that doesn't help"
+
+
+def _is_paused(identity: str) -> bool:
+    """Return whether a container is paused; the official plugin takes it for one that runs."""
+    try:
+        seen = Containers().inspect(identity)
+    except ContainersError:
+        return False
+    return bool(seen and seen["State"].get("Paused"))
+
+
+def _last_words(identity: str) -> str:
+    """Return the end of a container's log: an image of another kind tells there what it is."""
+    try:
+        return Containers().logs(identity, 2) or "it says nothing"
+    except ContainersError as error:
+        return str(error)
+
+
+def _is_drained(process: str, directory: Path) -> bool:
+    """Return whether this is a container that was told to stop: its listeners look alive, for a moment or for good."""
+    identity = process.removeprefix(IDENTITY_PREFIX)
+    if identity == process or not (directory / STOPPING).exists():
+        return False
+    seen = Containers().inspect(identity)
+    return seen is not None and was_drained(seen)
+
+
+def _refuse_drained(process: str, directory: Path) -> None:
+    """Refuse a container that an interrupted run told to stop: it answers, but listens no longer."""
+    if _is_drained(process, directory):
+        name = process.removeprefix(IDENTITY_PREFIX)[:12]
+        raise ProviderError(
+            f"the container {name} was told to stop by a run that was interrupted:"
+            f" `docker restart {name}`, then run up again"
+        )
+
+
+def _await(directory: Path, new: ReachableInputs) -> None:
+    """Wait until the proof holds. Raises ProviderError; a listener that can't be bound is tried once more before."""
+    if new.part and _is_proven(directory, new):
+        return
+    deadline, pause = time.monotonic() + PATIENCE, pauses()
+    tried_at: int | None = None
+    while not (sight := _look(directory, new)).proves(new):
+        lds = sight.lds
+        refused = lds.settled and any(name in sight.failed for name in new.listeners)
+        if refused and tried_at is None:
+            tried_at = lds.attempts
+            rewrite_listeners(directory)
+        elif (refused and tried_at is not None and lds.attempts > tried_at) or time.monotonic() > deadline:
+            raise ProviderError(_complaint(directory.name, sight, new))
+        time.sleep(next(pause))
+
+
+def _is_proven(directory: Path, new: ReachableInputs) -> bool:
+    """Return whether the proof holds; of a part without Envoy's statistics, which are those of a thousand others."""
+    if new.part:
+        return _look_at_part(EnvoyAdmin(directory), new, Subscription()).proves(new)
+    return _look(directory, new).proves(new)
+
+
+def _look_at_part(admin: EnvoyAdmin, new: ReachableInputs, lds: Subscription) -> _Sight:
+    seen = admin.part(new.part, new.listeners)
+    versions = Versions(part_version(seen.listeners), part_version(seen.clusters))
+    return _Sight(lds, versions, frozenset(seen.listeners), seen.failed)
+
+
+def _look(directory: Path, new: ReachableInputs) -> _Sight:
+    admin = EnvoyAdmin(directory)
+    taken = admin.versions()
+    if new.part:
+        return _look_at_part(admin, new, taken.lds)
+    failed = admin.failed_listeners() if taken.lds.rejected else {}
+    return _Sight(taken.lds, Versions(taken.lds.version, taken.cds.version), admin.listeners(), failed)
+
+
+def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:
+    """Return what is missing in one sentence, and what works all the same."""
+    missing = [name for name in new.listeners if name not in sight.bound or name in sight.failed]
+    faults = [_fault(name, sight.failed.get(name, "")) for name in missing]
+    if not faults:
+        has = f"listeners {sight.versions.lds or 'none'}, clusters {sight.versions.cds or 'none'}"
+        wants = f"listeners {new.versions.lds}, clusters {new.versions.cds}"
+        faults = [f"proxy {proxy} didn't take its configuration (has {has}; wants {wants}): see its envoy.log"]
+    serving = [name for name in new.listeners if name not in missing]
+    return "; ".join(faults) + (f"; serving all the same: {', '.join(serving)}" if serving else "")
+
+
+def _fault(name: str, reason: str) -> str:
+    place, _, protocol = name.rpartition("/")
+    if "in use" not in reason:
+        return f"{name} isn't served: {reason or 'Envoy has no such listener'}"
+    address, port = split_place(place)
+    who = holder(address, port, Protocol(protocol)) or "a process of another user"
+    return f"{name} isn't served: the port is in use by {who}; end it or change the Service's port, then run up again"
+
+
+def _probe(place: str) -> None:
+    address, port = split_place(place)
+    try:
+        connect(address, port, PROBE_PATIENCE)
+    except SocketError as error:
+        raise ProviderError(f"{place} is bound, but a client of this host can't reach it: {error}") from error
+
+
+def _directory(inputs: ReachableInputs) -> Path:
+    return Proxies(paths.proxies_root()).path(inputs.proxy)

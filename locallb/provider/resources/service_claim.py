@@ -1,0 +1,75 @@
+"""ServiceClaim: our finalizer on a Service, so that it stays until everything made for it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.events import DELETED, NORMAL, Event
+from locallb.kubernetes.status_patch import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
+from locallb.provider.errors import ProviderError
+from locallb.provider.properties import ServiceClaimInputs, ServiceClaimState
+from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity
+from locallb.provider.resources import live_service
+
+
+class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
+    """Sets the finalizer and takes it away."""
+
+    inputs = ServiceClaimInputs
+    state = ServiceClaimState
+
+    def check(self, new: ServiceClaimInputs) -> Iterator[tuple[str, str]]:
+        """Accept everything that the planner makes."""
+        del new
+        yield from ()
+
+    def diff(self, old: ServiceClaimState, new: ServiceClaimInputs) -> Difference:
+        """Change in place: another uid is another Service, which is claimed anew."""
+        return Difference(changed(old, new))
+
+    def preview_outputs(self, new: ServiceClaimInputs, old: ServiceClaimState | None) -> Mapping[str, object]:
+        """Foresee the finalizer."""
+        del new, old
+        return {"finalizer": FINALIZER}
+
+    def create(self, new: ServiceClaimInputs) -> tuple[str, ServiceClaimState]:
+        """Set it, unless the Service is on its way out."""
+        if live_service.write(new.access, new.owner, _claiming) is None:
+            raise ProviderError(f"{identity(new.owner).service} was deleted meanwhile; run again")
+        return str(identity(new.owner).service), grown(self.state, new, finalizer=FINALIZER)
+
+    def read(self, state: ServiceClaimState) -> ServiceClaimState | None:
+        """Look whether it is there. An API that doesn't answer says nothing, so nothing is known to have changed."""
+        try:
+            found = live_service.find(state.access, state.owner)
+        except KubeError:
+            return state
+        return state if found is not None and has_finalizer(found) else None
+
+    def leaves_nothing(self, state: ServiceClaimState) -> bool:
+        """Return whether it isn't there, or its cluster is gone for good."""
+        try:
+            found = live_service.find(state.access, state.owner)
+        except KubeError as error:
+            return error.fault is Fault.NO_CONTEXT
+        return found is None or not has_finalizer(found)
+
+    def update(self, old: ServiceClaimState, new: ServiceClaimInputs) -> ServiceClaimState:
+        """Claim the Service of now, then let go of the one before, if it is another one."""
+        claimed = self.create(new)[1]
+        if old.owner != new.owner:
+            live_service.withdraw(old.access, old.owner, releasing)
+        return claimed
+
+    def delete(self, state: ServiceClaimState) -> None:
+        """Take it away, unless it belongs to the project that this one is a copy of."""
+        if not self.belongs_to_copied_project(identity(state.owner)):
+            live_service.withdraw(state.access, state.owner, releasing)
+            live_service.tell(state.access, state.owner, Event(NORMAL, DELETED, "nothing of it is left"))
+
+
+def _claiming(found: Live) -> Mapping[str, object] | None:
+    if is_deleted(found) and not has_finalizer(found):
+        raise ProviderError(f"Service {found['metadata']['name']} is being deleted and can't be claimed; run again")
+    return claiming(found)

@@ -1,0 +1,79 @@
+"""ServiceConfig: what a proxy that isn't one Service's alone is told of one Service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from locallb.provider.errors import ProviderError
+from locallb.provider.properties import ServiceConfigInputs, ServiceConfigState
+from locallb.provider.resource_type import Difference, ResourceType, changed, grown, id_faults, identity
+from locallb.provider.resources import proxy_fragments
+from locallb.provider.resources.proxy_fragments import FragmentChange
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
+
+
+class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
+    """Puts a part in, and takes it out before the Service's addresses go."""
+
+    inputs = ServiceConfigInputs
+    state = ServiceConfigState
+
+    def check(self, new: ServiceConfigInputs) -> Iterator[tuple[str, str]]:
+        """Check ids only; the texts are Envoy's to judge."""
+        yield from id_faults("proxy", new.proxy)
+        yield from id_faults("part", new.part)
+
+    def diff(self, old: ServiceConfigState, new: ServiceConfigInputs) -> Difference:
+        """Move to another proxy old before new: two can't listen at one address."""
+        return Difference(changed(old, new), frozenset({"proxy", "part"}), delete_first=True)
+
+    def preview_outputs(self, new: ServiceConfigInputs, old: ServiceConfigState | None) -> Mapping[str, object]:
+        """Foresee nothing besides the inputs."""
+        del new, old
+        return {}
+
+    def create(self, new: ServiceConfigInputs) -> tuple[str, ServiceConfigState]:
+        """Put it in, in place of what an interrupted run left."""
+        return new.part, self._put(new, frozenset())
+
+    def read(self, state: ServiceConfigState) -> ServiceConfigState | None:
+        """Read what the files say: a part that somebody changed or removed shows as a changed property."""
+        directory = _directory(state)
+        if directory is None:
+            return None
+        listeners, clusters = proxy_fragments.read(directory, state.part)
+        return replace(state, listeners=listeners, clusters=clusters)
+
+    def leaves_nothing(self, state: ServiceConfigState) -> bool:
+        """Return whether no file has anything of this part."""
+        directory = _directory(state)
+        return directory is None or not any(proxy_fragments.read(directory, state.part))
+
+    def update(self, old: ServiceConfigState, new: ServiceConfigInputs) -> ServiceConfigState:
+        """Put it in anew; a port that is no longer there is closed when this ends."""
+        return self._put(new, frozenset(old.listeners.keys() - new.listeners.keys()))
+
+    def delete(self, state: ServiceConfigState) -> None:
+        """Take it out, and see that nobody listens there any more. Open connections go on with the proxy."""
+        directory = _directory(state)
+        if directory and not self.belongs_to_copied_project(identity(state.owner)):
+            proxy_fragments.apply(directory, FragmentChange(state.part, gone=frozenset(state.listeners)))
+
+    def _put(self, new: ServiceConfigInputs, gone: frozenset[str]) -> ServiceConfigState:
+        directory = _directory(new)
+        if directory is None:
+            home = identity(new.owner).home
+            raise ProviderError(f"proxy {new.proxy} has no directory of {home}: refresh and run up again")
+        proxy_fragments.apply(directory, FragmentChange(new.part, new.listeners, new.clusters, gone))
+        return grown(self.state, new)
+
+
+def _directory(known: ServiceConfigInputs) -> Path | None:
+    """Find the proxy's directory, if it is this stack's."""
+    found = Proxies(paths.proxies_root()).find(known.proxy)
+    if found is None or found.owner is None or found.owner.home != identity(known.owner).home:
+        return None
+    return found.path

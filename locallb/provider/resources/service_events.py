@@ -1,0 +1,71 @@
+"""ServiceEvents: what a Service of a live cluster is told in passing; told once, when it becomes true."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from locallb.kubernetes.events import DELETING, ENSURED, NORMAL, Allowance, Event, news, spend
+from locallb.provider import properties
+from locallb.provider.properties import ServiceEventsInputs, ServiceEventsState
+from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity
+from locallb.provider.resources import live_service
+
+
+class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
+    """Sends what is new. An event that can't be sent is lost, as everywhere in Kubernetes."""
+
+    inputs = ServiceEventsInputs
+    state = ServiceEventsState
+
+    def check(self, new: ServiceEventsInputs) -> Iterator[tuple[str, str]]:
+        """Accept everything that the planner makes."""
+        del new
+        yield from ()
+
+    def diff(self, old: ServiceEventsState, new: ServiceEventsInputs) -> Difference:
+        """Change in place whatever changes."""
+        return Difference(changed(old, new))
+
+    def preview_outputs(self, new: ServiceEventsInputs, old: ServiceEventsState | None) -> Mapping[str, object]:
+        """Foresee nothing: what may still be sent depends on the time."""
+        del new, old
+        return {}
+
+    def create(self, new: ServiceEventsInputs) -> tuple[str, ServiceEventsState]:
+        """Send all."""
+        return str(identity(new.owner).service), _send(new, _events(new), Allowance())
+
+    def read(self, state: ServiceEventsState) -> ServiceEventsState:
+        """Take it as it is: what was told was told."""
+        return state
+
+    def leaves_nothing(self, state: ServiceEventsState) -> bool:
+        """Return True: what was told was told."""
+        del state
+        return True
+
+    def update(self, old: ServiceEventsState, new: ServiceEventsInputs) -> ServiceEventsState:
+        """Send what wasn't told before; another Service of the same name was told nothing."""
+        told = _events(old) if old.owner == new.owner else ()
+        return _send(new, news(told, _events(new)), Allowance(old.tokens, old.since))
+
+    def delete(self, state: ServiceEventsState) -> None:
+        """Say that it will serve no more, if it ever did; what is a copy of another project's says nothing."""
+        if not self.belongs_to_copied_project(identity(state.owner)) and any(
+            one.reason == ENSURED for one in state.events
+        ):
+            live_service.tell(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))
+
+
+def _send(new: ServiceEventsInputs, events: Sequence[Event], allowance: Allowance) -> ServiceEventsState:
+    allowed, left = spend(allowance, len(events), int(time.time()))
+    for event in events[:allowed]:
+        live_service.tell(new.access, new.owner, event)
+    return grown(ServiceEventsState, new, tokens=left.tokens, since=left.since)
+
+
+def _events(those: ServiceEventsInputs | ServiceEventsState) -> list[Event]:
+    given: Sequence[properties.Event] = those.events
+    return [Event(**asdict(one)) for one in given]

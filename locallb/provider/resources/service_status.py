@@ -1,0 +1,130 @@
+"""ServiceStatus: the addresses, ports and conditions in a Service's status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.status_patch import (
+    NOTHING,
+    Live,
+    Published,
+    differences,
+    published,
+    publishing,
+    standing,
+)
+from locallb.provider.errors import ProviderError
+from locallb.provider.properties import (
+    Condition,
+    Ingress,
+    IngressPort,
+    ServiceStatusInputs,
+    ServiceStatusState,
+)
+from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity
+from locallb.provider.resources import live_service
+
+
+class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
+    """Publishes, repairs and withdraws."""
+
+    inputs = ServiceStatusInputs
+    state = ServiceStatusState
+
+    def check(self, new: ServiceStatusInputs) -> Iterator[tuple[str, str]]:
+        """Accept everything that the planner makes."""
+        del new
+        yield from ()
+
+    def diff(self, old: ServiceStatusState, new: ServiceStatusInputs) -> Difference:
+        """Change in place whatever changes."""
+        return Difference(changed(old, new))
+
+    def preview_outputs(self, new: ServiceStatusInputs, old: ServiceStatusState | None) -> Mapping[str, object]:
+        """Foresee nothing: there are no outputs but the inputs."""
+        del new, old
+        return {}
+
+    def create(self, new: ServiceStatusInputs) -> tuple[str, ServiceStatusState]:
+        """Publish it; what stands there of the same addresses is replaced."""
+        return str(identity(new.owner).service), self._publish(new, ())
+
+    def read(self, state: ServiceStatusState) -> ServiceStatusState | None:
+        """Read what the status says of ours. An API that doesn't answer says nothing, so nothing has changed."""
+        try:
+            found = live_service.find(state.access, state.owner)
+        except KubeError:
+            return state
+        if found is None:
+            return None
+        if not differences(standing(found), _addresses(state), _said(state), alone=state.alone):
+            return state
+        seen = published(found, None if state.alone else _addresses(state))
+        ingress = tuple(_ingress(entry) for entry in seen.ingress)
+        return replace(state, ingress=ingress, conditions=tuple(Condition(**one) for one in seen.conditions))
+
+    def leaves_nothing(self, state: ServiceStatusState) -> bool:
+        """Return whether the status has nothing of ours, or its Service or the whole cluster is gone."""
+        try:
+            found = live_service.find(state.access, state.owner)
+        except KubeError as error:
+            return error.fault is Fault.NO_CONTEXT
+        ours = published(found, _addresses(state)) if found else NOTHING
+        return not ours.ingress and not ours.conditions
+
+    def update(self, old: ServiceStatusState, new: ServiceStatusInputs) -> ServiceStatusState:
+        """Publish it in place of what was ours, and withdraw that where it is another Service."""
+        if old.owner != new.owner:
+            live_service.withdraw(old.access, old.owner, _withdrawing(_addresses(old)))
+        return self._publish(new, _addresses(old))
+
+    def delete(self, state: ServiceStatusState) -> None:
+        """Withdraw it, unless it belongs to the project that this one is a copy of."""
+        if not self.belongs_to_copied_project(identity(state.owner)):
+            live_service.withdraw(state.access, state.owner, _withdrawing(_addresses(state)))
+
+    def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
+        wanted = _said(new)
+        if (
+            live_service.write(
+                new.access, new.owner, lambda found: publishing(found, ours, wanted, _now(), alone=new.alone)
+            )
+            is None
+        ):
+            raise ProviderError(f"{identity(new.owner).service} was deleted meanwhile; run again")
+        return grown(self.state, new)
+
+
+def _withdrawing(ours: Collection[str]) -> Callable[[Live], Mapping[str, object] | None]:
+    return lambda found: publishing(found, ours, NOTHING, _now())
+
+
+def _said(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:
+    """Write what is published as the API has it."""
+    return Published([_entry(one) for one in inputs.ingress], [asdict(one) for one in inputs.conditions])
+
+
+def _addresses(state: ServiceStatusState) -> list[str]:
+    return [entry.ip for entry in state.ingress]
+
+
+def _entry(entry: Ingress) -> Mapping[str, object]:
+    """Write an entry as the API has it: a port that is served has no error."""
+    ports = [{key: value for key, value in asdict(port).items() if value != ""} for port in entry.ports]
+    return {"ip": entry.ip, "ipMode": entry.mode, "ports": ports}
+
+
+def _ingress(entry: Mapping[str, Any]) -> Ingress:
+    ports = [
+        IngressPort(int(port.get("port") or 0), str(port.get("protocol") or ""), str(port.get("error") or ""))
+        for port in entry.get("ports") or ()
+    ]
+    return Ingress(str(entry.get("ip") or entry.get("hostname") or ""), str(entry.get("ipMode") or ""), tuple(ports))
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

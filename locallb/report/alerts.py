@@ -1,0 +1,163 @@
+"""What stands on top of every report, whatever its format: the sentences that a reviewer must not miss.
+
+In this order: what can't be read, violated policies, conflicts, exhaustion, other rejections, what is removed,
+addresses that change, wider exposure, less access. Not here: how a format marks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from locallb.model.formatting import counted
+from locallb.model.reasons import Reason
+from locallb.report.changes import Change, Report, ServiceChange
+from locallb.report.exposure import Exposure, Narrower, Narrowing, Wider
+from locallb.report.sides import Balancer
+
+
+class Topic(StrEnum):
+    """What an alert is about, the gravest first."""
+
+    UNREADABLE = "unreadable"
+    POLICY = "policy"
+    CONFLICT = "conflict"
+    EXHAUSTION = "exhaustion"
+    REJECTION = "rejection"
+    REMOVAL = "removal"
+    """A Service or a port that goes."""
+    ADDRESS = "address"
+    EXPOSURE = "exposure"
+    NARROWING = "narrowing"
+    """Clients that may not come any more, and ports that nobody is behind any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One sentence."""
+
+    topic: Topic
+    message: str
+    service: str = ""
+
+
+CONFLICTS = frozenset({Reason.IN_USE, Reason.PORT_IN_USE})
+EXHAUSTIONS = frozenset({Reason.POOL_EXHAUSTED, Reason.HOST_LIMIT})
+_OF_ADDRESSES = frozenset({Narrower.SERVICE, Narrower.FAMILY})
+"""Told by the Service that is removed, or by the addresses that it loses."""
+_ORDER = {topic: number for number, topic in enumerate(Topic)}
+
+
+def alerts(report: Report) -> tuple[Alert, ...]:
+    """Find all alerts of a report, by topic, then in the order of Services."""
+    found = [Alert(Topic.UNREADABLE, complaint) for complaint in report.complaints]
+    found += [Alert(Topic.POLICY, violation.message) for violation in report.violations]
+    for service in report.services:
+        found += _of_service(service)
+    return tuple(sorted(found, key=lambda alert: _ORDER[alert.topic]))
+
+
+def _of_service(service: ServiceChange) -> Iterator[Alert]:
+    key = str(service.key)
+    for problem in service.problems:
+        yield Alert(_topic(problem.reason), problem.message, key)
+    for port in service.after.ports if service.after else ():
+        if port.problem in CONFLICTS:
+            yield Alert(Topic.CONFLICT, port.message or f"{key} port {port.label}: {port.problem}", key)
+    if service.change is Change.REMOVED and service.before:
+        yield Alert(Topic.REMOVAL, f"{key}: {removed(service.before)}", key)
+    if service.moved:
+        yield Alert(Topic.ADDRESS, f"{key}: {moved(service)}", key)
+    for exposure in service.exposures:
+        yield Alert(Topic.EXPOSURE, f"{key}: {told(exposure)}", key)
+    for narrowing in service.narrowings:
+        if narrowing.kind not in _OF_ADDRESSES:
+            topic = Topic.REMOVAL if narrowing.kind is Narrower.PORT else Topic.NARROWING
+            yield Alert(topic, f"{key}: {withdrawn(narrowing)}", key)
+
+
+def moved(service: ServiceChange) -> str:
+    """Return which addresses it loses and gets, as the rest of a sentence that begins with the Service."""
+    had = service.before.addresses if service.before else ()
+    has = service.after.addresses if service.after else ()
+    gone = " and ".join(str(one) for one in had if one not in has)
+    new = " and ".join(str(one) for one in has if one not in had)
+    return f"its address {gone} becomes {new}" if new else f"it loses its address {gone}"
+
+
+def removed(balancer: Balancer) -> str:
+    """Return what goes with a Service, as the rest of a sentence that begins with it."""
+    addresses = " and ".join(str(each) for each in balancer.addresses) or "no address"
+    _, ports = _counted(tuple(port.label for port in balancer.ports))
+    return f"removed, and with it {addresses}, {ports}"
+
+
+def _topic(reason: Reason) -> Topic:
+    if reason in CONFLICTS:
+        return Topic.CONFLICT
+    return Topic.EXHAUSTION if reason in EXHAUSTIONS else Topic.REJECTION
+
+
+def told(exposure: Exposure) -> str:
+    """Return what became reachable, as the rest of a sentence that begins with the Service."""
+    one, ports = _counted(exposure.ports)
+    was, opens = ("was", "opens") if one else ("were", "open")
+    where = " and ".join(str(each) for each in exposure.addresses)
+    who = listed(exposure.sources) if exposure.sources else "everybody"
+    match exposure.kind:
+        case Wider.SERVICE:
+            return f"new at {where}, {ports} for {who}"
+        case Wider.FAMILY:
+            return f"{ports} also at {where}, for {who}"
+        case Wider.PORT:
+            return f"{ports} {'is' if one else 'are'} new, for {who}"
+        case Wider.OPENS:
+            return f"{ports} {was} closed and {opens}, for {who}"
+        case Wider.UNRESTRICTED:
+            return f"{ports} {was} only for {listed(exposure.before)} and {opens} for everybody"
+        case Wider.SOURCES:
+            return f"{ports} also {'lets' if one else 'let'} in {who}"
+
+
+def withdrawn(narrowing: Narrowing) -> str:
+    """Return what can't be reached any more, as the rest of a sentence that begins with the Service."""
+    one, ports = _counted(narrowing.ports)
+    is_, lets = ("is", "lets") if one else ("are", "let")
+    where = " and ".join(str(each) for each in narrowing.addresses)
+    match narrowing.kind:
+        case Narrower.SERVICE | Narrower.FAMILY:
+            return f"{ports} {is_} no longer at {where}"
+        case Narrower.PORT:
+            return f"{ports} {is_} removed"
+        case Narrower.CLOSES:
+            return f"{ports} {'closes' if one else 'close'}: nobody is behind {'it' if one else 'them'} any more"
+        case Narrower.RESTRICTED:
+            return f"{ports} {'was' if one else 'were'} open to everybody and {lets} in only {listed(narrowing.after)}"
+        case Narrower.SOURCES:
+            return f"{ports} no longer {lets} in all of {listed(narrowing.sources)}, only {listed(narrowing.after)}"
+
+
+def _counted(labels: tuple[str, ...]) -> tuple[bool, str]:
+    """Return whether it is one port, and the ports in words."""
+    one = len(labels) == 1
+    return one, f"{'port' if one else 'ports'} {', '.join(labels)}"
+
+
+MOST_LISTED = 6
+
+
+def listed(things: Iterable[object]) -> str:
+    """Write some things with commas, the first few of many."""
+    texts = [str(each) for each in things]
+    if len(texts) <= MOST_LISTED:
+        return ", ".join(texts)
+    return f"{', '.join(texts[:MOST_LISTED])} and {len(texts) - MOST_LISTED} more"
+
+
+def summary(report: Report) -> str:
+    """Return in one line what happens: `43 Services: 2 added, 1 changed, 40 unchanged.`."""
+    if not report.services:
+        return "No Services of type LoadBalancer."
+    parts = [f"{count} {change}" for change in Change if (count := report.count(change))]
+    return f"{counted(len(report.services), 'Service')}: {', '.join(parts)}."

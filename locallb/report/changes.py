@@ -1,0 +1,220 @@
+"""Two sides compared: for every Service what happens to it, and everything in which the sides differ."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from locallb.model.identities import ObjectKey
+from locallb.model.reasons import Problem
+from locallb.report.exposure import Exposure, Narrowing, exposures, narrowings
+from locallb.report.pool_room import Room
+from locallb.report.sides import Balancer, Port, Side
+
+
+class Change(StrEnum):
+    """What happens to a Service's load balancer."""
+
+    ADDED = "added"
+    """It gets one."""
+    CHANGED = "changed"
+    """It keeps one that is declared differently."""
+    REPAIRED = "repaired"
+    """Nothing is declared differently, but what is there isn't as declared and is put right."""
+    LOST = "lost"
+    """It had one, is still there, and is rejected now."""
+    REMOVED = "removed"
+    """It had one and isn't there any more, or isn't ours."""
+    REJECTED = "rejected"
+    """It had none and gets none."""
+    UNCHANGED = "unchanged"
+
+
+QUIET = frozenset({Change.REJECTED, Change.UNCHANGED})
+"""Nothing is done for these."""
+
+
+class What(StrEnum):
+    """In what a load balancer differs."""
+
+    ADDRESSES = "addresses"
+    PORT = "port"
+    """A port that is new or gone."""
+    SOURCES = "sources"
+    BACKENDS = "backends"
+    AFFINITY = "affinity"
+    PROBLEM = "problem"
+    LISTENS = "listens"
+    """The addresses where a port answers; empty where it is closed."""
+    UID = "uid"
+    ENVOY = "envoy"
+    CONTAINER = "container"
+    """Image, limits or network of its container."""
+    CONFIGURATION = "configuration"
+    """Anything else that its proxy is told."""
+    RESOURCES = "resources"
+    """Resources that aren't as declared; only where a Service is repaired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that differs: of which port (empty for the whole), and what it was and is. Lists of texts."""
+
+    what: What
+    port: str = ""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceChange:
+    """One Service on both sides."""
+
+    key: ObjectKey
+    change: Change
+    before: Balancer | None = None
+    after: Balancer | None = None
+    problems: tuple[Problem, ...] = ()
+    """Why it is rejected on the new side; on a Service that has a load balancer, why a second one of its name isn't."""
+    differences: tuple[Difference, ...] = ()
+    exposures: tuple[Exposure, ...] = ()
+    narrowings: tuple[Narrowing, ...] = ()
+
+    @property
+    def moved(self) -> bool:
+        """Return whether it had addresses and doesn't keep all of them, although it is still there."""
+        if self.before is None or self.change is Change.REMOVED:
+            return False
+        return not set(self.before.addresses) <= set(self.after.addresses if self.after else ())
+
+
+class Gate(StrEnum):
+    """What a stack's policies can forbid."""
+
+    ADDRESS_CHANGES = "addressChanges"
+    SOURCE_RANGES = "sourceRanges"
+    PORTS = "ports"
+    HEADROOM = "headroom"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that a policy forbids: a sentence with the object, the value and the remedy."""
+
+    gate: Gate
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that a reader of a change wants to know."""
+
+    stack: str
+    old: str
+    new: str
+    services: tuple[ServiceChange, ...]
+    rooms: tuple[Room, ...] = ()
+    settings: tuple[str, ...] = ()
+    """Keys of the stack's configuration that differ between the sides."""
+    notices: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+    """What couldn't be read: with one of these the report isn't the whole truth."""
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Return whether anything is done."""
+        return any(service.change not in QUIET for service in self.services)
+
+    def count(self, change: Change) -> int:
+        """Count the Services to which this happens."""
+        return sum(service.change is change for service in self.services)
+
+
+def compare(
+    old: Side, new: Side, touched: Mapping[ObjectKey, Collection[str]] | None = None
+) -> tuple[ServiceChange, ...]:
+    """Compare two sides, Service by Service, sorted by key.
+
+    `touched` names the resources that a run of the engine would change, where one was asked: it knows what isn't there
+    any more although nothing is declared differently.
+    """
+    keys = sorted({*old.balancers, *new.balancers, *new.rejections})
+    return tuple(_compared(key, old, new, (touched or {}).get(key, ())) for key in keys)
+
+
+def _compared(key: ObjectKey, old: Side, new: Side, touched: Collection[str]) -> ServiceChange:
+    before, after, problems = old.balancers.get(key), new.balancers.get(key), new.rejections.get(key, ())
+    found = ServiceChange(key, _kind(before, after, problems), before, after, problems)
+    if before and after:
+        found = replace(found, differences=tuple(_differences(before, after)))
+        if found.change is Change.UNCHANGED and touched:
+            resources = Difference(What.RESOURCES, after=tuple(sorted(touched)))
+            found = replace(found, change=Change.REPAIRED, differences=(*found.differences, resources))
+    return replace(found, exposures=exposures(before, after), narrowings=narrowings(before, after))
+
+
+def _kind(before: Balancer | None, after: Balancer | None, problems: tuple[Problem, ...]) -> Change:
+    if after is None:
+        if before is None:
+            return Change.REJECTED
+        return Change.LOST if problems else Change.REMOVED
+    if before is None:
+        return Change.ADDED
+    return Change.UNCHANGED if before.fingerprint == after.fingerprint else Change.CHANGED
+
+
+def _differences(before: Balancer, after: Balancer) -> Iterator[Difference]:
+    known = [*_of_whole(before, after), *_of_ports(before, after)]
+    yield from known
+    if not known and before.fingerprint != after.fingerprint:
+        yield Difference(What.CONFIGURATION)
+
+
+def _of_whole(before: Balancer, after: Balancer) -> Iterator[Difference]:
+    if before.addresses != after.addresses:
+        yield Difference(What.ADDRESSES, "", _texts(before.addresses), _texts(after.addresses))
+    if before.uid != after.uid:
+        yield Difference(What.UID, "", (before.uid,), (after.uid,))
+    if before.envoy != after.envoy:
+        yield Difference(What.ENVOY, "", (before.envoy,), (after.envoy,))
+    if before.container != after.container:
+        was = tuple(one for one in before.container if one not in after.container)
+        yield Difference(What.CONTAINER, "", was, tuple(one for one in after.container if one not in before.container))
+
+
+def _of_ports(before: Balancer, after: Balancer) -> Iterator[Difference]:
+    old = {port.label: port for port in before.ports}
+    new = {port.label: port for port in after.ports}
+    for label in dict.fromkeys((*old, *new)):
+        was, now = old.get(label), new.get(label)
+        if was is None or now is None:
+            yield Difference(What.PORT, label, (label,) if was else (), (label,) if now else ())
+        else:
+            yield from _of_port(was, now, moved=before.addresses != after.addresses)
+
+
+def _of_port(was: Port, now: Port, *, moved: bool) -> Iterator[Difference]:
+    if was.sources is not None and now.sources is not None and was.sources != now.sources:
+        yield Difference(What.SOURCES, now.label, _texts(was.sources), _texts(now.sources))
+    if was.backends != now.backends:
+        yield Difference(What.BACKENDS, now.label, was.backends, now.backends)
+    if was.affinity is not None and now.affinity is not None and was.affinity != now.affinity:
+        yield Difference(What.AFFINITY, now.label, _affinity(was), _affinity(now))
+    if was.listens != now.listens and (not moved or bool(was.listens) != bool(now.listens)):
+        yield Difference(What.LISTENS, now.label, _texts(was.listens), _texts(now.listens))
+    if was.problem != now.problem:
+        yield Difference(What.PROBLEM, now.label, _some(was.problem), _some(now.problem))
+
+
+def _affinity(port: Port) -> tuple[str, ...]:
+    return ("ClientIP" if port.affinity else "None",)
+
+
+def _some(text: str) -> tuple[str, ...]:
+    return (text,) if text else ()
+
+
+def _texts(things: Collection[object]) -> tuple[str, ...]:
+    return tuple(str(each) for each in things)

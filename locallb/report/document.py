@@ -1,0 +1,103 @@
+"""The report as one JSON document, described by docs/preview-report.schema.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from locallb.report.alerts import alerts, summary
+from locallb.report.changes import Change, Report, ServiceChange
+from locallb.report.exposure import Exposure, Narrowing
+from locallb.report.sides import Balancer
+
+VERSION = 1
+"""Grows when a field changes its meaning or goes; new fields, topics and kinds may come at any time."""
+
+
+def document(report: Report) -> str:
+    """Write the report: the same bytes for the same report, nothing in it that a terminal acts on."""
+    text = json.dumps(fields(report), indent=2, ensure_ascii=True)
+    return text.replace("\x7f", "\\u007f") + "\n"
+
+
+def fields(report: Report) -> Mapping[str, object]:
+    """Make the document's object."""
+    return {
+        "version": VERSION,
+        "stack": report.stack,
+        "old": report.old,
+        "new": report.new,
+        "summary": summary(report),
+        "changes": report.changes,
+        "counts": {str(change): report.count(change) for change in Change},
+        "alerts": [{"topic": str(a.topic), "service": a.service, "message": a.message} for a in alerts(report)],
+        "violations": [{"policy": str(one.gate), "message": one.message} for one in report.violations],
+        "services": [_service(service) for service in report.services],
+        "pools": [
+            {"pool": r.pool, "family": str(r.family), "size": r.size, "used": r.used, "free": r.free}
+            for r in report.rooms
+        ],
+        "settings": list(report.settings),
+        "notices": list(report.notices),
+        "complaints": list(report.complaints),
+    }
+
+
+def _service(service: ServiceChange) -> Mapping[str, object]:
+    return {
+        "cluster": service.key.cluster,
+        "namespace": service.key.namespace,
+        "name": service.key.name,
+        "change": str(service.change),
+        "before": _balancer(service.before),
+        "after": _balancer(service.after),
+        "problems": [{"reason": str(one.reason), "message": one.message} for one in service.problems],
+        "differences": [
+            {"what": str(one.what), "port": one.port, "before": list(one.before), "after": list(one.after)}
+            for one in service.differences
+        ],
+        "exposures": [_exposure(one) for one in service.exposures],
+        "narrowings": [_narrowing(one) for one in service.narrowings],
+    }
+
+
+def _balancer(balancer: Balancer | None) -> Mapping[str, object] | None:
+    if balancer is None:
+        return None
+    return {
+        "addresses": [str(address) for address in balancer.addresses],
+        "proxy": balancer.proxy,
+        "ports": [
+            {
+                "port": port.number,
+                "protocol": str(port.protocol),
+                "listens": [str(address) for address in port.listens],
+                "sources": None if port.sources is None else [str(each) for each in port.sources],
+                "backends": list(port.backends),
+                "affinity": port.affinity,
+                "reason": str(port.problem),
+                "message": port.message,
+            }
+            for port in balancer.ports
+        ],
+    }
+
+
+def _exposure(exposure: Exposure) -> Mapping[str, object]:
+    return {
+        "kind": str(exposure.kind),
+        "ports": list(exposure.ports),
+        "addresses": [str(address) for address in exposure.addresses],
+        "sources": [str(network) for network in exposure.sources],
+        "before": [str(network) for network in exposure.before],
+    }
+
+
+def _narrowing(narrowing: Narrowing) -> Mapping[str, object]:
+    return {
+        "kind": str(narrowing.kind),
+        "ports": list(narrowing.ports),
+        "addresses": [str(address) for address in narrowing.addresses],
+        "sources": [str(network) for network in narrowing.sources],
+        "after": [str(network) for network in narrowing.after],
+    }

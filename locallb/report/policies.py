@@ -1,0 +1,84 @@
+"""Which of a stack's policies a change violates: a sentence each, with the object, the value and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from locallb.config.settings import Headroom, Policies, PortRange
+from locallb.report.alerts import moved
+from locallb.report.changes import Gate, ServiceChange, Violation
+from locallb.report.exposure import is_open
+from locallb.report.pool_room import Room
+from locallb.report.sides import Port
+
+_KEY = "local-lb:policies"
+_PERCENT = 100
+
+
+def violations(services: Iterable[ServiceChange], rooms: Iterable[Room], policies: Policies) -> tuple[Violation, ...]:
+    """Find every violation, in the order of the gates, then of Services and pools."""
+    listed = tuple(services)
+    found: list[Violation] = []
+    if policies.address_changes_forbidden:
+        found += _address_changes(listed)
+    if policies.source_ranges_required:
+        found += _open_ports(listed)
+    if policies.ports:
+        found += _forbidden_ports(listed, policies.ports)
+    if policies.headroom:
+        found += _full_pools(rooms, policies.headroom)
+    return tuple(found)
+
+
+def _address_changes(services: Iterable[ServiceChange]) -> Iterator[Violation]:
+    for service in services:
+        if service.moved:
+            yield Violation(
+                Gate.ADDRESS_CHANGES,
+                f"{service.key}: {moved(service)}, which {_KEY}.addressChanges forbids; "
+                "keep the old one (local-lb:pins can hold it), or allow changes",
+            )
+
+
+def _open_ports(services: Iterable[ServiceChange]) -> Iterator[Violation]:
+    for service in services:
+        after = service.after
+        labels = [port.label for port in after.ports if is_open(port.sources, after.addresses)] if after else []
+        if labels:
+            yield Violation(
+                Gate.SOURCE_RANGES,
+                f"{service.key}: {_ports(labels)} open to everybody, which {_KEY}.sourceRanges forbids; "
+                "name the clients in spec.loadBalancerSourceRanges",
+            )
+
+
+def _forbidden_ports(services: Iterable[ServiceChange], allowed: tuple[PortRange, ...]) -> Iterator[Violation]:
+    listed = ", ".join(str(each) for each in allowed)
+    for service in services:
+        ports = service.after.ports if service.after else ()
+        labels = [port.label for port in ports if not any(_allows(each, port) for each in allowed)]
+        if labels:
+            yield Violation(
+                Gate.PORTS,
+                f"{service.key}: {_ports(labels)} not among those that {_KEY}.ports allows ({listed}); "
+                "use one of these, or add it there",
+            )
+
+
+def _allows(allowed: PortRange, port: Port) -> bool:
+    return allowed.first <= port.number <= allowed.last and allowed.protocol in {None, port.protocol}
+
+
+def _full_pools(rooms: Iterable[Room], headroom: Headroom) -> Iterator[Violation]:
+    for room in rooms:
+        wanted = -(-room.size * headroom.number // _PERCENT) if headroom.percent else headroom.number
+        if room.free < wanted:
+            yield Violation(
+                Gate.HEADROOM,
+                f"pool {room.pool}: {room.free} of its {room.size} {room.family} addresses stay free, less than "
+                f"{_KEY}.headroom ({headroom}) asks for; add addresses to local-lb:pools or remove Services",
+            )
+
+
+def _ports(labels: list[str]) -> str:
+    return f"port {labels[0]} is" if len(labels) == 1 else f"ports {', '.join(labels)} are"

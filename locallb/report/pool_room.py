@@ -1,0 +1,67 @@
+"""What the pools have left when a plan is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from locallb.config.candidates import Candidates, candidates, possible
+from locallb.config.settings import Settings
+from locallb.model.identities import Family, IPAddress
+from locallb.model.snapshot import Snapshot
+from locallb.report.sides import Side
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One family of one pool: `size` addresses, of which `used` are given to our Services and `free` to nobody.
+
+    The rest is held by others, kept by a pin, or not usable on this host.
+    """
+
+    pool: str
+    family: Family
+    size: int
+    used: int
+    free: int
+
+    @property
+    def unavailable(self) -> int:
+        """How many others hold, a pin keeps, or this host hasn't."""
+        return self.size - self.used - self.free
+
+
+def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
+    """Count the addresses of every pool once all is as on `side`; `snapshot` knows what others hold."""
+    return rooms_for({a for balancer in side.balancers.values() for a in balancer.addresses}, snapshot, settings)
+
+
+def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
+    """Count the addresses of every pool where our Services have those that are `used`."""
+    taken = {*used, *_not_free(snapshot, settings)}
+    return tuple(
+        _room(pool.name, those, possible(pool, family, snapshot.host), used, taken)
+        for pool in settings.pools
+        for family in Family
+        if (those := candidates(pool, family)).size
+    )
+
+
+def _room(
+    name: str, those: Candidates, here: Candidates, used: Collection[IPAddress], taken: Collection[IPAddress]
+) -> Room:
+    free = here.size - sum(address in here for address in taken)
+    return Room(name, those.family, those.size, sum(address in those for address in used), free)
+
+
+def _not_free(snapshot: Snapshot, settings: Settings) -> Iterator[IPAddress]:
+    """Return the addresses that others hold or that are kept; ours that no Service has any more get free."""
+    yield from (claim.address for claim in snapshot.claims if claim.owner.home != snapshot.home)
+    yield from _flat(settings.pins.values())
+    yield from _flat(node.addresses for node in snapshot.nodes)
+    yield from (socket.address for socket in snapshot.host.sockets)
+
+
+def _flat(some: Iterable[Iterable[IPAddress]]) -> Iterator[IPAddress]:
+    return (address for those in some for address in those)

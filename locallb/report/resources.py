@@ -1,0 +1,282 @@
+"""The side that is deployed, read back from the resources that declare it.
+
+What Envoy was told is in its files, and those are in the state and in what `pulumi preview --json` prints: so
+listeners, sources and backends are read from there and nothing is remembered twice. Reading is lenient, because
+the resources may be of another version: what isn't as we write it is not known. Not here: where they come from.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from types import MappingProxyType
+
+from locallb.envoy.fragments import as_files
+from locallb.model.identities import IPAddress, IPNetwork, ObjectKey, Protocol
+from locallb.model.naming import owner_from
+from locallb.planning.containers import container_words, labelled_owner
+from locallb.report.sides import Balancer, Port, Side, fingerprint, sorted_networks
+
+ADDRESS, CONFIG, PROCESS, SERVICE, BALANCER = (
+    f"locallb:index:{kind}"
+    for kind in ("LoopbackAddress", "ProxyConfig", "EnvoyProcess", "ServiceConfig", "LoadBalancer")
+)
+CONTAINER = "docker:index/container:Container"
+_PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
+"""A listener's name, as `serving.Listener.name` makes it."""
+_LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?: (\w+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource with the properties that it is declared with (JSON-like values, from anybody)."""
+
+    type: str
+    name: str
+    inputs: Mapping[str, object]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What was found of one Service."""
+
+    addresses: list[IPAddress] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    owner: Mapping[str, str] = field(default_factory=dict)
+    proxy: str = ""
+    proxy_name: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    envoy: str = ""
+    container: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    upstream: str
+    sources: tuple[IPNetwork, ...]
+    affinity: bool
+
+
+def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
+    """Make the side of what is deployed. Never raises."""
+    parts: dict[ObjectKey, _Parts] = defaultdict(_Parts)
+    by_name: dict[str, Resource] = {}
+    of_stack: dict[str, _Parts] = defaultdict(_Parts)
+    for resource in resources:
+        if resource.type == BALANCER:
+            by_name[resource.name] = resource
+        elif (key := _key(resource)) is not None:
+            _take(parts[key] if key.cluster else of_stack[key.name], resource)
+    by_id = {one.proxy: one for one in of_stack.values()}
+    for key, one in parts.items():
+        if host := by_id.get(one.proxy):
+            one.proxy_name, one.envoy, one.container = host.proxy_name, host.envoy, host.container
+        if str(key) in by_name:
+            one.order = _texts(by_name[str(key)].inputs.get("addresses"))
+            one.labels = _texts(by_name[str(key)].inputs.get("ports"))
+    return Side(label, MappingProxyType({key: _balancer(key, parts[key]) for key in sorted(parts)}))
+
+
+def _key(resource: Resource) -> ObjectKey | None:
+    """Return which Service a resource belongs to; None if it isn't one of ours that matters here."""
+    if resource.type == CONTAINER:
+        owner = labelled_owner(_labels(resource.inputs.get("labels")))
+        return owner.service if owner else None
+    if resource.type not in {ADDRESS, CONFIG, PROCESS, SERVICE}:
+        return None
+    try:
+        return owner_from(_strings(resource.inputs.get("owner"))).service
+    except KeyError:
+        return None
+
+
+def _take(parts: _Parts, resource: Resource) -> None:
+    inputs = resource.inputs
+    match resource.type:
+        case "locallb:index:LoopbackAddress":
+            if (address := _address(inputs.get("address"))) is not None:
+                parts.addresses.append(address)
+        case "locallb:index:ProxyConfig":
+            parts.owner, parts.files = _strings(inputs.get("owner")), _strings(inputs.get("files"))
+            parts.proxy, parts.proxy_name = _text(inputs.get("proxy")), _text(inputs.get("name"))
+        case "locallb:index:ServiceConfig":
+            parts.owner, parts.proxy = _strings(inputs.get("owner")), _text(inputs.get("proxy"))
+            parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
+        case "docker:index/container:Container":
+            parts.container = _container(inputs)
+        case _:
+            parts.envoy = _text(inputs.get("version"))
+
+
+def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
+    rank = {text: number for number, text in enumerate(parts.order)}
+    addresses = tuple(sorted(parts.addresses, key=lambda a: (rank.get(str(a), len(rank)), a.version, int(a))))
+    return Balancer(
+        key=key,
+        addresses=addresses,
+        ports=_ports(parts, addresses),
+        proxy=parts.proxy_name,
+        uid=parts.owner.get("uid", ""),
+        envoy=parts.envoy,
+        container=parts.container,
+        fingerprint=fingerprint(
+            (parts.order, parts.labels),
+            parts.proxy,
+            parts.owner,
+            parts.files,
+            "\n".join((parts.envoy, *parts.container)),
+        ),
+    )
+
+
+def _container(inputs: Mapping[str, object]) -> tuple[str, ...]:
+    """Read how a container is declared with pulumi-docker."""
+    networks, memory = inputs.get("networksAdvanced"), inputs.get("memory")
+    network = _text(_object(networks[0]).get("name")) if isinstance(networks, list) and networks else ""
+    number = int(memory) if isinstance(memory, int | float) else 0
+    return container_words(_text(inputs.get("image")), number, _text(inputs.get("cpus")), network)
+
+
+def _labels(value: object) -> Mapping[str, str]:
+    pairs = (_object(one) for one in value) if isinstance(value, list) else ()
+    return {_text(one.get("label")): _text(one.get("value")) for one in pairs}
+
+
+def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:
+    """Return the ports that were shown, in their order, then those that listen and were not."""
+    found: dict[tuple[int, Protocol], list[_Listener]] = defaultdict(list)
+    for listener in _listeners(parts.files):
+        found[listener.port, listener.protocol].append(listener)
+    backends = _backends(parts.files)
+    shown = [match.groups() for text in parts.labels if (match := _LABEL.fullmatch(text))]
+    wanted = {(int(number), Protocol(protocol)): problem or "" for number, protocol, problem in shown}
+    wanted |= {key: "" for key in found if key not in wanted}
+    rank = {address: number for number, address in enumerate(addresses)}
+    return tuple(
+        _port(number, protocol, problem, found.get((number, protocol), []), backends, rank)
+        for (number, protocol), problem in wanted.items()
+    )
+
+
+def _port(  # noqa: PLR0913, PLR0917 - private, one caller
+    number: int,
+    protocol: Protocol,
+    problem: str,
+    listeners: list[_Listener],
+    backends: Mapping[str, tuple[str, ...]],
+    rank: Mapping[IPAddress, int],
+) -> Port:
+    ordered = sorted(listeners, key=lambda one: (rank.get(one.address, len(rank)), one.address.version))
+    upstreams = sorted({one.upstream for one in listeners})
+    return Port(
+        number=number,
+        protocol=protocol,
+        listens=tuple(one.address for one in ordered),
+        sources=ordered[0].sources if ordered else None,
+        backends=tuple(one for name in upstreams for one in backends.get(name, ())),
+        affinity=ordered[0].affinity if ordered else None,
+        problem=problem,
+    )
+
+
+def _listeners(files: Mapping[str, str]) -> Iterator[_Listener]:
+    """Read the listeners that Envoy was told, by their names: where ports are published, it binds something else."""
+    for raw in _resources(files, "lds.json"):
+        place = _PLACE.fullmatch(_text(raw.get("name")))
+        if place is None or (address := _address(place["four"] or place["six"])) is None:
+            continue
+        everything = list(_walk(raw))
+        upstreams = [_text(one["cluster"]) for one in everything if "cluster" in one]
+        ranges = [one for one in everything if "address_prefix" in one]
+        yield _Listener(
+            address=address,
+            port=int(place["port"]),
+            protocol=Protocol(place["protocol"]),
+            upstream=upstreams[0] if upstreams else "",
+            sources=sorted_networks(tuple(network for one in ranges if (network := _network(one)) is not None)),
+            affinity=any("hash_policy" in one or "hash_policies" in one for one in everything),
+        )
+
+
+def _backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Read the backends of each upstream: from its own file, or from the clusters."""
+    assignments = [one for name in files if name.startswith("eds-") for one in _resources(files, name)]
+    assignments += [_object(one.get("load_assignment")) for one in _resources(files, "cds.json")]
+    found = {}
+    for assignment in assignments:
+        if "cluster_name" in assignment:
+            first = [one for one in _objects(assignment.get("endpoints")) if not one.get("priority")]
+            # Not every address: that of a health check is none where traffic goes.
+            addresses = [_object(_object(one["endpoint"]).get("address")) for one in _walk(first) if "endpoint" in one]
+            sockets = [_object(one["socket_address"]) for one in addresses if "socket_address" in one]
+            found[_text(assignment["cluster_name"])] = tuple(_endpoint(one) for one in sockets)
+    return found
+
+
+def _objects(value: object) -> list[Mapping[str, object]]:
+    return [_object(one) for one in value] if isinstance(value, list) else []
+
+
+def _endpoint(socket: Mapping[str, object]) -> str:
+    address, port = _text(socket.get("address")), socket.get("port_value")
+    number = port if isinstance(port, int) else 0
+    return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
+
+
+def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]]:
+    try:
+        document = json.loads(files.get(name, "{}"))
+    except (ValueError, RecursionError):
+        return []
+    listed = _object(document).get("resources")
+    return [_object(one) for one in listed] if isinstance(listed, list) else []
+
+
+def _walk(value: object) -> Iterator[Mapping[str, object]]:
+    """Give every object within `value`, outer ones first; however deep it is."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            yield one
+            left.extend(reversed(list(one.values())))
+        elif isinstance(one, list):
+            left.extend(reversed(one))
+
+
+def _network(prefix: Mapping[str, object]) -> IPNetwork | None:
+    try:
+        return ip_network(f"{_text(prefix.get('address_prefix'))}/{prefix.get('prefix_len')}")
+    except ValueError:
+        return None
+
+
+def _address(value: object) -> IPAddress | None:
+    try:
+        return ip_address(_text(value))
+    except ValueError:
+        return None
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _strings(value: object) -> Mapping[str, str]:
+    return {key: one for key, one in _object(value).items() if isinstance(one, str)}

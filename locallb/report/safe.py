@@ -1,0 +1,46 @@
+"""Text from a cluster, made harmless for where it is shown: Markdown, HTML, a terminal.
+
+Names and annotations are written by anybody who may open a pull request. Control characters and the ones that turn or
+hide text are written out, long texts are cut, and every character that a format would act on becomes a reference.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from locallb.model.formatting import printable
+
+LONGEST_NAME = 120
+LONGEST_SENTENCE = 600
+"""Characters of a name and of a sentence that are shown."""
+_MARKDOWN = re.compile(r"[^A-Za-z0-9 ,.;:/()=-]")
+_MANY_MARKS = re.compile(r"(?<=[\u0300-\u036f]{4})[\u0300-\u036f]+")
+"""Accents beyond the fourth on one letter: they would pile up over the lines above."""
+
+
+def visible(text: str, longest: int = LONGEST_SENTENCE) -> str:
+    """Write out what can't be seen or changes how the rest is seen, and cut what is too long."""
+    calm = _MANY_MARKS.sub("…", printable(text[: longest + 1]))
+    return calm if len(text) <= longest and len(calm) <= 2 * longest else f"{calm[: longest - 1]}…"
+
+
+def html_text(text: object, longest: int = LONGEST_SENTENCE) -> str:
+    """Make text for HTML, in an element or a quoted attribute."""
+    return html.escape(visible(str(text), longest), quote=True)
+
+
+def markdown_code(text: object) -> str:
+    """Make a name for Markdown: nothing in it is Markdown, HTML, a mention, a link or the end of a table's cell."""
+    return f"<code>{_references(visible(str(text), LONGEST_NAME))}</code>"
+
+
+def markdown_text(text: object) -> str:
+    """Make a sentence for Markdown. A zero-width space keeps `@name` and `#1` from calling anybody."""
+    return re.sub(r"(&#64;|&#35;)", r"\1&#8203;", _references(visible(str(text))))
+
+
+def _references(text: str) -> str:
+    """Write every character that Markdown may act on as a reference, and break what would become a link."""
+    safe = _MARKDOWN.sub(lambda found: found[0] if found[0].isalpha() else f"&#{ord(found[0])};", text)
+    return safe.replace("://", "&#58;//").replace("www.", "www&#46;").replace("--", "-&#45;")

@@ -1,0 +1,167 @@
+"""One side of a comparison: what every Service has there, in the words of its clients.
+
+A side is made from a plan (what shall be, or what another revision would have been) or from deployed resources (see
+`resources`). Where something isn't known on a side it is None, and never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from locallb.envoy.fragments import as_files
+from locallb.model.identities import ClusterName, IPAddress, IPNetwork, ObjectKey, Protocol
+from locallb.model.naming import digest, owner_fields
+from locallb.model.objects import Service
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Snapshot
+from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of a Service, as its clients and its backends meet it."""
+
+    number: int
+    protocol: Protocol
+    listens: tuple[IPAddress, ...] = ()
+    """Addresses where it answers; empty where it is closed."""
+    sources: tuple[IPNetwork, ...] | None = None
+    """Clients allowed, sorted; empty means everybody, None that it isn't known (a closed port that was deployed)."""
+    backends: tuple[str, ...] = ()
+    affinity: bool | None = None
+    problem: str = ""
+    """The code of the reason why it is closed somewhere."""
+    message: str = ""
+    """The sentence behind it; empty where only the code was deployed."""
+
+    @property
+    def label(self) -> str:
+        """What the port is called: `8080/TCP`."""
+        return f"{self.number}/{self.protocol}"
+
+
+@dataclass(frozen=True, slots=True)
+class Balancer:
+    """The load balancer of one Service."""
+
+    key: ObjectKey
+    addresses: tuple[IPAddress, ...]
+    ports: tuple[Port, ...]
+    proxy: str = ""
+    """The name of its proxy."""
+    uid: str = ""
+    envoy: str = ""
+    container: tuple[str, ...] = ()
+    """Image, limits and network of its container; empty where it is a process."""
+    fingerprint: str = ""
+    """A digest of all that is declared for it: equal exactly where nothing is to be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """All Services of one side."""
+
+    label: str
+    """Where it comes from, as the reader knows it: `the stack's state`, `origin/main`."""
+    balancers: Mapping[ObjectKey, Balancer] = field(default_factory=lambda: MappingProxyType({}))
+    rejections: Mapping[ObjectKey, tuple[Problem, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    notices: tuple[str, ...] = ()
+
+
+def fingerprint(
+    shown: tuple[list[str], list[str]], proxy: str, owner: Mapping[str, str], files: Mapping[str, str], runs: str
+) -> str:
+    """Digest what the resources of one load balancer are declared with.
+
+    `shown` are its addresses and its ports, `runs` is how its Envoy runs.
+    """
+    return digest([list(shown), proxy, dict(owner), dict(files), runs])
+
+
+def planned_side(label: str, snapshot: Snapshot, plan: Plan, *, hostless: bool = False) -> Side:
+    """Make the side of a plan.
+
+    `hostless` is for manifests that never met a cluster: where they have no Nodes, or no nodePorts yet, a port without
+    backends says nothing about the port, so it is not told as a problem.
+    """
+    services = {service.key: service for service in snapshot.services}
+    proxies = {planned.proxy.name: planned for planned in plan.proxies}
+    blind = _blind(snapshot) if hostless else frozenset()
+    balancers = {
+        placement.key: _balancer(placement, proxies[placement.proxy], services[placement.key], blind, hostless=hostless)
+        for placement in plan.placements
+    }
+    rejections: dict[ObjectKey, tuple[Problem, ...]] = {}
+    for rejection in plan.rejections:
+        rejections[rejection.key] = (*rejections.get(rejection.key, ()), rejection.problem)
+    notices = (*(_blind_notice(cluster) for cluster in sorted(blind)), *plan.notices)
+    return Side(label, MappingProxyType(balancers), MappingProxyType(rejections), notices)
+
+
+def _blind(snapshot: Snapshot) -> frozenset[ClusterName]:
+    """Find the clusters of which no Node is known."""
+    return frozenset(service.key.cluster for service in snapshot.services) - {node.cluster for node in snapshot.nodes}
+
+
+def _blind_notice(cluster: ClusterName) -> str:
+    return f"{cluster}: the manifests have no Nodes, so backends are not part of this report"
+
+
+def _balancer(
+    placement: Placement, planned: PlannedProxy, service: Service, blind: frozenset[ClusterName], *, hostless: bool
+) -> Balancer:
+    part = placement.part
+    upstreams = part.part.upstreams if part else planned.proxy.upstreams
+    files = as_files(part.rendered.listeners, part.rendered.clusters) if part else planned.rendered.files
+    backends = {each.name: tuple(str(one) for one in each.backends) for each in upstreams}
+    ports = tuple(_port(port, service, backends) for port in placement.ports)
+    container = planned.container.told if planned.container else ()
+    if hostless:
+        ports = tuple(
+            _unjudged(port) if service.key.cluster in blind or not given.port.node_port else port
+            for port, given in zip(ports, placement.ports, strict=True)
+        )
+    return Balancer(
+        key=placement.key,
+        addresses=placement.addresses,
+        ports=ports,
+        proxy=placement.proxy,
+        uid=placement.owner.uid,
+        envoy=planned.envoy,
+        container=container,
+        fingerprint=fingerprint(
+            ([str(each) for each in placement.addresses], [str(each) for each in placement.ports]),
+            planned.proxy.id,
+            owner_fields(placement.owner),
+            files,
+            "\n".join((planned.envoy, *container)),
+        ),
+    )
+
+
+def _port(planned: PlannedPort, service: Service, backends: Mapping[str, tuple[str, ...]]) -> Port:
+    upstreams = sorted({listener.upstream for listener in planned.listeners})
+    return Port(
+        number=planned.port.port,
+        protocol=planned.port.protocol,
+        listens=tuple(listener.address for listener in planned.listeners),
+        sources=sorted_networks(service.source_ranges),
+        backends=tuple(one for name in upstreams for one in backends.get(name, ())),
+        affinity=service.client_ip_affinity,
+        problem=planned.problem.reason if planned.problem else "",
+        message=planned.problem.message if planned.problem else "",
+    )
+
+
+def _unjudged(port: Port) -> Port:
+    """Forget that a port has no backends."""
+    if port.problem != Reason.NO_BACKENDS:
+        return port
+    return Port(port.number, port.protocol, port.listens, port.sources, port.backends, port.affinity)
+
+
+def sorted_networks(networks: tuple[IPNetwork, ...]) -> tuple[IPNetwork, ...]:
+    """Give each network once, by family, number and length."""
+    return tuple(sorted(set(networks), key=lambda one: (one.version, int(one.network_address), one.prefixlen)))

@@ -1,0 +1,99 @@
+"""The words that all formats share for changes and differences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locallb.report.alerts import listed
+from locallb.report.changes import Change, Difference, Report, ServiceChange, What
+from locallb.report.sides import Balancer
+
+SIGNS = {
+    Change.ADDED: "+",
+    Change.CHANGED: "~",
+    Change.REPAIRED: "↻",
+    Change.LOST: "✗",
+    Change.REMOVED: "-",
+    Change.REJECTED: "!",
+    Change.UNCHANGED: "·",
+}
+_NAMES = {
+    What.ADDRESSES: "address",
+    What.SOURCES: "allowed clients",
+    What.BACKENDS: "backends",
+    What.AFFINITY: "session affinity",
+    What.PROBLEM: "problem",
+    What.LISTENS: "listens at",
+    What.ENVOY: "Envoy",
+    What.CONTAINER: "container",
+}
+_ORDER = {
+    change: number
+    for number, change in enumerate(
+        (
+            Change.LOST,
+            Change.REMOVED,
+            Change.CHANGED,
+            Change.ADDED,
+            Change.REPAIRED,
+            Change.REJECTED,
+            Change.UNCHANGED,
+        )
+    )
+}
+
+
+def by_gravity(report: Report) -> list[ServiceChange]:
+    """Sort Services as a reviewer reads them: what breaks first, what stays the same last."""
+    return sorted(report.services, key=lambda one: (_ORDER[one.change], one.key))
+
+
+def shown_side(service: ServiceChange) -> Balancer | None:
+    """Return the load balancer to show: the new one, or the old one of a Service that loses it."""
+    return service.after or service.before
+
+
+def difference(one: Difference) -> str:
+    """Say one difference."""
+    where = f"{'ports' if ',' in one.port else 'port'} {one.port}" if one.port else ""
+    match one.what:
+        case What.PORT:
+            return f"{where}: new" if one.after else f"{where}: removed"
+        case What.UID:
+            return "recreated in the cluster: another uid"
+        case What.CONFIGURATION:
+            return "its proxy's configuration"
+        case What.RESOURCES:
+            return f"put right: {listed(one.after)}"
+        case What.SOURCES:
+            return f"{where}, {_NAMES[one.what]}: {_sides(one, 'everybody')}"
+        case _:
+            return f"{where}{', ' if where else ''}{_NAMES[one.what]}: {_sides(one, 'none')}"
+
+
+def _sides(one: Difference, nothing: str) -> str:
+    return f"{listed(one.before) or nothing} → {listed(one.after) or nothing}"
+
+
+def reasons(service: ServiceChange) -> list[str]:
+    """Return why a Service has this change: problems, differences, ports that can't be served."""
+    return [*(str(problem.reason) for problem in service.problems), *differences(service), *closed(service)]
+
+
+def differences(service: ServiceChange) -> list[str]:
+    """Return in what a Service differs; what differs alike for several ports once."""
+    ports: dict[Difference, list[str]] = {}
+    for one in service.differences:
+        if one.what is not What.PROBLEM:
+            alike = one if one.what is What.PORT else replace(one, port="")
+            ports.setdefault(alike, []).append(one.port)
+    return [difference(replace(alike, port=", ".join(labels))) for alike, labels in ports.items()]
+
+
+def closed(service: ServiceChange) -> list[str]:
+    """Return which ports can't be served, by the code of the reason."""
+    ports: dict[str, list[str]] = {}
+    for port in service.after.ports if service.after else ():
+        if port.problem:
+            ports.setdefault(port.problem, []).append(port.label)
+    return [f"{', '.join(labels)} {problem}" for problem, labels in ports.items()]

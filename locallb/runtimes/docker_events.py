@@ -1,0 +1,83 @@
+"""Tells that something happened to a container with a label, and that Docker went away or came back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+
+from locallb.runtimes.docker import Containers, ContainersError, EventStream
+from locallb.threads.supervised import SupervisedThread, Task
+
+HARM = ("die", "pause", "unpause", "destroy", "update", "rename")
+"""What ends or changes a container: for those that we start ourselves."""
+LIFE = ("start", "die", "destroy")
+"""What makes a container one more or one less: for those that others start."""
+_AGAIN = 1.0
+"""Seconds until Docker is asked again where it doesn't answer."""
+
+
+class ContainerEvents:
+    """Calls `changed` with the value of `label` of each container concerned, from a thread of its own, until `stop`.
+
+    What happened since it was made isn't missed, however long Docker takes to answer first. `presence` is called with a
+    sentence when Docker stops answering, and with an empty one once it answers again: nobody can tell then what
+    happened meanwhile.
+    """
+
+    def __init__(
+        self, label: str, actions: Sequence[str], changed: Callable[[str], None], presence: Callable[[str], None]
+    ) -> None:
+        self._label = label
+        self._actions = actions
+        self._changed = changed
+        self._presence = presence
+        self._since = time.time()
+        self._absent = False
+        self._stream: EventStream | None = None
+        self._thread = SupervisedThread(Task.CONTAINERS, f"containers {label}", self._follow, failed=self._lose)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, also in the midst of a silence."""
+        self._thread.stop()
+        if self._stream:
+            self._stream.cut()
+
+    def _follow(self) -> None:
+        while not self._thread.stopped.is_set():
+            try:
+                with closing(Containers()) as docker:
+                    self._take(docker)
+                reason = "Docker ended its events"
+            except ContainersError as error:
+                reason = str(error)
+            self._lose(reason)
+            self._thread.stopped.wait(_AGAIN)
+
+    def _take(self, docker: Containers) -> None:
+        """Pass on what happens until Docker goes."""
+        self._stream = docker.events(self._label, self._actions, self._since)
+        if self._absent:
+            self._presence("")
+            self._absent = False
+        if self._thread.stopped.is_set():  # too late for `stop` to cut it
+            self._stream.cut()
+        for event in self._stream:
+            if self._thread.stopped.is_set():
+                return
+            self._changed(_labelled(event, self._label))
+
+    def _lose(self, reason: str) -> None:
+        """Note that nobody tells any more what happens."""
+        self._since = time.time()
+        if not self._absent and not self._thread.stopped.is_set():
+            self._presence(reason)
+            self._absent = True
+
+
+def _labelled(event: object, label: str) -> str:
+    """Read the value of a label; empty where there is none."""
+    for key in ("Actor", "Attributes", label):
+        event = event.get(key) if isinstance(event, Mapping) else None
+    return str(event or "")

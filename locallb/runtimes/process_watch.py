@@ -1,0 +1,84 @@
+"""Tells at once that a process has ended, by the kernel's own word (pidfd_open(2)), without asking again and again."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from locallb.runtimes.processes import Process, is_alive
+from locallb.threads.supervised import SupervisedThread, Task
+
+
+class Exits:
+    """Calls `ended` with the name of each followed process that ends, from a thread of its own, until `stop`."""
+
+    def __init__(self, ended: Callable[[str], None]) -> None:
+        self._ended = ended
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._lock = threading.Lock()
+        self._followed: dict[Process, int] = {}
+        self._names: dict[int, tuple[Process, str]] = {}
+        self._thread = SupervisedThread(Task.EXITS, "exits", self._wait)
+        self._thread.start()
+
+    def follow(self, processes: Mapping[Process, str]) -> None:
+        """Follow these and no others. One that has ended already counts as ending now."""
+        with self._lock:
+            for process in self._followed.keys() - processes.keys():
+                self._drop(process)
+            gone = [name for process, name in processes.items() if not self._take(process, name)]
+        for name in gone:
+            self._ended(name)
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        self._thread.stop()
+        os.eventfd_write(self._bell, 1)
+        self._thread.join(2)
+        with self._lock:
+            for process in tuple(self._followed):
+                self._drop(process)
+            self._epoll.close()
+            os.close(self._bell)
+
+    def _take(self, process: Process, name: str) -> bool:
+        """Follow one; False if it has ended."""
+        if process in self._followed:
+            self._names[self._followed[process]] = process, name
+            return True
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            return False
+        except OSError:  # no descriptor left, for instance: nothing tells its end until it is followed
+            return is_alive(process)
+        if not is_alive(process):  # another one has its pid by now
+            os.close(descriptor)
+            return False
+        self._followed[process] = descriptor
+        self._names[descriptor] = process, name
+        self._epoll.register(descriptor, select.EPOLLIN)
+        return True
+
+    def _drop(self, process: Process) -> None:
+        descriptor = self._followed.pop(process)
+        self._names.pop(descriptor, None)
+        with suppress(OSError):
+            self._epoll.unregister(descriptor)
+        os.close(descriptor)
+
+    def _wait(self) -> None:
+        while not self._thread.stopped.is_set():
+            for descriptor, _event in self._epoll.poll():
+                with self._lock:
+                    process, name = self._names.get(descriptor, (None, ""))
+                if process:
+                    self._ended(name)
+                    with self._lock:
+                        if self._followed.get(process) == descriptor:
+                            self._drop(process)

@@ -1,0 +1,208 @@
+"""Processes of this host: started so that they outlive us, told apart from everything else, stopped without races.
+
+A process is known by its pid and the moment it started (boot and clock tick), and is ours if its environment carries
+the mark that we gave it: that stays true however we ended, so nothing depends on a record being written in time. Not
+here: what is run, and where that is remembered.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from locallb.model.errors import ClientError
+
+LOG_LIMIT = 1 << 20
+"""Bytes that a process may write to one file, set as its resource limit: a log stays bounded without anybody's help."""
+_BLOCK = 512
+_DETACH = """\
+trap '' XFSZ
+ulimit -f "$1"
+ulimit -S -n "$(ulimit -H -n)"
+log=$2
+shift 2
+{ read -r stat </proc/self/stat; printf '%s\\n' "$stat"; exec "$@" </dev/null >>"$log" 2>&1; } &
+"""
+"""A fork of a fork: the shell ends at once, so that init adopts and buries the process; `exec` makes it the program
+itself. It tells its own identity first: the start time stays the same through exec. Writing beyond the limit is an
+error that a program may ignore, not a signal that ends it. Open files, of which each connection takes two, are as many
+as the user may have."""
+_STARTED = 19  # field 22 of /proc/<pid>/stat, counted after the name's closing bracket
+_START_PATIENCE = 10.0
+_KILL_PATIENCE = 5.0
+_TAIL = 16_000
+
+
+class ProcessError(ClientError):
+    """A process can't be started or stopped: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of one boot."""
+
+    pid: int
+    started: str
+    """`<boot id>.<clock ticks since boot>`: no other process ever had this pid and this start."""
+
+    def __str__(self) -> str:
+        return f"{self.pid}@{self.started}"
+
+
+def start(command: Sequence[str], directory: Path, mark: Mapping[str, str], log: Path) -> Process:
+    """Start `command` in `directory`, detached, its output appended to `log`; `mark` is its environment.
+
+    (The shell that starts it may add its own PWD and the like.)
+
+    The log is a file of mode 0600 that doesn't grow beyond LOG_LIMIT. An `exec` that fails shows in the log, and as a
+    process that ended. Raises ProcessError. Safe in a process with threads, and leaves no zombie to the caller.
+    """
+    try:
+        os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        done = subprocess.run(
+            ["/bin/sh", "-c", _DETACH, "sh", str(LOG_LIMIT // _BLOCK), str(log), *command],
+            cwd=directory,
+            env=dict(mark),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            start_new_session=True,
+            timeout=_START_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProcessError(f"{command[0]} can't be started in {directory}: {error}") from error
+    stat = _parse(done.stdout)
+    if stat is None:
+        raise ProcessError(f"{command[0]} can't be started in {directory}: {done.stderr.strip() or 'the shell failed'}")
+    return stat.process
+
+
+def identify(pid: int) -> Process | None:
+    """Return which process has this pid now; None if there is none that runs."""
+    stat = _stat(pid)
+    return stat.process if stat is not None and stat.runs else None
+
+
+def is_alive(process: Process) -> bool:
+    """Return whether it still runs: neither gone, nor a zombie, nor another one with its pid."""
+    stat = _stat(process.pid)
+    return stat is not None and stat.runs and stat.process == process
+
+
+def mark_of(process: Process) -> Mapping[str, str]:
+    """Read a living process's environment; empty if it is gone or isn't this user's."""
+    found = _environment(_environment_bytes(process.pid))
+    return found if is_alive(process) else {}
+
+
+def marked(key: str) -> Mapping[Process, Mapping[str, str]]:
+    """Find this user's living processes, but ourselves, that have `key` in their environment; with all of it."""
+    wanted = key.encode() + b"="
+    names = [entry.name for entry in Path("/proc").iterdir()]
+    pids = [int(name) for name in names if name.isdigit() and name != str(os.getpid())]
+    found = {pid: raw for pid in pids if wanted in (raw := _environment_bytes(pid))}
+    stats = {pid: stat for pid in sorted(found) if (stat := _stat(pid)) is not None and stat.runs}
+    environments = {stat.process: _environment(found[pid]) for pid, stat in stats.items()}
+    return {process: pairs for process, pairs in environments.items() if key in pairs}
+
+
+def find(key: str, value: str) -> tuple[Process, ...]:
+    """Find this user's living processes, but ourselves, whose environment says `key`=`value`."""
+    return tuple(process for process, pairs in marked(key).items() if pairs[key] == value)
+
+
+def stop(process: Process, patience: float) -> None:
+    """Ask `process` to end (SIGTERM) and end it after `patience` seconds (SIGKILL); gone is fine.
+
+    Raises ProcessError if it isn't ours to end, or doesn't end.
+    """
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    except OSError as error:
+        raise ProcessError(f"process {process.pid} can't be watched: {error.strerror}") from error
+    try:
+        if not is_alive(process):
+            return
+        for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, _KILL_PATIENCE)):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
+            if _ended(descriptor, seconds) or not is_alive(process):
+                return
+    except PermissionError as error:
+        raise ProcessError(f"process {process.pid} belongs to another user and can't be stopped") from error
+    finally:
+        os.close(descriptor)
+    raise ProcessError(f"process {process.pid} doesn't end, even after SIGKILL: look at /proc/{process.pid}/stack")
+
+
+def last_words(log: Path, lines: int = 3, without: str = "$^") -> str:
+    """Read the end of a log, for an error message: its last lines in one, without control characters.
+
+    Lines in which the pattern `without` is found are left out.
+    """
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(log, flags), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            text = file.read(_TAIL).decode(errors="replace")
+    except OSError:
+        return ""
+    told = [line for line in text.strip().splitlines() if not re.search(without, line)]
+    return " | ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", line).strip() for line in told[-lines:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    process: Process
+    runs: bool
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        return _parse(Path(f"/proc/{pid}/stat").read_text(errors="replace"))
+    except OSError:
+        return None
+
+
+def _parse(line: str) -> _Stat | None:
+    """Read a line of /proc/<pid>/stat; the name in brackets may hold anything."""
+    head, bracket, tail = line.rpartition(")")
+    fields = tail.split()
+    pid = head.partition(" ")[0]
+    if not bracket or not pid.isdigit() or len(fields) <= _STARTED:
+        return None
+    return _Stat(Process(int(pid), f"{_boot()}.{fields[_STARTED]}"), fields[0] not in "ZXx")
+
+
+@cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _environment(raw: bytes) -> Mapping[str, str]:
+    pairs = raw.decode(errors="surrogateescape").split("\0")
+    return {key: value for key, mark, value in (pair.partition("=") for pair in pairs) if mark}
+
+
+def _environment_bytes(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def _ended(descriptor: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1000))

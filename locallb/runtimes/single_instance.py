@@ -1,0 +1,84 @@
+"""One process at a time for something: a lock of the operating system, gone with its holder however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from locallb.model.errors import ClientError
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
+from locallb.storage import paths
+
+
+class TakenError(ClientError):
+    """Another process has it, or nobody can: one sentence."""
+
+
+def holder(path: Path) -> Process | None:
+    """Find who holds the lock at `path`; None if nobody does, or it can't be told. Changes nothing."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        process = processes.identify(_pid(descriptor))
+        return process if _is_held(descriptor) and process and process.pid == _pid(descriptor) else None
+    except OSError:  # a FIFO
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _pid(descriptor: int) -> int:
+    text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+    return int(text) if text.isdecimal() else 0
+
+
+def _is_held(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+@contextmanager
+def only_one(path: Path, what: str) -> Iterator[None]:
+    """Hold the lock at `path` for `what`; the file goes with it. Raises TakenError."""
+    paths.private_directory(path.parent)
+    try:
+        descriptor = _locked(path, what)
+    except OSError as error:
+        raise TakenError(
+            f"{path}, which keeps a second {what} away, can't be written: {error.strerror}; "
+            "make its directory writable for this user"
+        ) from None
+    try:
+        with suppress(OSError):  # who holds it is only told to others: the lock itself needs no room on a disk
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _locked(path: Path, what: str) -> int:
+    """Lock the file that stands there; one that its last holder took away meanwhile doesn't count."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = _pid(descriptor) or "unknown"
+            os.close(descriptor)
+            raise TakenError(f"{what} runs already (pid {pid}): end that process, or leave it to it") from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        os.close(descriptor)

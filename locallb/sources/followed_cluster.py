@@ -1,0 +1,229 @@
+"""A running cluster, followed: what it has now, kept by lists and watches, each object understood once.
+
+One thread a kind. Where a feed breaks, what is known stays and is called stale until the feed is back; a feed that the
+server has forgotten starts again with a list. Not here: how often (`watch_pace`), and what a change leads to.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+
+from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
+from locallb.kubernetes.api.errors import KubeError
+from locallb.kubernetes.api.feed import OPENED, PATHS, Event, ExpiredError, Feed
+from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.parsing import Document, Identity, Parsed, parse_objects
+from locallb.kubernetes.watch_pace import Tempo
+from locallb.model.identities import ClusterName
+from locallb.model.snapshot import Access
+from locallb.sources.readings import slim
+from locallb.threads.supervised import SupervisedThread, Task
+
+NOBODY: Mapping[str, Tempo] = MappingProxyType({})
+"""Nobody followed it before."""
+_SERVICE = "Service"
+_RELIST = 600.0
+"""Seconds after which everything is listed anew, whatever the watch said."""
+
+
+@dataclass(slots=True)
+class _FollowedObjects:
+    """Objects of one kind, as they are and as they are understood."""
+
+    objects: dict[Identity, Document] = field(default_factory=dict)
+    parsed: dict[Identity, Parsed] = field(default_factory=dict)
+    listed: bool = False
+    broken: str = ""
+    _order: tuple[Identity, ...] = ()
+
+    def order(self) -> tuple[Identity, ...]:
+        """Return the objects' names, sorted."""
+        if len(self._order) != len(self.parsed) or any(one not in self.parsed for one in self._order):
+            self._order = tuple(sorted(self.parsed))
+        return self._order
+
+
+class FollowedCluster:
+    """Calls `changed` from its threads whenever something relevant is different."""
+
+    def __init__(
+        self,
+        cluster: ClusterName,
+        access: Access,
+        changed: Callable[[], None],
+        tempos: Mapping[str, Tempo] = NOBODY,
+    ) -> None:
+        self.cluster = cluster
+        self.access = access
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._known = {kind: _FollowedObjects() for kind in PATHS}
+        self._stopped = threading.Event()
+        self._feeds: dict[str, Feed] = {}
+        self._tempos = {kind: tempos.get(kind, Tempo()) for kind in PATHS}
+        self._threads = [self._follower(kind) for kind in PATHS]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Follow it no more: threads and connections end as soon as they see it, also in the midst of an answer."""
+        for thread in self._threads:
+            thread.stop()
+        for feed in tuple(self._feeds.values()):
+            feed.cut()
+        RECENT.forget(self.access)
+
+    def tempos(self) -> Mapping[str, Tempo]:
+        """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
+        now = time.monotonic()
+        return {kind: tempo.hurried(now) for kind, tempo in self._tempos.items()}
+
+    def look_after(self) -> None:
+        """Break off answers that take longer than they may; to be called now and again."""
+        now = time.monotonic()
+        for feed in tuple(self._feeds.values()):
+            feed.cut_if_overdue(now)
+
+    def ready(self) -> bool:
+        """Return whether everything was listed once."""
+        with self._lock:
+            return all(known.listed for known in self._known.values())
+
+    def stale(self) -> str:
+        """Return why what is known may be old; empty if it isn't."""
+        with self._lock:
+            return next((known.broken for known in self._known.values() if known.broken), "")
+
+    def parsed(self) -> Parsed:
+        """Return what the cluster has, as far as is known."""
+        with self._lock:
+            parts = [known.parsed[name] for known in self._known.values() for name in known.order()]
+        return Parsed(
+            services=tuple(one for part in parts for one in part.services),
+            malformed=tuple(one for part in parts for one in part.malformed),
+            nodes=tuple(one for part in parts for one in part.nodes),
+            slices=tuple(one for part in parts for one in part.slices),
+            notices=tuple(one for part in parts for one in part.notices),
+            external_ips=frozenset(one for part in parts for one in part.external_ips),
+            standings=tuple(one for part in parts for one in part.standings),
+        )
+
+    def objects(self) -> tuple[Document, ...]:
+        """Return the objects themselves, for the last good reading."""
+        with self._lock:
+            return tuple(known.objects[name] for known in self._known.values() for name in known.order())
+
+    def _follower(self, kind: str) -> SupervisedThread:
+        return SupervisedThread(
+            Task.FOLLOWER,
+            f"{self.cluster} {kind}",
+            partial(self._follow, kind),
+            subject=self.cluster,
+            failed=partial(self._break, kind),
+            stopped=self._stopped,
+        )
+
+    def _follow(self, kind: str) -> None:
+        """List and watch one kind until stopped."""
+        while not self._stopped.wait(self._tempos[kind].lists.wait(time.monotonic())):
+            try:
+                with closing(Feed(self.access, kind)) as feed:
+                    self._feeds[kind] = feed
+                    self._run(kind, feed)
+            except ExpiredError:
+                self._pace(kind, Tempo.broken)
+            except KubeError as error:
+                self._pace(kind, Tempo.broken)
+                self._break(kind, str(error))
+
+    def _pace(self, kind: str, note: Callable[[Tempo, float, float], Tempo]) -> None:
+        self._tempos[kind] = note(self._tempos[kind], time.monotonic(), random.random())  # noqa: S311 - no secret
+
+    def _run(self, kind: str, feed: Feed) -> None:
+        """List, then watch for as long as the list is good for."""
+        objects, version = feed.list(self._stopped.wait)
+        self._replace(kind, objects)
+        listed = time.monotonic()
+        while not self._stopped.wait(self._tempos[kind].watches.wait(time.monotonic())):
+            if time.monotonic() - listed > _RELIST:
+                return
+            for event in feed.watch(version):
+                if self._stopped.is_set():
+                    return
+                version = event.version
+                self._take(kind, event)
+            self._pace(kind, Tempo.ended)
+
+    def _break(self, kind: str, why: str) -> None:
+        if self._stopped.is_set():
+            return
+        with self._lock:
+            new, self._known[kind].broken = not self._known[kind].broken, why
+        if new:
+            self._changed()
+
+    def _mend(self, kind: str) -> None:
+        with self._lock:
+            was, self._known[kind].broken = self._known[kind].broken, ""
+        if was:
+            self._changed()
+
+    def _replace(self, kind: str, objects: Iterable[Object]) -> None:
+        fresh = {Identity.of(one): one for one in map(_slim, objects)}
+        parsed = {identity: self._understood(one) for identity, one in fresh.items()}
+        if kind == _SERVICE:
+            RECENT.forget(self.access)
+            for identity, one in fresh.items():
+                self._tell_writers(identity, one)
+        with self._lock:
+            known = self._known[kind]
+            different = not known.listed or parsed != known.parsed
+            self._known[kind] = _FollowedObjects(fresh, parsed, listed=True, broken=known.broken)
+        if different:
+            self._changed()
+
+    def _take(self, kind: str, event: Event) -> None:
+        if event.type == OPENED:
+            self._tempos[kind] = self._tempos[kind].opened(time.monotonic())
+            self._mend(kind)
+        if event.type in {OPENED, BOOKMARK}:
+            return
+        one = _slim(event.object)
+        identity = Identity.of(one)
+        if kind == _SERVICE:
+            self._tell_writers(identity, None if event.type == DELETED else one)
+        with self._lock:
+            known = self._known[kind]
+            before = known.parsed.get(identity)
+            if event.type == DELETED:
+                known.objects.pop(identity, None)
+                known.parsed.pop(identity, None)
+                different = before is not None and before != Parsed()
+            else:
+                known.objects[identity] = one
+                known.parsed[identity] = after = self._understood(one)
+                different = after != (before or Parsed())
+        if different:
+            self._changed()
+
+    def _tell_writers(self, identity: Identity, one: Document | None) -> None:
+        """Let those who write to this Service know what it is now; None: it is gone."""
+        if one is None:
+            RECENT.drop(self.access, identity.namespace, identity.name)
+        else:
+            RECENT.note(self.access, identity.namespace, identity.name, one)
+
+    def _understood(self, one: Document) -> Parsed:
+        return parse_objects(self.cluster, [one])
+
+
+def _slim(one: Object) -> Document:
+    document: dict[object, object] = {key: one[key] for key in one}
+    return slim(document)

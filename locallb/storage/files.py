@@ -1,0 +1,219 @@
+"""Files that are complete or absent: written beside and renamed, trees removed without following links.
+
+Not a cache and not a format: callers give the text.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from locallb.model.errors import ClientError
+
+PRIVATE = 0o600
+"""Mode of every file that we write for ourselves."""
+SHARED = 0o640
+"""Mode of a file that a container reads through our group."""
+UNFINISHED = ".new"
+"""Ending of a file that is being written. One that a crash left is overwritten by nobody and read by nobody."""
+
+
+LARGEST = 64 << 20
+"""Bytes that a file in a shared directory may have at most, unless its reader says less."""
+LOCK_PATIENCE = 30.0
+"""Seconds to wait for another writer of a directory, who may be waiting for an Envoy."""
+_SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""How to open what somebody else may have put there: no link is followed, a FIFO doesn't wait for its writer."""
+_PAUSE = 0.002
+
+Stamp: TypeAlias = tuple[int, int, int, int]
+"""Which file this is, with which content."""
+
+
+class FilesError(ClientError):
+    """A file can't be written, read or removed: one sentence."""
+
+
+class SharedFile(NamedTuple):
+    """A regular file of a directory in which others may write."""
+
+    text: str
+    uid: int
+    """Whose it is."""
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """Return what is different once a file was replaced or changed, by the time that nobody can set."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+
+def stamps(directory: Path) -> Mapping[str, Stamp]:
+    """Stamp what is in a directory, and in those directly in it, by path; what can't be seen is left out."""
+    found: dict[str, Stamp] = {}
+    below = [os.fspath(directory)]
+    for place in below:
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    found[entry.path] = stamp(entry.stat(follow_symlinks=False))
+                    if place == below[0] and entry.is_dir(follow_symlinks=False):
+                        below.append(entry.path)
+    return found
+
+
+def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> Path:
+    """Write `text` to a new file beside `path` and tell its name; `durable`: it survives a power cut.
+
+    Raises FilesError; then nothing is left behind.
+    """
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(file.fileno(), mode)
+                file.write(text.encode())
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise FilesError(f"{path} can't be written: {error.strerror}") from error
+    return beside
+
+
+def write(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> None:
+    """Put `text` at `path` in one step: a reader sees the old file or the new one, whole. Raises FilesError."""
+    beside = write_beside(path, text, mode=mode, durable=durable)
+    try:
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise FilesError(f"{path} can't be replaced: {error.strerror}") from error
+
+
+def read(path: Path) -> str | None:
+    """Read a file; None if there is none. Bytes that aren't UTF-8 become U+FFFD. Raises FilesError."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FilesError(f"{path} can't be read: {error.strerror}") from error
+
+
+def find_shared(path: Path, limit: int = LARGEST) -> SharedFile | None:
+    """Read a file where others may write; None if there is none. Raises FilesError.
+
+    Whatever lies there: this neither follows a link, nor waits, nor reads more than `limit` bytes.
+    """
+    try:
+        with os.fdopen(os.open(path, _SAFELY), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise FilesError(f"{path} isn't a regular file")
+            content = file.read(limit + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise FilesError(f"{path} can't be read: {why}") from error
+    if len(content) > limit:
+        raise FilesError(f"{path} is larger than {limit} bytes")
+    return SharedFile(content.decode(errors="replace"), status.st_uid)
+
+
+def read_shared(path: Path, limit: int = LARGEST) -> str | None:
+    """Read the text of a file where others may write, as `find_shared` does."""
+    file = find_shared(path, limit)
+    return None if file is None else file.text
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep every other process that asks for it out of `directory` meanwhile.
+
+    Raises FilesError, also if another one keeps it for LOCK_PATIENCE seconds.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FilesError(f"{directory} can't be locked: {error.strerror}") from error
+    try:
+        _wait_for_lock(descriptor, directory)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int, directory: Path) -> None:
+    deadline = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise FilesError(
+                    f"{directory} has been locked by another process for {LOCK_PATIENCE:g} s:"
+                    f" find it with `fuser {directory}`, end it and run again"
+                ) from None
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+def mode(path: Path) -> int:
+    """Return the mode of a file; that of a new one where there is none."""
+    try:
+        return path.stat().st_mode & 0o777
+    except OSError:
+        return PRIVATE
+
+
+def set_mode(path: Path, wanted: int) -> None:
+    """Give a file or directory a mode, never what a link points to; one that is gone is fine. Raises FilesError."""
+    try:
+        descriptor = os.open(path, _SAFELY)
+        try:
+            if os.fstat(descriptor).st_mode & 0o777 != wanted:
+                os.fchmod(descriptor, wanted)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FilesError(f"the mode of {path} can't be changed: {error.strerror}") from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file; absent is fine. Raises FilesError."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise FilesError(f"{path} can't be removed: {error.strerror}") from error
+
+
+def remove_tree(path: Path, root: Path) -> None:
+    """Remove directory `path`, which must lie directly below `root`; absent is fine.
+
+    Links in it are removed, never followed; a link in its place is refused. Raises FilesError.
+    """
+    if path.parent != root or path.name in {"", ".", ".."}:
+        raise FilesError(f"{path} isn't directly below {root}: nothing is removed")
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FilesError(f"{path} can't be removed: {error.strerror or error}") from error

@@ -1,0 +1,113 @@
+"""Tells that something below a directory, or a single file, is different now; never what.
+
+A directory that is swapped for another one, removed or made again is followed: what counts is what stands under the
+name. Editors, git and `mv` all change files in many steps, so more than one call may come for one change. Not here:
+reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from watchfiles import watch
+
+from locallb.threads.supervised import SupervisedThread, Task
+
+STEP, MOST = 20, 50
+"""Milliseconds: as soon as nothing more happens for the first, at the latest after the second. The watch wakes as often
+as the first says: with 5 it took a percent of a core for nothing."""
+LOOK = 0.25
+"""Seconds between two looks at what stands under a name."""
+_Stamp = tuple[int, ...] | None
+
+
+class FolderWatch:
+    """Calls `changed` from a thread of its own, until `stop`; `source` names what depends on that thread."""
+
+    def __init__(self, directory: Path, changed: Callable[[], None], source: str = "") -> None:
+        self._directory = directory
+        self._changed = changed
+        self._thread = SupervisedThread(
+            Task.FOLDER,
+            f"watch {directory.name}",
+            self._follow,
+            subject=source,
+            failed=lambda _sentence: changed(),
+        )
+        self._stopped = self._thread.stopped
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a call that is under way goes on."""
+        self._thread.stop()
+
+    def _follow(self) -> None:
+        while not self._stopped.is_set():
+            with suppress(OSError, RuntimeError):  # absent, unreadable, or no inotify left: looked at again below
+                self._watch(_identity(self._directory))
+            if not self._stopped.wait(LOOK):
+                self._changed()
+
+    def _watch(self, identity: _Stamp) -> None:
+        """Watch the directory that stands there now, until it is another one."""
+        while identity is None and not self._stopped.wait(LOOK):
+            identity = _identity(self._directory)
+            if identity is not None:
+                self._changed()
+        changes = watch(
+            self._directory,
+            watch_filter=None,
+            debounce=MOST,
+            step=STEP,
+            stop_event=self._stopped,
+            rust_timeout=int(LOOK * 1000),
+            yield_on_timeout=True,
+            raise_interrupt=False,
+            recursive=True,
+            ignore_permission_denied=True,
+        )
+        new = True
+        for some in changes:
+            if some or new:  # what happened before the watch began was not told
+                self._changed()
+            new = False
+            if _identity(self._directory) != identity:
+                return
+
+
+class FileWatch:
+    """Looks at single files now and again, and calls `changed` with the one that is different."""
+
+    def __init__(self, files: Iterable[Path], changed: Callable[[Path], None]) -> None:
+        self._stamps = {path: _stamp(path) for path in files}
+        self._changed = changed
+        self._thread = SupervisedThread(Task.FILES, "watch files", self._look)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._thread.stop()
+
+    def _look(self) -> None:
+        while not self._thread.stopped.wait(LOOK):
+            for path, before in tuple(self._stamps.items()):
+                now = _stamp(path)
+                if now != before:
+                    self._changed(path)
+                    self._stamps[path] = now
+
+
+def _identity(path: Path) -> _Stamp:
+    """Return which directory stands there; None if none does."""
+    seen = _stamp(path)
+    return seen and seen[:2]
+
+
+def _stamp(path: Path) -> _Stamp:
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino, seen.st_mtime_ns, seen.st_size

@@ -1,0 +1,199 @@
+"""Reads a directory of files, or a single file, as it is at one moment, as far as a file system allows.
+
+The walk follows descriptors, so a directory that is swapped meanwhile is read whole, old or new. Files that vanish or
+change while they are read make it start again, once. Hidden entries are skipped, links to files are followed, links to
+directories are not (and named). What can't be read is an answer, not an error. Not here: what the files mean.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from locallb.model.errors import ClientError
+from locallb.storage import files
+
+_DEEPEST = 64
+"""Directories within directories; deeper ones are named as unreadable."""
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""A pipe must not keep us waiting."""
+
+
+_LEAST = 1024
+"""Bytes that a file counts for at least: to know of one costs as much."""
+_SETTLED = 3 * 10**9
+"""Nanoseconds after which another change of a file has another time for sure; FAT's times are two seconds apart."""
+
+
+class FolderError(ClientError):
+    """The directory, or the only file, can't be read; the message is the reason only."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFile:
+    """A file, or a directory that can't be read: `path` is relative, with slashes; `why` is empty where all is well."""
+
+    path: str
+    data: bytes = b""
+    why: str = ""
+    stamp: files.Stamp | None = field(default=None, compare=False)
+    """As long as the file has this one it has these bytes; None where that can't be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What a directory has, sorted by path."""
+
+    files: tuple[FolderFile, ...] = ()
+    links: tuple[str, ...] = ()
+    """Links to directories, which were not followed."""
+
+
+class _ChangedError(Exception):
+    """Something changed between two looks at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes that are read: of one file, and of all of them."""
+
+    file: int
+    all: int
+
+
+def read_folder(directory: Path, endings: tuple[str, ...], limits: Limits, before: Folder | None = None) -> Folder:
+    """Read every file below `directory` whose name has one of the endings, within the limits.
+
+    In place of a directory there may be a file, whatever its name. Files that are as they were `before`, by their times
+    and inodes, aren't opened again.
+
+    Raises:
+        FolderError: if there is nothing under that name, or a directory that can't be listed.
+
+    """
+    known = {file.path: file for file in before.files if file.stamp} if before else {}
+    try:
+        return _Walk(endings, limits, known, patient=True).read(directory)
+    except _ChangedError:
+        return _Walk(endings, limits, known, patient=False).read(directory)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One walk. A patient one gives up where something changes, the other takes it as it is."""
+
+    endings: tuple[str, ...]
+    limits: Limits
+    known: Mapping[str, FolderFile]
+    patient: bool
+    files: list[FolderFile] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    used: int = 0
+    """Bytes of all files so far."""
+
+    def read(self, directory: Path) -> Folder:
+        try:
+            with _opened(str(directory), _DIRECTORY) as descriptor:
+                self._list(descriptor, "", 0)
+        except NotADirectoryError:
+            self._take_alone(directory)
+        except OSError as error:
+            raise FolderError(_reason(error)) from error
+        return Folder(tuple(sorted(self.files, key=lambda file: file.path)), tuple(sorted(self.links)))
+
+    def _take_alone(self, file: Path) -> None:
+        try:
+            with _opened(str(file), _FILE) as descriptor:
+                self._add(self._contents(descriptor, file.name))
+        except OSError as error:
+            raise FolderError(_reason(error)) from error
+
+    def _list(self, directory: int, prefix: str, depth: int) -> None:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    self._take(directory, entry, prefix + entry.name, depth)
+
+    def _take(self, directory: int, entry: os.DirEntry[str], path: str, depth: int) -> None:
+        if entry.is_dir(follow_symlinks=False):
+            self._take_directory(directory, entry.name, path, depth)
+        elif entry.is_symlink() and _is_directory(entry):
+            self.links.append(path)
+        elif entry.name.endswith(self.endings):
+            self._take_file(directory, entry, path)
+
+    def _take_directory(self, directory: int, name: str, path: str, depth: int) -> None:
+        if depth == _DEEPEST:
+            self.files.append(FolderFile(path, why=f"directories are nested deeper than {_DEEPEST}"))
+            return
+        try:
+            with _opened(name, _DIRECTORY | os.O_NOFOLLOW, directory) as inner:
+                self._list(inner, f"{path}/", depth + 1)
+        except OSError as error:
+            self._failed(path, error)
+
+    def _take_file(self, directory: int, entry: os.DirEntry[str], path: str) -> None:
+        known = self.known.get(path)
+        try:
+            if known and known.stamp == files.stamp(entry.stat()):
+                self._add(known)
+                return
+            with _opened(entry.name, _FILE, directory) as descriptor:
+                self._add(self._contents(descriptor, path))
+        except OSError as error:
+            self._failed(path, error)
+
+    def _add(self, file: FolderFile) -> None:
+        """Add a file, unless those before it leave no room for it."""
+        self.used += max(len(file.data), _LEAST)
+        why = f"with it the directory has more than {self.limits.all} bytes"
+        self.files.append(file if self.used <= self.limits.all else FolderFile(file.path, why=why))
+
+    def _contents(self, descriptor: int, path: str) -> FolderFile:
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            return FolderFile(path, why="it is no regular file")
+        if before.st_size > self.limits.file:
+            return FolderFile(path, why=f"it has {before.st_size} bytes, more than {self.limits.file}")
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            data = file.read(self.limits.file)
+        if self.patient and _look(before) != _look(os.fstat(descriptor)):
+            raise _ChangedError
+        settled = time.time_ns() - before.st_ctime_ns > _SETTLED
+        return FolderFile(path, data, stamp=files.stamp(before) if settled else None)
+
+    def _failed(self, path: str, error: OSError) -> None:
+        if self.patient and isinstance(error, FileNotFoundError):
+            raise _ChangedError
+        self.files.append(FolderFile(path, why=_reason(error)))
+
+
+@contextmanager
+def _opened(name: str, flags: int, directory: int | None = None) -> Iterator[int]:
+    descriptor = os.open(name, flags, dir_fd=directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_directory(link: os.DirEntry[str]) -> bool:
+    """Return whether a link leads to a directory; one that leads nowhere doesn't."""
+    try:
+        return link.is_dir()
+    except OSError:
+        return False
+
+
+def _look(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,44 @@
+"""Files that the user or another program owns: read whole or not at all, of a bounded size, without ever waiting.
+
+Links are followed, because users have them; a pipe, a device or a directory under the name is refused. Not here: files
+in directories that others may write to as well, where a link is an attack.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""A pipe must not keep us waiting."""
+
+
+def expanded(given: str) -> Path:
+    """Return the path that a user wrote, `~` put in full; as it stands where there is no such home."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError:
+        return Path(given)
+
+
+def read(path: Path, most: int) -> bytes:
+    """Read a regular file of at most `most` bytes. Raises OSError with a reason that can be told."""
+    with os.fdopen(os.open(path, _FLAGS), "rb") as file:
+        require_regular(path, os.fstat(file.fileno()), most)
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(0, _too_large(most), str(path))
+    return data
+
+
+def require_regular(path: Path, status: os.stat_result, most: int) -> None:
+    """Refuse what is no regular file, or a larger one. Raises OSError with a reason that can be told."""
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(0, "it is no regular file", str(path))
+    if status.st_size > most:
+        raise OSError(0, _too_large(most), str(path))
+
+
+def _too_large(most: int) -> str:
+    return f"it has more than {most} bytes"

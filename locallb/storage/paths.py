@@ -1,0 +1,101 @@
+"""Where local-lb keeps things on this host: the state home, proxies' directories, the ledger of addresses.
+
+Only where, and that the directories exist with the right mode; what lies in them belongs to `proxies` and `ledger`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from locallb.model.errors import ClientError
+
+PRIVATE = 0o700
+"""Mode of every directory that we make."""
+SHARED_LEDGER = Path("/var/lib/locallb/ledger")
+"""Made by `locallb host setup`, so that all users of the host see each other's claims."""
+LEDGER_VARIABLE = "LOCALLB_LEDGER"
+
+
+class PlaceError(ClientError):
+    """A directory can't be made or used: one sentence."""
+
+
+def state_home() -> Path:
+    """Return where this user's state is: `$XDG_STATE_HOME/locallb`, or `~/.local/state/locallb`.
+
+    Raises PlaceError where neither is there.
+    """
+    given = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(given) if given.startswith("/") else home() / ".local" / "state"
+    return base / "locallb"
+
+
+def home() -> Path:
+    """Tell this user's home directory. Raises PlaceError."""
+    try:
+        found = Path.home()
+    except RuntimeError:
+        raise PlaceError(
+            f"HOME isn't set, and user {os.getuid()} has no entry in /etc/passwd: set XDG_STATE_HOME to an absolute"
+            " path where this user may write"
+        ) from None
+    if not found.is_absolute():
+        raise PlaceError(f"HOME is {str(found)!r}, which is no absolute path: correct it, or set XDG_STATE_HOME")
+    return found
+
+
+def proxies_root() -> Path:
+    """Return where the directories of proxies are."""
+    return state_home() / "proxies"
+
+
+def ledger_directory() -> Path:
+    """Return which ledger counts here: `$LOCALLB_LEDGER`, the host's where we may write it, or this user's own.
+
+    Raises PlaceError.
+    """
+    if given := os.environ.get(LEDGER_VARIABLE):
+        if not given.startswith("/"):  # every directory would have a ledger of its own
+            raise PlaceError(f"{LEDGER_VARIABLE} is {given!r}: write an absolute path, or leave it unset")
+        return Path(given)
+    if SHARED_LEDGER.is_dir() and os.access(SHARED_LEDGER, os.W_OK | os.X_OK):
+        return SHARED_LEDGER
+    return state_home() / "ledger"
+
+
+def is_another_directory(there: str, here: str) -> bool:
+    """Return whether `there` still exists and isn't `here` under another name; what may not be looked at exists."""
+    try:
+        found = Path(there).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    try:
+        ours = Path(here).stat()
+    except OSError:
+        return True
+    return (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino)
+
+
+def ledgers() -> tuple[Path, ...]:
+    """List every ledger that tells something here: the one that counts, then those that this user may only read."""
+    if os.environ.get(LEDGER_VARIABLE):
+        return (ledger_directory(),)
+    others = [path for path in (SHARED_LEDGER, state_home() / "ledger") if os.access(path, os.R_OK | os.X_OK)]
+    return tuple(dict.fromkeys([ledger_directory(), *others]))
+
+
+def private_directory(path: Path) -> Path:
+    """Make `path` and its missing parents, readable by this user only; one that exists is left as it is.
+
+    Raises PlaceError where it can't be made.
+    """
+    try:
+        if not path.is_dir():
+            private_directory(path.parent)
+            path.mkdir(PRIVATE, exist_ok=True)
+    except OSError as error:
+        raise PlaceError(f"{path} can't be made ({error.strerror}): give a writable XDG_STATE_HOME") from error
+    return path

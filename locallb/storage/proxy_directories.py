@@ -1,0 +1,194 @@
+"""The directories of proxies: `<root>/<12 hex digits>`, each with whose it is, what it is called and what runs in it.
+
+A directory appears whole (made beside and renamed) and says `owner.json` until everything else in it is gone, so that
+whatever a stopped run leaves can still be told apart by owner. Not here: Envoy's files, its process and its sockets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from locallb.model.errors import ClientError
+from locallb.model.identities import Owner
+from locallb.model.naming import owner_fields, owner_from
+from locallb.storage import files, paths
+
+SHARED = 0o770
+"""Mode of a directory that a container uses through our group; those above it stay closed to everybody else."""
+_GROUP = 0o070
+OWNER = "owner.json"
+RECORD = "process.json"
+PROXY_MARK, OWNER_MARK = "LOCALLB_PROXY", "LOCALLB_OWNER"
+"""In the environment of a proxy's process: its directory, and whose it was when it started, should that be gone."""
+_SMALL = 1 << 16
+"""Bytes that a file of ours, other than a configuration, may have."""
+_ID = re.compile(r"[0-9a-f]{12}")
+_UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.[0-9a-f]{8}\.new")
+
+
+def is_id(proxy: str) -> bool:
+    """Return whether `proxy` may be the name of a proxy's directory."""
+    return _ID.fullmatch(proxy) is not None
+
+
+class ProxiesError(ClientError):
+    """A proxy's directory can't be made, used or removed: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyDirectory:
+    """A directory of the root, and whose it is. `owner` is None where that can't be read: never touch it."""
+
+    id: str
+    path: Path
+    owner: Owner | None
+    name: str = ""
+    """The readable name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """What was started in a directory."""
+
+    pid: int
+    started: str
+    binary: str
+    version: str
+    bootstrap: str
+    """sha256 (hex) of the bootstrap.json that it read."""
+
+
+class Proxies:
+    """The directories below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, proxy: str) -> Path:
+        """Return where the directory of `proxy` is. Raises ProxiesError if that isn't an id."""
+        if not is_id(proxy):
+            raise ProxiesError(f"{proxy!r} isn't the id of a proxy: twelve hex digits are expected")
+        return self.root / proxy
+
+    def list(self) -> tuple[ProxyDirectory, ...]:
+        """Read every directory, those too that were never finished (their id is their file name)."""
+        try:
+            names = sorted(entry.name for entry in self.root.iterdir())
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise ProxiesError(f"{self.root} can't be read: {error.strerror}") from error
+        return tuple(_read(self.root / name) for name in names if _ID.fullmatch(name) or _UNFINISHED.fullmatch(name))
+
+    def find(self, proxy: str) -> ProxyDirectory | None:
+        """Read one directory; None if there is none."""
+        path = self.path(proxy)
+        return _read(path) if path.is_dir() and not path.is_symlink() else None
+
+    def make(self, proxy: str, owner: Owner, name: str) -> ProxyDirectory:
+        """Make the directory, or take the one that is `owner`'s already. Raises ProxiesError if it is another's."""
+        found = self.find(proxy)
+        if found and found.owner and _same_service(found.owner, owner):
+            self._sign(found.path, owner, name)
+        elif found and any(found.path.iterdir()):
+            whose = f"belongs to {found.owner}" if found.owner else f"has no readable {OWNER}"
+            raise ProxiesError(
+                f"proxy {proxy} of {owner} can't be made: {found.path} {whose}; look at it and remove it"
+            )
+        else:
+            self._publish(proxy, owner, name)
+        return ProxyDirectory(proxy, self.path(proxy), owner, name)
+
+    def sign(self, proxy: str, owner: Owner, name: str) -> None:
+        """Write whose the existing directory is, where that changed."""
+        self._sign(self.path(proxy), owner, name)
+
+    def share(self, proxy: str, *, shared: bool) -> None:
+        """Open the directory to our group, for a container, or close it."""
+        files.set_mode(self.path(proxy), SHARED if shared else paths.PRIVATE)
+
+    def is_shared(self, proxy: str) -> bool:
+        """Return whether our group may use the directory."""
+        return files.mode(self.path(proxy)) & _GROUP == _GROUP
+
+    def remove(self, proxy: str) -> None:
+        """Remove a directory, `owner.json` last; absent is fine."""
+        path = self.root / proxy if _UNFINISHED.fullmatch(proxy) else self.path(proxy)
+        if not path.is_dir() or path.is_symlink():
+            return
+        try:
+            for entry in path.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    files.remove_tree(entry, path)
+                elif entry.name != OWNER:
+                    entry.unlink(missing_ok=True)
+            (path / OWNER).unlink(missing_ok=True)
+            path.rmdir()
+        except (OSError, files.FilesError) as error:
+            raise ProxiesError(f"{path} can't be removed: {error}") from error
+
+    def record(self, proxy: str, record: ProcessRecord | None) -> None:
+        """Note what runs in the directory, or that nothing does."""
+        path = self.path(proxy) / RECORD
+        try:
+            if record is None:
+                files.remove(path)
+            else:
+                files.write(path, json.dumps(asdict(record), indent=1) + "\n")
+        except files.FilesError as error:
+            raise ProxiesError(str(error)) from error
+
+    def recorded(self, proxy: str) -> ProcessRecord | None:
+        """Read what was started in the directory; None if nothing was, or nothing readable is noted."""
+        with suppress(files.FilesError, ValueError, TypeError):
+            record = ProcessRecord(**json.loads(files.read_shared(self.path(proxy) / RECORD, _SMALL) or "null"))
+            return replace(record, pid=int(record.pid), started=str(record.started))
+        return None
+
+    def _publish(self, proxy: str, owner: Owner, name: str) -> None:
+        beside = self.root / f".{proxy}.{secrets.token_hex(4)}{files.UNFINISHED}"
+        try:
+            paths.private_directory(beside)
+            files.write(beside / OWNER, _text(owner, name))
+            beside.rename(self.path(proxy))
+        except (OSError, paths.PlaceError, files.FilesError) as error:
+            raise ProxiesError(f"{self.path(proxy)} can't be made: {error}") from error
+
+    def _sign(self, path: Path, owner: Owner, name: str) -> None:
+        try:
+            if files.read_shared(path / OWNER, _SMALL) != _text(owner, name):
+                files.write(path / OWNER, _text(owner, name))
+        except files.FilesError as error:
+            raise ProxiesError(str(error)) from error
+
+
+def marked_owner(environment: Mapping[str, str]) -> Owner | None:
+    """Read whose a process is from its environment; None if that isn't there."""
+    with suppress(ValueError, KeyError, TypeError):
+        return owner_from(json.loads(environment[OWNER_MARK]))
+    return None
+
+
+def _same_service(held: Owner, wanted: Owner) -> bool:
+    """Return whether a directory may be taken: the uid may differ, it is then left from the Service's previous life."""
+    return (held.home, held.service) == (wanted.home, wanted.service)
+
+
+def _read(path: Path) -> ProxyDirectory:
+    with suppress(files.FilesError, ValueError, KeyError, TypeError, RecursionError):
+        if path.is_symlink():
+            raise ValueError
+        document = json.loads(files.read_shared(path / OWNER, _SMALL) or "null")
+        fields = {key: str(value) for key, value in document["owner"].items()}
+        return ProxyDirectory(path.name, path, owner_from(fields), str(document["name"]))
+    return ProxyDirectory(path.name, path, None)
+
+
+def _text(owner: Owner, name: str) -> str:
+    return json.dumps({"name": name, "owner": dict(owner_fields(owner))}, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,1 @@
+"""Threads that cannot end unseen, and counters that any thread may use."""

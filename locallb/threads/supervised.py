@@ -1,0 +1,194 @@
+"""Threads that can't end unseen: what escapes from one is told and counted, and its work begins again with back-off.
+
+Every thread that `watch` keeps is one of these; nothing else of local-lb starts threads, but for pools whose results
+are waited for. While a thread waits to begin again it is in trouble: whoever depends on it is not up to date.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from locallb.model.pacing import Backoff, Pace
+from locallb.threads.tally import Tally
+
+AGAIN = Pace(first=0.05, longest=5.0, calm=10.0)
+"""When work begins again. Never long: what made it fail may be over, and others wait for it."""
+
+
+class Task(StrEnum):
+    """What a thread is for."""
+
+    CONTAINERS = "containers"
+    """Docker's events."""
+    ELECTION = "election"
+    EXITS = "exits"
+    """Processes that end."""
+    FILES = "files"
+    """The configuration and kubeconfigs."""
+    FOLDER = "folder"
+    """A directory of manifests."""
+    FOLLOWER = "follower"
+    """One kind of a cluster's objects."""
+    HEALTH = "health"
+    """Asking proxies."""
+    HTTP = "http"
+    """Metrics and health."""
+    LOOP = "loop"
+    PLUGIN = "plugin"
+    """A credential that is renewed while the old one is good."""
+    SIGNALS = "signals"
+    """The end of patience after a signal."""
+    TELLER = "teller"
+
+
+@dataclass(frozen=True, slots=True)
+class Escape:
+    """Something that nobody expected ended the work of a thread, or a part of it."""
+
+    task: Task
+    thread: str
+    sentence: str
+
+
+class EndedError(Exception):
+    """Work returned although nobody had stopped it."""
+
+
+class Threads:
+    """What escaped from threads, and which of them are in trouble now. Methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._counts = Tally()
+        self._troubles: dict[object, tuple[str, str]] = {}
+        self._listen: Callable[[Escape], None] | None = None
+
+    def listen(self, told: Callable[[Escape], None] | None) -> None:
+        """Let `told` know of everything that escapes from now on; None: nobody."""
+        self._listen = told
+
+    def counts(self) -> dict[str, int]:
+        """Return how often something escaped, for every task."""
+        return {**dict.fromkeys(Task, 0), **self._counts.counts()}
+
+    def trouble(self, subject: str | None = None) -> str:
+        """Return why a thread is in trouble; one that works for `subject`, if that is named. Empty if none is."""
+        troubles = tuple(self._troubles.copy().values())
+        return next((sentence for about, sentence in troubles if subject in {None, about}), "")
+
+    def escaped(self, task: Task, thread: str, error: BaseException) -> str:
+        """Count and tell what escaped; return the sentence."""
+        self._counts.add(task)
+        sentence = f"the thread {thread} broke off by a mistake in local-lb ({_described(error)}); please report it"
+        if self._listen:
+            with suppress(Exception):  # whoever tells may be what is broken
+                self._listen(Escape(task, thread, sentence))
+        return sentence
+
+    def troubled(self, who: object, subject: str, sentence: str) -> None:
+        """Note that a thread waits to begin again."""
+        self._troubles[who] = subject, sentence
+
+    def well(self, who: object) -> None:
+        """Note that it works again, or that nobody needs it any more."""
+        self._troubles.pop(who, None)
+
+
+THREADS = Threads()
+"""Those of this process."""
+
+
+class SupervisedThread:
+    """Does `work` from `start` until `stop`, again and again if something escapes from it.
+
+    `work` returns only after `stopped` was set; anything else counts as escaped. `failed` is called with a sentence
+    when something escaped, `subject` names the source that depends on this thread, if it is one.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a thread consists of
+        self,
+        task: Task,
+        name: str,
+        work: Callable[[], None],
+        *,
+        subject: str = "",
+        failed: Callable[[str], None] = lambda _sentence: None,
+        stopped: threading.Event | None = None,
+        pace: Pace = AGAIN,
+    ) -> None:
+        self.task = task
+        self.name = name
+        self.stopped = stopped or threading.Event()
+        self._work = work
+        self._subject = subject
+        self._failed = failed
+        self._backoff = Backoff(pace)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Do it no more: `work` sees that it is stopped, and doesn't begin again."""
+        self.stopped.set()
+        THREADS.well(self)
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the end; return whether it has ended. One that never began has."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self.stopped.is_set():
+            try:
+                THREADS.well(self)
+                self._backoff = self._backoff.succeeded(time.monotonic())
+                self._work()
+                if not self.stopped.is_set():
+                    raise EndedError("it ended by itself")  # noqa: TRY301 - told like everything else
+            except BaseException as error:  # noqa: BLE001 - also what libraries in other languages raise
+                with suppress(BaseException):  # no memory left to tell it, for instance
+                    self._wait(error)
+
+    def _wait(self, error: BaseException) -> None:
+        """Tell it, and wait until it is time to begin again; whatever breaks off because it is stopped is fine."""
+        if self.stopped.is_set():
+            return
+        now = time.monotonic()
+        self._backoff = self._backoff.failed(now, random.random())  # noqa: S311 - no secret
+        sentence = THREADS.escaped(self.task, self.name, error)
+        THREADS.troubled(self, self._subject, sentence)
+        with suppress(Exception):
+            self._failed(sentence)
+        self.stopped.wait(self._backoff.wait(now))
+
+
+def do_once(task: Task, name: str, work: Callable[[], None]) -> None:
+    """Do `work` in a thread of its own, once: what escapes is told and counted, and whoever needs it does it anew."""
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - as above
+            THREADS.escaped(task, name, error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+
+
+def _described(error: BaseException) -> str:
+    """Describe an error in a few words, with the last place of ours that it passed."""
+    ours = [frame for frame in traceback.extract_tb(error.__traceback__) if "locallb" in frame.filename]
+    place = f" at {ours[-1].filename.rpartition('/')[2]}:{ours[-1].lineno}" if ours else ""
+    try:
+        text = " ".join(str(error).split())[:200]
+    except Exception:  # noqa: BLE001 - an error that can't say what it is
+        text = ""
+    return f"{type(error).__name__}{': ' if text else ''}{text}{place}"

@@ -1,0 +1,140 @@
+"""What the loop tells while it runs: frozen data for a log, for metrics, for a live view. They never influence it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from locallb.config.settings import Settings
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.snapshot import Snapshot
+from locallb.planning.planned import Plan
+
+
+class Cause(StrEnum):
+    """Why the loop looks again."""
+
+    START = "start"
+    SOURCE = "source"
+    """A source has something new; the subject is its cluster."""
+    PROXY = "proxy"
+    """A proxy ended; the subject is its name or its id."""
+    RUNTIME = "runtime"
+    """Docker answers again: whatever happened to containers meanwhile is unknown."""
+    CONFIGURATION = "configuration"
+    """The stack's configuration is different, or everything is to be looked at as if it were."""
+    KUBECONFIG = "kubeconfig"
+    """The file that tells how a cluster is reached is different; the subject is the cluster."""
+    KIND = "kind"
+    """Which clusters of kind there are may be different; the subject is the one concerned, if it was one."""
+    DRIFT = "drift"
+    """Somebody else changed or removed files of ours; the subject is what they are of."""
+    SPARE = "spare"
+    """Nothing has changed for a moment: there is time for proxies that nobody needs yet."""
+    RETRY = "retry"
+    FULL = "full pass"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mark:
+    """Something may have changed."""
+
+    cause: Cause
+    subject: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cause} {self.subject}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The stack was planned anew."""
+
+    plan: Plan
+    marks: tuple[Mark, ...]
+    seconds: float
+    """How long reading and planning took."""
+    differing: int
+    """Load balancers that aren't as planned yet, as far as is known."""
+    latency: float = 0.0
+    """Seconds from the first mark to the plan."""
+    open: tuple[ObjectKey, ...] = ()
+    """Those that differ."""
+    snapshot: Snapshot | None = None
+    """What the plan was made from."""
+    settings: Settings | None = None
+    stale: Mapping[ClusterName, str] = field(default_factory=dict)
+    """Sources that count as last read, each with the sentence that says why."""
+    complaints: tuple[str, ...] = ()
+    """Sources that can't be read and count as last read, and whatever else isn't as it should be."""
+    notices: tuple[str, ...] = ()
+    unchecked: int = 0
+    """Load balancers that are as planned if the state says true, which is to be checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """Some load balancers were updated, or checked and found as planned."""
+
+    services: tuple[ObjectKey, ...]
+    seconds: float
+    """How long the update took."""
+    latency: float
+    """Seconds from the first mark to the end of the update."""
+    changes: Mapping[str, int] = field(default_factory=dict)
+    """Resources by operation."""
+    failed: Mapping[ObjectKey, str] = field(default_factory=dict)
+    """Why those that failed did; they are tried again."""
+    untouched: frozenset[ObjectKey] = frozenset()
+    """Those of which nothing had to be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The stack couldn't be read, planned or updated as a whole: one sentence, told at each try."""
+
+    sentence: str
+    kind: str = ""
+    """What sort of thing it was: source, configuration, engine or host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converged:
+    """Everything is as planned, as far as it can be; `waiting` load balancers are to be tried again."""
+
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The loop has ended; the data plane goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """This process serves the stack from now on, or leaves that to another one."""
+
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Something that nobody expected ended the work of a thread, which begins again by itself: one sentence."""
+
+    task: str
+    """What the thread is for."""
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """When the loop's thread was last seen to go on, by the monotonic clock, and whether it is at work."""
+
+    at: float
+    busy: bool = False
+
+
+Happening: TypeAlias = Planned | Updated | Failed | Converged | Leading | Broken | Stopped
+Listener: TypeAlias = Callable[[Happening], None]

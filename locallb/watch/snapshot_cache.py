@@ -1,0 +1,194 @@
+"""What the loop knows of the world: each source as last read, what is held, the ledger, the host.
+
+Only what a mark says is read again. Clusters are followed, so nothing is asked of them. Not here: what to do with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import InitVar, dataclass, field
+from pathlib import Path
+
+from locallb.config.settings import KubernetesSource, ManifestsSource, Settings, Source
+from locallb.engine import Engine
+from locallb.kubernetes.parsing import Parsed
+from locallb.ledger.ledger import ClaimMemory
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identity_cache import IdentityCache
+from locallb.model.snapshot import Claim, HostFacts
+from locallb.sources import SourceError
+from locallb.sources.followed_clusters import Following, with_stale
+from locallb.sources.held import HeldByState, held_by
+from locallb.sources.manifests import ParseCache, SourceResult
+from locallb.sources.snapshot import (
+    SnapshotResult,
+    SourceRead,
+    assemble,
+    find_sources,
+    known_services,
+    read_claims,
+    read_host,
+    read_source,
+    refuse_another_runtime,
+    told_of_pools,
+)
+from locallb.storage import paths
+from locallb.threads.supervised import THREADS
+from locallb.watch.events import Cause, Mark
+
+HOST_FRESH = 30.0
+"""Seconds that what was found out about the host counts. Where it has changed meanwhile an update fails, which says so,
+and is planned again with what is true now."""
+PATIENCE = 600.0
+"""Seconds that a cluster of kind may be in the making: one that isn't up after that is looked at by the full pass."""
+
+
+@dataclass(slots=True)
+class SnapshotCache:
+    """Everything that plans are made from. For one thread, but `mark` is called from any."""
+
+    home: Home
+    settings: Settings
+    engine: Engine
+    mark: Callable[[Mark], None]
+    _sources: tuple[Source, ...] | None = None
+    """Those that are configured, and those that were found; None before they were looked for."""
+    _found: tuple[SourceRead, ...] = ()
+    _read: dict[ClusterName, SourceRead] = field(default_factory=dict)
+    _memories: dict[ClusterName, ParseCache] = field(default_factory=dict)
+    """What directories of manifests had; a full pass doesn't rely on it."""
+    followed: InitVar[Following | None] = None
+    """The clusters that were followed so far: those that stay are followed on, whatever else is configured now."""
+    following: Following = field(init=False)
+    _unready: float | None = None
+    """Since when a cluster is in the making and no container came or went, by the monotonic clock."""
+    _held: HeldByState | None = None
+    _known: tuple[HeldByState, tuple[Claim, ...], set[ObjectKey]] | None = None
+    """Which Services hold something, by this state and these claims."""
+    _resources: IdentityCache = field(default_factory=IdentityCache)
+    """What the state's resources said when they were read last."""
+    _claims: tuple[tuple[object, ...], tuple[Claim, ...]] = ((), ())
+    _remembered: ClaimMemory = field(default_factory=ClaimMemory)
+    """What the ledger's files said when they were read last."""
+    _host: tuple[float, HostFacts, SourceRead] | None = None
+    """When it was looked at, what it is like, and what that means for the pools."""
+
+    def __post_init__(self, followed: Following | None) -> None:
+        """Follow no cluster that wasn't followed before."""
+        self.following = followed or Following(self.home, lambda name: self.mark(Mark(Cause.SOURCE, name)))
+
+    def read(self, marks: Collection[Mark]) -> SnapshotResult:
+        """Read what the marks are about, and give it with the rest.
+
+        Raises:
+            SourceError: if a source can't be read and has no copy.
+            ClientError: if the host or the ledger can't be read.
+
+        """
+        if self._held is None:
+            self._held = held_by(self.engine.resources(), self._resources)
+            refuse_another_runtime(self.settings, self._held)
+        claims = self._ledger()
+        known = self._holders(self._held, claims)
+        everything = any(mark.cause in {Cause.START, Cause.FULL, Cause.CONFIGURATION} for mark in marks)
+        for source in self._find(marks, anew=everything):
+            if everything or source.cluster not in self._read or _about(source, marks):
+                self._read[source.cluster] = self._source(source, known, marks, anew=everything)
+        read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
+        host, told = self._facts(everything)
+        return assemble(self.home, self._held, claims, [*read, told], host)
+
+    def stale(self) -> Mapping[ClusterName, str]:
+        """Return which sources count as last read, and why."""
+        return {name: one.reading.stale[0] for name, one in self._read.items() if one.reading.stale}
+
+    def unready(self) -> bool:
+        """Return whether a cluster is in the making: the cause `kind` is worth another look in a second."""
+        return self._unready is not None and time.monotonic() < self._unready + PATIENCE
+
+    def updated(self) -> None:
+        """Note that the stack changed: what is held is no longer what it was."""
+        self._held = None
+
+    def surprised(self) -> None:
+        """Note that something failed that should not have: the host may be different."""
+        self._host = None
+
+    def stop(self) -> None:
+        """Follow nothing any more; keep what was read last."""
+        self.following.stop()
+
+    def _find(self, marks: Collection[Mark], *, anew: bool) -> tuple[Source, ...]:
+        """Find out which sources there are now, where a mark says that it may be others; forget those that went."""
+        if not (anew or self._sources is None or any(mark.cause is Cause.KIND for mark in marks)):
+            return self._sources
+        try:
+            self._sources, self._found = find_sources(self.home, self.settings, keep=True)
+        except SourceError as error:  # what was found last counts, also if that was nothing
+            if self._sources is None:
+                raise
+            unready = any(one.unready for one in self._found)
+            self._found = (SourceRead(SourceResult(Parsed(), (str(error),)), unready=unready),)
+        if not any(one.unready for one in self._found):
+            self._unready = None
+        elif self._unready is None or any(mark.cause is Cause.KIND and mark.subject for mark in marks):
+            self._unready = time.monotonic()
+        clusters = {source.cluster for source in self._sources}
+        self.following.forget(clusters)
+        for name in self._read.keys() - clusters:
+            del self._read[name]
+        return self._sources
+
+    def _source(
+        self, source: Source, known: Collection[ObjectKey], marks: Collection[Mark], *, anew: bool
+    ) -> SourceRead:
+        match source:
+            case ManifestsSource():
+                if anew or source.cluster not in self._memories:
+                    self._memories[source.cluster] = ParseCache()
+                memory = self._memories[source.cluster]
+                read = read_source(self.home, source, known, keep=True, memory=memory)
+                why = THREADS.trouble(source.cluster)
+                told = f"source {source.cluster}: {why}; until it works again, changes are seen late"
+                return with_stale(read, *read.reading.stale, told) if why else read
+            case KubernetesSource():
+                kubeconfig = anew or any(mark.cause in {Cause.KUBECONFIG, Cause.KIND} for mark in marks)
+                return self.following.read(source, known, anew=anew, kubeconfig=kubeconfig)
+
+    def _holders(self, held: HeldByState, claims: tuple[Claim, ...]) -> set[ObjectKey]:
+        if self._known is None or self._known[0] is not held or self._known[1] is not claims:
+            self._known = held, claims, known_services(self.home, held, claims)
+        return self._known[2]
+
+    def _ledger(self) -> tuple[Claim, ...]:
+        """Read the ledger where one of its directories is different; files in it are replaced, never rewritten."""
+        stamps = tuple(_stamp(path) for path in paths.ledgers())
+        if stamps != self._claims[0] or not stamps:
+            self._claims = stamps, read_claims(self._remembered)
+        return self._claims[1]
+
+    def _facts(self, anew: bool) -> tuple[HostFacts, SourceRead]:  # noqa: FBT001 - one caller
+        now = time.monotonic()
+        if anew or self._host is None or now > self._host[0] + HOST_FRESH:
+            host = read_host(self.home, self.settings, self._held or HeldByState())
+            self._host = now, host, told_of_pools(self.settings, host)
+        return self._host[1:]
+
+
+def _about(source: Source, marks: Collection[Mark]) -> bool:
+    """Return whether any mark is about this source. Which clusters were found is also how each is reached."""
+    found = isinstance(source, KubernetesSource) and source.found
+    return any(
+        (mark.cause is Cause.KIND and found)
+        or (mark.cause in {Cause.SOURCE, Cause.KUBECONFIG} and mark.subject == source.cluster)
+        for mark in marks
+    )
+
+
+def _stamp(path: Path) -> object:
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns

@@ -1,0 +1,53 @@
+"""Where metrics may be served: on the loopback and nowhere else."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.config.loopback_socket import loopback_place
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import SettingsError
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "port"),
+    [("127.0.0.1:9477", "127.0.0.1", 9477), ("127.9.9.9:0", "127.9.9.9", 0), ("[::1]:65535", "::1", 65535)],
+)
+def test_loopback_addresses_are_taken(text: str, address: str, port: int) -> None:
+    """Of both families."""
+    assert loopback_place(text) == (ip_address(address), port)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("0.0.0.0:9477", "0.0.0.0 isn't a loopback address"),
+        ("[::]:9477", ":: isn't a loopback address"),
+        ("192.168.1.5:9477", "192.168.1.5 isn't a loopback address"),
+        ("localhost:9477", '"localhost:9477" is no address with a port'),
+        ("9477", '"9477" is no address with a port'),
+        (":9477", '":9477" is no address with a port'),
+        ("::1:9477", "is no address with a port"),
+        ("[127.0.0.1]:9477", "is no address with a port"),
+        ("127.0.0.1", "is no address with a port"),
+        ("127.0.0.1:65536", '"65536" is no port'),
+        ("127.0.0.1:-1", '"-1" is no port'),
+        ("127.0.0.1:²", "is no port"),
+    ],
+)
+def test_everything_else_is_refused_in_a_sentence(text: str, sentence: str) -> None:
+    """By the option's parser, and by the configuration's with its key."""
+    with pytest.raises(ValueError, match=r"127\.0\.0\.1:9477") as told:
+        loopback_place(text)
+    assert sentence in str(told.value)
+    with pytest.raises(SettingsError) as refused:
+        parse_settings({"sources": [{"manifests": "m"}], "metrics": text})
+    assert "local-lb:metrics" in str(refused.value)
+
+
+def test_the_configuration_may_name_one() -> None:
+    """Off unless it does."""
+    assert not parse_settings({"sources": [{"manifests": "m"}]}).metrics
+    assert parse_settings({"sources": [{"manifests": "m"}], "metrics": "127.0.0.1:9477"}).metrics == "127.0.0.1:9477"

@@ -1,0 +1,180 @@
+"""The doctor's findings as a table: what was seen, and the level, the words and the remedy that follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from locallb.config.settings import Pool
+from locallb.host.doctor import examine
+from locallb.host.headroom import Limits, free_addresses, headroom
+from locallb.host.observation import Level, LockSeen, ProxySeen, Seen
+from locallb.model.host_addresses import HostAddresses, survey
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
+from locallb.model.ranges import AddressRange
+from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import Route
+from locallb.model.snapshot import Claim, HostFacts, Socket
+from locallb.planning.addresses.pool_routes import PoolRoute, pool_routes
+
+PLENTY = Limits(500, 8192, 1 << 34, 10_000, 200, 65_536)
+POOL = Pool("p", (AddressRange(ip_address("127.77.0.0"), ip_address("127.77.0.31")),))
+GOOD = Seen(
+    python=(3, 12), user="me", envoy="1.40.0", envoy_problem="", host=HostFacts(), limits=PLENTY, pools=(POOL,),
+    sources=1, services=2, proxies=(ProxySeen("c/n/a", alive=True, version="1.40.0"),), ledger="/l", claims=2,
+    state="9 resources in /s",
+)  # fmt: skip
+FAR = PoolRoute("far", ip_network("10.0.0.0/24"))
+
+
+def test_a_healthy_host_has_nothing_to_do() -> None:
+    """Every finding is fine, and none has a remedy."""
+    findings = examine(GOOD)
+    assert {one.level for one in findings} == {Level.OK}
+    assert not any(one.remedy for one in findings)
+    assert {"Python", "Envoy", "Docker", "rights", "headroom", "pools", "ports", "sources", "proxies", "state",
+            "ledger"} == {one.topic for one in findings}  # fmt: skip
+
+
+def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFacts:
+    """Make a host where somebody listens."""
+    return HostFacts(sockets=(Socket(ip_address(address), port, Protocol.TCP, process),))
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "topic", "words", "remedy"),
+    [
+        ({"python": (3, 10)}, Level.PROBLEM, "Python", "3.10", "3.11"),
+        ({"envoy": "", "envoy_problem": "no Envoy"}, Level.PROBLEM, "Envoy", "no Envoy", "make setup"),
+        ({"docker": "usable"}, Level.NOTE, "Docker", "answers", ""),
+        ({"docker": "closed"}, Level.NOTE, "Docker", "not for this user", ""),
+        ({"host": HostFacts(unprivileged_port_start=1024)}, Level.WARNING, "rights", "22, 53, 80, 443", "host setup"),
+        ({"host": HostFacts(unprivileged_port_start=100)}, Level.WARNING, "rights", "not 22, 53, 80", "host setup"),
+        ({"limits": replace(PLENTY, watches=3)}, Level.WARNING, "headroom", "room for 1 more proxy", "host setup"),
+        ({"limits": replace(PLENTY, watches=1)}, Level.PROBLEM, "headroom", "room for 0 more proxies", "host setup"),
+        ({"limits": replace(PLENTY, addresses=0)}, Level.PROBLEM, "headroom", "addresses", "local-lb:pools"),
+        ({"limits": replace(PLENTY, memory=64 << 20)}, Level.WARNING, "headroom", "64 MiB", "memory"),
+        ({"limits": replace(PLENTY, tasks=24)}, Level.WARNING, "headroom", "room for 3 more proxies", "ulimit -u"),
+        ({"limits": replace(PLENTY, files=256)}, Level.WARNING, "headroom", "128 connections", "ulimit -H -n"),
+        ({"disk_free": 5 << 20}, Level.PROBLEM, "disk", "5 MiB", "XDG_STATE_HOME"),
+        ({"routes": (FAR,)}, Level.PROBLEM, "pools", "10.0.0.0/24", "host setup"),
+        (
+            {"routes": (replace(FAR, problem=Problem(Reason.POOL_ON_LINK, "on link")),)},
+            Level.PROBLEM, "pools", "on link", "local-lb:pools",
+        ),
+        ({"routes": (replace(FAR, local=True, note="mind"),)}, Level.NOTE, "pools", "mind", ""),
+        ({"host": listener(22, "sshd (7)")}, Level.WARNING, "ports", "sshd (7) listens on every address at 22", "sshd"),
+        ({"host": listener(53)}, Level.WARNING, "ports", "a process of another user", "address of its own"),
+        ({"host": listener(3000, "node (8)")}, Level.NOTE, "ports", "3000/TCP by node (8)", ""),
+        ({"configuration_problems": ("bad key",)}, Level.PROBLEM, "stack", "bad key", "correct"),
+        ({"source_problems": ("gone",)}, Level.PROBLEM, "sources", "gone", "mend"),
+        ({"proxies": (ProxySeen("a", alive=False),)}, Level.PROBLEM, "proxies", "is gone: a", "locallb up"),
+        (
+            {"proxies": (ProxySeen("a", alive=True, answers=False),)},
+            Level.PROBLEM, "proxies", "doesn't answer: a", "locallb up",
+        ),
+        (
+            {"proxies": (ProxySeen("a", alive=True, version="1.39.0"),)},
+            Level.PROBLEM, "proxies", "another Envoy than 1.40.0: a", "locallb up",
+        ),
+        (
+            {"proxies": (ProxySeen("a", alive=True, config_kept=False),)},
+            Level.PROBLEM, "proxies", "changed: a", "locallb up",
+        ),
+        (
+            {"proxies": tuple(ProxySeen(str(n), alive=False) for n in range(9))},
+            Level.PROBLEM, "proxies", "0, 1, 2, 3, 4 and 4 more", "locallb up",
+        ),
+        ({"state_problems": ("cut short",)}, Level.PROBLEM, "state", "cut short", "state restore"),
+        ({"locks": (LockSeen("me@h (pid 1)", "/l.json", gone=True),)}, Level.NOTE, "lock", "next run removes", ""),
+        ({"locks": (LockSeen("me@h (pid 1)", "/l", gone=False),)}, Level.WARNING, "lock", "pid 1", "delete /l"),
+        ({"ledger_problems": ("damaged",)}, Level.PROBLEM, "ledger", "damaged", ""),
+        ({"leftovers": ("address x",)}, Level.WARNING, "ledger", "address x", "locallb gc"),
+        ({"ledger_keepers": (4711,)}, Level.WARNING, "ledger", "process 4711 keeps the lock", "ps -fp 4711"),
+        ({"unclaimed": ("127.77.0.5",)}, Level.PROBLEM, "ledger", "claim of 127.77.0.5 is gone", "locallb up"),
+        ({"shared_ledger": "closed"}, Level.WARNING, "ledger", "may not write", "--group"),
+    ],
+)  # fmt: skip
+def test_each_trouble_has_its_finding(
+    changes: dict[str, object], level: Level, topic: str, words: str, remedy: str
+) -> None:
+    """With its level, its words and what to do about it."""
+    found = [one for one in examine(replace(GOOD, **changes)) if one.topic == topic and one.level is level]  # type: ignore[arg-type]  # the table's own fields
+    assert any(words in one.text and remedy in one.remedy for one in found), examine(replace(GOOD, **changes))  # type: ignore[arg-type]  # as above
+
+
+def test_the_smallest_budget_is_the_one_that_is_told() -> None:
+    """Each in turn."""
+    told = {
+        name: headroom(replace(PLENTY, **{name: 10})).limited_by for name in ("watches", "memory", "tasks", "addresses")
+    }
+    assert told == {
+        "watches": "inotify instances",
+        "memory": "memory",
+        "tasks": "processes",
+        "addresses": "addresses",
+    }
+
+
+def test_free_addresses_are_those_that_a_service_could_get() -> None:
+    """Not the claimed ones, those listened on, those that are never given or that this host doesn't have."""
+    owner = Owner(Home("p", "s", "/r"), ObjectKey(ClusterName("c"), "n", "s"))
+    claims = [Claim(ip_address("127.77.0.5"), owner)]
+    assert free_addresses([POOL], HostFacts(), claims) == 31
+    assert free_addresses([POOL], listener(80, address="127.77.0.9"), claims) == 30
+    far = Pool("far", (AddressRange(ip_address("10.0.0.0"), ip_address("10.0.3.255")),))
+    loopback = HostAddresses(local=(AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255")),))
+    assert free_addresses([POOL, far], HostFacts(addresses=loopback), ()) == 32
+
+
+ROUTES = (
+    Route(ip_network("127.0.0.0/8"), "local", "lo", table=255),
+    Route(ip_network("::1/128"), "local", "lo", table=255),
+    Route(ip_network("0.0.0.0/0"), "unicast", "eth0", ip_address("192.0.2.1")),
+    Route(ip_network("192.0.2.0/24"), "unicast", "eth0"),
+    Route(ip_network("192.0.2.2/32"), "local", "eth0", table=255),
+    Route(ip_network("10.0.0.0/8"), "unicast", "tun0"),
+    Route(ip_network("172.18.0.0/16"), "unicast", "br-12"),
+    Route(ip_network("fd00:1::/64"), "unicast", "eth0"),
+    Route(ip_network("fe80::/64"), "unicast", "eth0"),
+    Route(ip_network("192.168.7.0/24"), "local", "lo", table=255, protocol=77),
+    Route(ip_network("192.168.8.0/25"), "local", "lo", table=255),
+    Route(ip_network("192.168.8.128/25"), "local", "lo", table=255),
+)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "local", "reason", "note"),
+    [
+        ("127.77.0.0-127.77.0.31", None, None, ""),
+        ("203.0.113.0-203.0.113.7", False, None, ""),
+        ("192.168.7.8-192.168.7.15", True, None, ""),
+        ("192.168.8.0-192.168.8.255", True, None, ""),
+        ("192.168.8.128-192.168.9.127", False, None, ""),
+        ("172.18.255.224-172.18.255.255", False, None, "br-12"),
+        ("172.18.0.0-172.18.255.255", False, Reason.POOL_OVERLAPS, ""),
+        ("10.1.2.0-10.1.2.15", False, Reason.POOL_OVERLAPS, ""),
+        ("192.0.2.0-192.0.2.7", False, Reason.POOL_OVERLAPS, ""),
+        ("192.0.2.128-192.0.2.143", False, None, "192.0.2.0/24"),
+        ("fd00:1::10-fd00:1::1f", False, Reason.POOL_ON_LINK, ""),
+        ("fd00:2::10-fd00:2::1f", False, None, ""),
+    ],
+)
+def test_a_pool_is_held_against_the_routes(
+    addresses: str,
+    local: bool | None,  # noqa: FBT001 - a table
+    reason: Reason | None,
+    note: str,
+) -> None:
+    """Local already, possible, possible with a warning, or refused with the reason."""
+    first, last = map(ip_address, addresses.split("-"))
+    found = pool_routes([Pool("p", (AddressRange(first, last),))], survey(ROUTES))
+    if local is None:
+        assert found == ()
+        return
+    assert all(one.local for one in found) is local
+    assert next((one.problem.reason for one in found if one.problem), None) is reason
+    assert note in found[0].note
+    assert bool(found[0].note) is bool(note)

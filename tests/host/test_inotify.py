@@ -1,0 +1,32 @@
+"""inotify instances: counted exactly, and missed before Envoy aborts."""
+
+from __future__ import annotations
+
+import pytest
+
+from locallb.host import inotify
+from locallb.host.inotify import InotifyError
+
+MORE_THAN_ANY = 100_000
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend that three instances are left."""
+    real = inotify.available
+    monkeypatch.setattr(inotify, "available", lambda wanted: min(3, real(min(wanted, 3))))
+
+
+def test_what_is_taken_is_given_back() -> None:
+    """Asking twice gives the same: nothing is kept."""
+    assert inotify.available(0) == 0
+    assert inotify.available(1) == inotify.available(1)
+
+
+@pytest.mark.usefixtures("limit")
+def test_too_few_are_told_with_numbers_and_remedy() -> None:
+    """Who needs how many, how many there are, what helps."""
+    with pytest.raises(
+        InotifyError, match=r"proxy x needs 100000 inotify instances, but this user has \d+ left of \d+: end"
+    ):
+        inotify.require(MORE_THAN_ANY, "proxy x")

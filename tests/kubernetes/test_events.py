@@ -1,0 +1,138 @@
+"""What a Service is told by events, when it is news, and how often at most."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.config.parse_pools import DEFAULT_POOL
+from locallb.config.settings import Classes, Settings
+from locallb.kubernetes.events import (
+    BURST,
+    ENSURED,
+    FAILED,
+    SECONDS_A_TOKEN,
+    UNAVAILABLE,
+    UPDATED,
+    Allowance,
+    Event,
+    event_body,
+    news,
+    placement_events,
+    rejection_events,
+    spend,
+)
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.snapshot import Access, Snapshot
+from locallb.planning.notices import NODES, OTHERS
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from tests.planning.objects import DEMO, JsonObject, node, parsed, service
+
+SERVES = Event("Normal", ENSURED, "serves 80/TCP at 127.77.0.5")
+MOVED = Event("Normal", ENSURED, "serves 80/TCP at 127.77.0.6")
+WRONG = Event("Warning", FAILED, "PoolExhausted: nothing is free")
+
+
+def test_what_is_told_again_is_no_news() -> None:
+    """An event that stays isn't sent again; one that comes back is."""
+    assert news([], [SERVES, WRONG]) == (SERVES, WRONG)
+    assert news([SERVES, WRONG], [SERVES, WRONG]) == ()
+    assert news([WRONG], [SERVES]) == (SERVES,)
+
+
+def test_who_served_and_serves_otherwise_was_updated() -> None:
+    """Upstream's reason for a change."""
+    assert news([SERVES], [MOVED]) == (replace(MOVED, reason=UPDATED),)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 40)), max_size=40))
+def test_no_more_events_than_the_allowance(asked: list[tuple[int, int]]) -> None:
+    """However they come: a burst, and one more for every five minutes that passed."""
+    allowance, now, sent = Allowance(), 0, 0
+    for later, wanted in asked:
+        now += later
+        allowed, allowance = spend(allowance, wanted, now)
+        assert 0 <= allowed <= wanted
+        sent += allowed
+        assert sent <= BURST + now // SECONDS_A_TOKEN
+
+
+def test_the_allowance_comes_back() -> None:
+    """Spent to the last, there is one after five minutes and everything after long."""
+    none_left, empty = spend(Allowance(since=100), BURST + 1, 100)
+    assert (none_left, spend(empty, 1, 100 + SECONDS_A_TOKEN - 1)[0]) == (BURST, 0)
+    assert spend(empty, 2, 100 + SECONDS_A_TOKEN)[0] == 1
+    assert spend(empty, 99, 100 + BURST * SECONDS_A_TOKEN)[0] == BURST
+
+
+def test_an_event_names_its_service_and_who_tells() -> None:
+    """By the uid too, with a name that no other event has, within the API's limits."""
+    owner = Owner(Home("p" * 100, "s" * 100, "/x"), ObjectKey(ClusterName("c"), "n", "web"), Uid("u1"))
+    body = event_body(WRONG, owner, 255, "2026-11-21T05:00:00.000000Z")
+    assert body["regarding"] == {"apiVersion": "v1", "kind": "Service", "namespace": "n", "name": "web", "uid": "u1"}
+    assert len(str(body["reportingInstance"])) == 128
+    other = event_body(SERVES, owner, 255, "2026-11-21T05:00:00.000000Z")
+    assert other["metadata"] != body["metadata"]
+
+
+def planned(*objects: JsonObject, classes: Classes | None = None) -> Plan:
+    """Plan for objects of a live cluster."""
+    found = parsed(*objects)
+    home, access = Home("p", "s", "/p"), {DEMO: Access("/kubeconfig", "demo")}
+    snapshot = Snapshot(home, found.services, found.malformed, found.nodes, found.slices, access=access)
+    return make_plan(snapshot, Settings((), (DEFAULT_POOL,), classes=classes or Classes()))
+
+
+def test_a_placement_tells_what_serves_and_what_does_not() -> None:
+    """One event for what serves, one for each cause of what doesn't, in upstream's words."""
+    ports = [{"port": 80, "nodePort": 30080}, {"port": 7, "nodePort": 30007, "protocol": "SCTP"}]
+    (placement,) = planned(service(ports=ports), node()).placements
+    told = placement_events(placement)
+    assert [(one.type, one.reason) for one in told] == [("Normal", ENSURED), ("Warning", FAILED)]
+    assert told[0].note == f"serves 80/TCP at {placement.addresses[0]}"
+    assert told[1].note.startswith("ProtocolNotSupported: demo/shop/web port 7/SCTP")
+
+
+def test_without_a_node_nothing_serves() -> None:
+    """Upstream's reason for it, and nothing that says otherwise."""
+    (placement,) = planned(service()).placements
+    assert [one.reason for one in placement_events(placement)] == [UNAVAILABLE]
+
+
+def test_nodes_that_are_used_although_excluded_are_told() -> None:
+    """Only to Services of that cluster."""
+    lone = node(meta={"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}})
+    (placement,) = planned(service(), lone).placements
+    assert [one.reason for one in placement_events(placement)] == [ENSURED, NODES]
+
+
+def test_a_rejection_is_told_where_the_service_lives() -> None:
+    """With owner and access, so that status and events can be written."""
+    (rejection,) = planned(service(meta={"uid": "u1"}, loadBalancerIP="1.2.3.4")).rejections
+    assert rejection.owner is not None
+    assert (rejection.owner.uid, rejection.access) == ("u1", Access("/kubeconfig", "demo"))
+    (told,) = rejection_events(rejection)
+    assert (told.type, told.reason) == ("Warning", FAILED)
+    assert told.note.startswith("OutOfPool: demo/shop/web asks for 1.2.3.4")
+
+
+def test_malformed_services_of_others_are_none_of_our_business() -> None:
+    """Another class, or on its way out: nothing is planned, so nothing is told."""
+    broken: JsonObject = {"ports": [{"port": "eighty"}]}
+    leaving = service("b", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}, **broken)
+    plan = planned(service("a", loadBalancerClass="example.com/other", **broken), leaving, service("c", **broken))
+    assert [rejection.key.name for rejection in plan.rejections] == ["c"]
+    assert planned(service("c", **broken), classes=Classes(default=False)).rejections == ()
+
+
+def test_another_controller_in_the_status_is_told() -> None:
+    """Unless what it left is to be taken over, or the address is one that this Service had from us."""
+    document = service()
+    document["status"] = {"loadBalancer": {"ingress": [{"ip": "172.18.0.9"}]}}
+    plan = planned(document, node())
+    assert [one.reason for one in placement_events(plan.placements[0])] == [ENSURED, OTHERS]
+    assert len(plan.notices) == 1
+    assert "its status lists 172.18.0.9, which is not ours" in plan.notices[0]

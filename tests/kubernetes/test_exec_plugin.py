@@ -1,0 +1,260 @@
+"""Exec plugins: whatever they do, nobody waits long, nothing of theirs stays, and nothing that they say is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from locallb.kubernetes.api import exec_plugin
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.exec_plugin import Plugin, token
+from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.kubeconfig import sign_in
+from locallb.model.snapshot import Access
+from tests.kubernetes.test_kubeconfig import written
+
+BETA = "client.authentication.k8s.io/v1beta1"
+SECRET = "s3cret"  # noqa: S105 - it is none
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Know no token of another test, and have little patience."""
+    monkeypatch.setattr(exec_plugin, "_KNOWN", {})
+    monkeypatch.setattr(exec_plugin, "DEADLINE", 1.0)
+
+
+def answer(text: str, expires: datetime | None = None) -> str:
+    """Write what a plugin prints."""
+    status = {"token": text, **({"expirationTimestamp": expires.isoformat()} if expires else {})}
+    return json.dumps({"apiVersion": BETA, "kind": "ExecCredential", "status": status})
+
+
+def plugin(script: str, directory: Path) -> Plugin:
+    """Make a plugin of a shell script, which may note its runs in `runs`."""
+    section = {"apiVersion": BETA, "command": "sh", "args": ["-c", f"cd {directory}; echo x >> runs; {script}"]}
+    return Plugin.of(section, Access(str(directory / "config"), "here"))
+
+
+def runs(directory: Path) -> int:
+    """Count how often it ran."""
+    return len((directory / "runs").read_text().splitlines())
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    ends = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("exit 3", "it ended with 3"),
+        (f"echo {SECRET}", "what it prints is no ExecCredential with a token"),
+        ("echo '{}'", "what it prints is no ExecCredential with a token"),
+        ("echo '[1]'", "what it prints is no ExecCredential with a token"),
+        ('echo \'{"status": {"token": null}}\'', "what it prints is no ExecCredential with a token"),
+        ('echo \'{"status": {"token": "a\\nb"}}\'', "what it prints is no ExecCredential with a token"),
+        ('echo \'{"status": {"token": "a", "expirationTimestamp": "soon"}}\'', "no ExecCredential"),
+        (f"echo {SECRET} >&2; exit 1", "it ended with 1"),
+        (f"echo {SECRET}; sleep 1000", "it was ended after 1 s"),
+        ("cat; exit 7", "it ended with 7"),
+        ("sleep 1000 & exit 0", "it was ended after 1 s"),
+        ("trap '' TERM INT HUP; sleep 1000", "it was ended after 1 s"),
+        ("cat /dev/zero", "it prints more than 1048576 bytes"),
+    ],
+)
+def test_one_that_gives_nothing_is_told_in_one_sentence(tmp_path: Path, script: str, told: str) -> None:
+    """With the command and the context, and nothing of what it printed."""
+    with pytest.raises(KubeError, match=told) as caught:
+        token(plugin(script, tmp_path))
+    sentence = str(caught.value)
+    assert sentence.startswith(f"the context here of {tmp_path}/config can't be used: its plugin sh gives no token: ")
+    assert SECRET not in sentence
+    assert "\n" not in sentence
+    assert caught.value.fault is Fault.KUBECONFIG
+
+
+def test_what_a_late_one_started_ends_with_it(tmp_path: Path) -> None:
+    """Its whole process group."""
+    with pytest.raises(KubeError):
+        token(plugin("sleep 1000 & echo $! > child; wait", tmp_path))
+    child = int((tmp_path / "child").read_text())
+    until(lambda: not _lives(child))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_one_that_failed_is_not_asked_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many want its token: they hear the same."""
+    failing = plugin("exit 1", tmp_path)
+    for _ in range(5):
+        with pytest.raises(KubeError, match="it ended with 1"):
+            token(failing)
+    assert runs(tmp_path) == 1
+    monkeypatch.setattr(exec_plugin, "REST", -1.0)
+    with pytest.raises(KubeError, match="it ended with 1"):
+        token(failing)
+    assert runs(tmp_path) == 2
+
+
+def test_many_who_want_a_token_have_it_run_once(tmp_path: Path) -> None:
+    """They wait for the same run."""
+    good = plugin(f"sleep 0.2; echo '{answer('t')}'", tmp_path)
+    got: list[str] = []
+    threads = [threading.Thread(target=lambda: got.append(token(good))) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(30)
+    assert (got, runs(tmp_path)) == (["t"] * 8, 1)
+
+
+def test_a_token_counts_until_it_expires(tmp_path: Path) -> None:
+    """One that has expired is fetched anew; one that soon will is given while the next one is fetched."""
+    now = datetime.now(UTC)
+    text = tmp_path / "answer"
+    one = plugin("cat answer", tmp_path)
+    text.write_text(answer("old", now - timedelta(seconds=1)))
+    token(one)
+    text.write_text(answer("brief", now + timedelta(seconds=exec_plugin.EARLY / 2)))
+    assert token(one) == "brief"
+    text.write_text(answer("long", now + timedelta(hours=1)))
+    assert token(one) in {"brief", "long"}
+    until(lambda: token(one) == "long")
+    count = runs(tmp_path)
+    assert [token(one), token(one)] == ["long", "long"]
+    assert runs(tmp_path) == count
+
+
+def test_the_next_token_that_does_not_come_costs_nothing_while_the_old_one_is_good(tmp_path: Path) -> None:
+    """A plugin that hangs then holds up nobody."""
+    text = tmp_path / "answer"
+    one = plugin("cat answer; [ $(wc -l < runs) = 1 ] || sleep 1000", tmp_path)
+    text.write_text(answer("brief", datetime.now(UTC) + timedelta(seconds=exec_plugin.EARLY / 2)))
+    assert token(one) == "brief"
+    until(lambda: token(one) == "brief" and runs(tmp_path) == 2)
+    assert token(one) == "brief"
+
+
+def test_a_command_with_a_slash_is_beside_the_kubeconfig(tmp_path: Path) -> None:
+    """As kubectl has it; the variables are passed on, and it may know that nobody can be asked."""
+    (tmp_path / "login").write_text('#!/bin/sh\ntest -n "$KUBERNETES_EXEC_INFO" && eval "$SAY"\n')
+    (tmp_path / "login").chmod(0o755)
+    section = {"apiVersion": BETA, "command": "./login", "env": [{"name": "SAY", "value": f"echo '{answer('t')}'"}]}
+    assert token(Plugin.of(section, Access(str(tmp_path / "config"), "here"))) == "t"
+
+
+@pytest.mark.parametrize(
+    "section", [{}, {"command": "x", "env": 5, "apiVersion": BETA}, {"command": "x", "env": ["y"]}]
+)
+def test_a_section_that_is_none_is_told(section: dict[str, object], tmp_path: Path) -> None:
+    """Before anything runs."""
+    with pytest.raises(KubeError, match="its user's `exec` isn't valid"):
+        Plugin.of(section, Access(str(tmp_path / "config"), "here"))
+
+
+@pytest.fixture
+def api() -> Iterator[tuple[str, list[str]]]:
+    """Serve an API without objects, which refuses the token `revoked`; give its URL, and the tokens that it saw."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        """Answers each request with an empty list."""
+
+        def do_GET(self) -> None:
+            """Note the token."""
+            seen.append(self.headers.get("Authorization", ""))
+            body = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
+            self.send_response(401 if seen[-1].endswith("revoked") else 200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_words: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", seen
+        server.shutdown()
+
+
+def test_requests_and_feeds_share_the_token_and_a_refused_one_is_fetched_anew(
+    api: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run for both; a token that is new isn't fetched again for being refused."""
+    url, seen = api
+    (tmp_path / "answer").write_text(answer("revoked"))
+    script = f"cd {tmp_path}; echo x >> runs; cat answer"
+    section = {"apiVersion": BETA, "command": "sh", "args": ["-c", script]}
+    access = written(tmp_path / "config", cluster={"server": url}, user={"exec": section})
+    with pytest.raises(KubeError) as caught:
+        Cluster(access).objects()
+    assert caught.value.fault is Fault.REFUSED
+    assert runs(tmp_path) == 1
+    (tmp_path / "answer").write_text(answer("good"))
+    monkeypatch.setattr(exec_plugin, "REST", -1.0)
+    assert Cluster(access).objects() == []
+    feed = Feed(access, "Service")
+    assert feed.list() == ([], "1")
+    feed.close()
+    assert runs(tmp_path) == 2
+    assert seen[-2:] == ["Bearer good"] * 2
+
+
+def test_a_plugin_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """By its name, out of whatever asks the API."""
+    section = {"apiVersion": BETA, "command": "no-such-plugin"}
+    access = written(tmp_path / "config", cluster={"server": "http://127.0.0.1:1"}, user={"exec": section})
+    for ask in (Cluster(access).objects, Feed(access, "Node").list):
+        with pytest.raises(
+            KubeError, match=r"its plugin no-such-plugin gives no token: it can't be run \(No such file"
+        ):
+            ask()
+
+
+def test_a_token_that_was_fetched_before_is_there_when_something_is_locked(
+    api: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signing in tells of no failure and asks no API; contexts without a plugin need none."""
+    url, seen = api
+    section = {"apiVersion": BETA, "command": "sh", "args": ["-c", f"echo '{answer('t')}'"]}
+    access = written(tmp_path / "config", cluster={"server": url}, user={"exec": section})
+    failing = written(tmp_path / "failing", user={"exec": {**section, "args": ["-c", "exit 1"]}})
+    sign_in([failing, Access(str(tmp_path / "none"), "x"), written(tmp_path / "plain"), access])
+    assert seen == []
+    monkeypatch.setattr(exec_plugin, "_run", lambda _plugin: pytest.fail("it was asked again"))
+    assert Cluster(access).objects() == []
+
+
+def test_its_standard_input_is_nobodys(tmp_path: Path) -> None:
+    """It can't take what is typed for a prompt of ours."""
+    read, write = os.pipe()
+    saved = os.dup(0)
+    os.dup2(read, 0)
+    try:
+        os.write(write, b"typed\n")
+        assert token(plugin(f"read line && exit 5; echo '{answer('t')}'", tmp_path)) == "t"
+    finally:
+        os.dup2(saved, 0)
+        for descriptor in (read, write, saved):
+            os.close(descriptor)

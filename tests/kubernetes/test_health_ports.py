@@ -1,0 +1,68 @@
+"""Asking Nodes whether kube-proxy's health port answers, and in which address families."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.kubernetes.api.health_ports import answering
+from locallb.model.identities import Family
+
+Serving = Callable[[str, bytes], int]
+OK, BEHIND, OTHER = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 503 No\r\n\r\n", b"HTTP/1.1 404 No\r\n\r\n"
+
+
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    """Serve bytes at an address, at a port of the kernel's or at the last one's."""
+    with ExitStack() as stack:
+        ports = [0]
+
+        def serve(address: str, answer: bytes) -> int:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            server = stack.enter_context(socket.create_server((address, ports[-1]), family=family))
+            stack.callback(server.shutdown, socket.SHUT_RDWR)
+            ports.append(server.getsockname()[1])
+
+            def loop() -> None:
+                with suppress(OSError):
+                    while True:
+                        client, _ = server.accept()
+                        with client:
+                            client.recv(999)
+                            client.sendall(answer)
+
+            threading.Thread(target=loop, daemon=True).start()
+            return ports[-1]
+
+        yield serve
+
+
+def asked(port: int, *addresses: str) -> set[Family]:
+    """Ask addresses."""
+    return set(answering([ip_address(one) for one in addresses], port))
+
+
+@pytest.mark.parametrize("answer", [OK, BEHIND])
+def test_one_that_answers_speaks_for_its_family(serving: Serving, answer: bytes) -> None:
+    """Healthy or behind: it is there. Others may refuse; the other family counts for itself."""
+    port = serving("127.91.0.1", answer)
+    assert asked(port, "127.91.0.2", "127.91.0.1", "::1") == {Family.IPV4}
+    serving("::1", OK)
+    assert asked(port, "127.91.0.1", "::1") == {Family.IPV4, Family.IPV6}
+
+
+@pytest.mark.parametrize("answer", [OTHER, b"SSH-2.0-x\r\n", b""])
+def test_what_isnt_kube_proxy_is_no_answer(serving: Serving, answer: bytes) -> None:
+    """Another program at that port."""
+    assert asked(serving("127.91.0.3", answer), "127.91.0.3") == set()
+
+
+def test_without_nodes_nobody_is_asked() -> None:
+    """An empty cluster has no health port."""
+    assert asked(1) == set()

@@ -1,0 +1,253 @@
+"""Kubeconfigs: which context is meant, what of it can't be had, and the sentence for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from locallb.kubernetes.api.client import Cluster, Clusters
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.kubeconfig import connection, kubeconfig_path, meaning, resolve
+from locallb.kubernetes.api.kubeconfig_file import LARGEST
+from locallb.model.snapshot import Access
+
+SERVER = "https://127.0.0.1:6443"
+TEN = ", ".join(f"{{name: c{n}}}" for n in range(10))
+
+
+def written(path: Path, *, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> Access:
+    """Write a kubeconfig with one context, `here`."""
+    document = {
+        "current-context": "here",
+        "clusters": [{"name": "c", "cluster": {"server": SERVER, **(cluster or {})}}],
+        "users": [{"name": "u", "user": {"token": "t"} if user is None else user}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return Access(str(path), "here")
+
+
+def test_the_current_context_is_meant_where_none_is_named(tmp_path: Path) -> None:
+    """Relative to the project; the context by its name, so that another current one later changes nothing."""
+    access = written(tmp_path / "config")
+    assert resolve("config", "", tmp_path) == access
+    assert resolve(str(tmp_path / "config"), "here", Path("/elsewhere")) == access
+
+
+def test_a_file_means_the_same_until_it_says_something_else_of_that_cluster(tmp_path: Path) -> None:
+    """It is rewritten all the time: another namespace or order, and what is said of other clusters, is nothing."""
+    path = tmp_path / "config"
+    access = written(path)
+    before = meaning("config", "", tmp_path)
+    assert before.access == access
+    document = yaml.safe_load(path.read_text())
+    document["contexts"] = [{"name": "new", "context": {"cluster": "x", "user": "x"}}, *document["contexts"]]
+    document["contexts"][1]["context"]["namespace"] = "n"
+    path.write_text(json.dumps(document))
+    assert meaning("config", "", tmp_path) == before
+    path.write_text(json.dumps({**document, "current-context": "new"}))
+    assert meaning("config", "here", tmp_path) == before
+    with pytest.raises(KubeError, match="no cluster x"):
+        meaning("config", "", tmp_path)
+    for changed in ({"cluster": {"server": f"{SERVER}/other"}}, {"user": {"token": "other"}}):
+        written(path, **changed)
+        assert meaning("config", "", tmp_path) != before
+
+
+def test_the_first_file_of_the_environment_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the documentation says; without it the one in the home."""
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+    assert kubeconfig_path("", Path("/p")) == tmp_path / "a"
+    monkeypatch.delenv("KUBECONFIG")
+    assert kubeconfig_path("", Path("/p")) == Path("~/.kube/config").expanduser()
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "fault", "told"),
+    [
+        (None, "", Fault.KUBECONFIG, "can't be read: No such file or directory"),
+        ("{", "", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        ("[1]", "", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        ("contexts: [{context: {}}]", "x", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        ("contexts: 5", "x", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        ("", "x", Fault.KUBECONFIG, "is empty; it may be half-written"),
+        ("# nothing\n", "x", Fault.KUBECONFIG, "is empty; it may be half-written"),
+        ("kind: Config\n---\nkind: Config\n", "x", Fault.KUBECONFIG, "isn't a kubeconfig"),
+        (f"a: &a [{'x, ' * 9}x]\nb: [{'*a, ' * 99_999}*a]", "x", Fault.KUBECONFIG, "its aliases stand for more than"),
+        ("kind: Config", "", Fault.KUBECONFIG, "has no current context; name one in `context`: it has none"),
+        (f"contexts: [{TEN}]", "", Fault.KUBECONFIG, "has no current context; .*: it has c0, c1, c2, c3, c4, 5 more"),
+        ("contexts: null", "gone", Fault.KUBECONFIG, "has no context gone now, but it may be half-written"),
+        ("kind: Config", "gone", Fault.KUBECONFIG, "has no context gone now, but it may be half-written"),
+        ("contexts: null\nkind: Config", "gone", Fault.NO_CONTEXT, "has no context gone; it has none"),
+        (f"{{contexts: [{TEN}]}}", "gone", Fault.NO_CONTEXT, "has no context gone; it has c0, c1, c2, c3, c4, 5 more"),
+    ],
+)
+def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str | None, context: str, fault: Fault, told: str) -> None:
+    """One sentence that names the file."""
+    if text is not None:
+        (tmp_path / "config").write_text(text)
+    with pytest.raises(KubeError, match=told) as caught:
+        resolve("config", context, tmp_path)
+    assert caught.value.fault is fault
+    assert str(tmp_path / "config") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "told"),
+    [
+        ({"server": ""}, None, "its server is missing; write a URL"),
+        ({"server": "localhost"}, None, "its server is localhost; write a URL"),
+        ({"tls-server-name": "x"}, None, "it has `tls-server-name`; give a server by a name"),
+        ({"proxy-url": "carrier://pigeon"}, None, "its proxy-url is carrier://pigeon; write a URL"),
+        (
+            {},
+            {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "login"}},
+            "its user comes from login with client.authentication.k8s.io/v1; let it give",
+        ),
+        ({}, {"auth-provider": {"name": "gcp"}}, "its user has an auth-provider"),
+        ({}, {"token": "t", "as": "admin"}, "its user impersonates another one"),
+        ({}, {"client-certificate": "/nowhere/crt", "client-key": "/nowhere/key"}, "No such file"),
+        ({"certificate-authority": "nowhere.crt"}, None, "No such file"),
+    ],
+)
+def test_what_can_not_be_had_is_refused(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any] | None, told: str
+) -> None:
+    """Before anything is sent, with the file, the context and the remedy."""
+    access = written(tmp_path / "config", cluster=cluster, user=user)
+    with pytest.raises(KubeError, match=told) as caught:
+        Cluster(access)
+    assert caught.value.fault is Fault.KUBECONFIG
+    assert f"the context here of {tmp_path}/config can't be used" in str(caught.value)
+
+
+def test_a_part_that_a_context_names_must_be_there(tmp_path: Path) -> None:
+    """The cluster and the user."""
+    access = written(tmp_path / "config")
+    text = (tmp_path / "config").read_text()
+    (tmp_path / "config").write_text(text.replace("name: u", "name: other"))
+    with pytest.raises(KubeError, match="has no user u, which its context here names"):
+        connection(access)
+
+
+def test_a_proxy_of_the_kubeconfig_counts_and_one_of_the_environment_not_for_this_host(tmp_path: Path) -> None:
+    """As with kubectl."""
+    local = connection(written(tmp_path / "local"))
+    assert (local.proxy, local.trust_env) == (None, False)
+    elsewhere = connection(written(tmp_path / "elsewhere", cluster={"server": "https://10.0.0.1:6443"}))
+    assert (elsewhere.proxy, elsewhere.trust_env) == (None, True)
+    proxied = connection(written(tmp_path / "proxied", cluster={"proxy-url": "http://127.0.0.1:3128"}))
+    assert (proxied.proxy, proxied.trust_env) == ("http://127.0.0.1:3128", False)
+
+
+@pytest.mark.parametrize("what", ["pipe", "endless", "directory", "loop", "large"])
+@pytest.mark.parametrize("role", ["kubeconfig", "token"])
+def test_what_is_no_file_of_a_bounded_size_is_told(tmp_path: Path, what: str, role: str) -> None:
+    """Nothing waits for it and nothing reads it without end, be it the kubeconfig or a file that it names."""
+    odd = tmp_path / "odd"
+    match what:
+        case "pipe":
+            os.mkfifo(odd)
+        case "endless":
+            odd.symlink_to("/dev/zero")
+        case "directory":
+            odd.mkdir()
+        case "loop":
+            odd.symlink_to(odd)
+        case _:
+            with odd.open("wb") as file:
+                file.truncate(LARGEST + 1)
+    access = Access(str(odd), "here") if role == "kubeconfig" else written(tmp_path / "c", user={"tokenFile": "odd"})
+    with pytest.raises(KubeError, match=r"odd.*(no regular file|symbolic links|more than|Is a directory)") as caught:
+        connection(access)
+    assert caught.value.fault is Fault.KUBECONFIG
+
+
+def test_connections_are_kept_until_the_kubeconfig_changes(tmp_path: Path) -> None:
+    """Another file under the name is another connection of whoever has the cluster; a missing one an error."""
+    cluster = Cluster(written(tmp_path / "config"))
+    first = cluster._connection()
+    assert cluster._connection() is first
+    (tmp_path / "config").unlink()
+    with pytest.raises(KubeError, match="can't be read"):
+        cluster.objects()
+    written(tmp_path / "config", user={"token": "other"})
+    assert cluster._connection() is not first
+
+
+def test_a_connection_is_closed_once_nobody_uses_it(tmp_path: Path) -> None:
+    """Neither while a request of another thread goes on, nor only when somebody collects garbage."""
+    cluster = Cluster(written(tmp_path / "config"))
+    used = cluster._connection()
+    closed: list[str] = []
+    weakref.finalize(used, closed.append, "closed")
+    written(tmp_path / "config", user={"token": "other"})
+    assert cluster._connection() is not used
+    assert not closed
+    del used
+    assert closed
+
+
+def test_clusters_that_nobody_asks_for_are_let_go(tmp_path: Path) -> None:
+    """Each context that ever was named would keep its connections otherwise."""
+    now = 0.0
+    clusters = Clusters(lambda: now)
+    first, other = written(tmp_path / "one"), written(tmp_path / "two")
+    kept = clusters.at(first)
+    for now in (300.0, 800.0, 1300.0):  # noqa: B007 - the clock reads it
+        assert clusters.at(first) is kept
+    clusters.at(other)
+    for now in (1800.0, 2300.0):  # noqa: B007 - the clock reads it
+        clusters.at(other)
+    assert list(clusters._known) == [other]
+    assert clusters.at(first) is not kept
+
+
+@pytest.mark.parametrize("way", ["renewed in place", "replaced"])
+def test_a_credential_that_is_renewed_beside_the_kubeconfig_counts(tmp_path: Path, way: str) -> None:
+    """As clusters that renew their certificates and tokens do it, whose kubeconfig stays the same."""
+    token = tmp_path / "token"
+    token.write_text("one")
+    access = written(tmp_path / "config", user={"tokenFile": "token"})
+    cluster = Clusters().at(access)
+    first = cluster._connection()
+    assert cluster._connection() is first
+    if way == "replaced":
+        (tmp_path / "new").write_text("two")
+        (tmp_path / "new").replace(token)
+    else:
+        token.write_text("two")
+    assert cluster._connection() is not first
+    token.unlink()
+    with pytest.raises(KubeError, match=r"token, which the kubeconfig .*config names, can't be read"):
+        cluster.objects()
+
+
+def test_a_token_file_is_beside_the_kubeconfig(tmp_path: Path) -> None:
+    """As kubectl has it, wherever this process is; other sections of the file, be they broken, don't matter."""
+    (tmp_path / "token").write_text("t")
+    access = written(tmp_path / "config", user={"tokenFile": "token"})
+    document = yaml.safe_load((tmp_path / "config").read_text())
+    document["users"].append({"name": "broken", "user": {"token": 5}})
+    (tmp_path / "config").write_text(yaml.safe_dump(document))
+    user = connection(access).config.user
+    assert user is not None
+    assert user.token_file == str(tmp_path / "token")
+
+
+def test_stacks_of_manifests_load_no_client() -> None:
+    """It takes a tenth of a second to import, which `up` of a directory needn't wait for."""
+    code = (
+        "import sys, locallb.cli, locallb.provider, locallb.sources.snapshot, components.stack\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('lightkube', 'httpx2')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"

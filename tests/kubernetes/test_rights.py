@@ -1,0 +1,65 @@
+"""The rights are said three times, for the planner's readers, kubectl and Pulumi: they say the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from locallb.kubernetes.rights import ELECTION_RULES, RULES
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import json, sys
+import pulumi
+
+class Mocks(pulumi.runtime.Mocks):
+    def new_resource(self, args):
+        made.append({"type": args.typ, **args.inputs})
+        return args.name, args.inputs
+
+    def call(self, args):
+        return {}
+
+made = []
+pulumi.runtime.set_mocks(Mocks())
+from components.access import ClusterAccess
+
+@pulumi.runtime.test
+def declare():
+    return ClusterAccess("local-lb", leader_election=True).account.metadata
+
+declare()
+print(json.dumps(made))
+"""
+
+
+def documents(name: str) -> dict[str, dict[str, Any]]:
+    """Read a manifest, by kind."""
+    loaded = yaml.safe_load_all((CHECKOUT / "deploy" / name).read_text())
+    return {document["kind"]: document for document in loaded}
+
+
+def test_the_manifests_give_the_least_rights() -> None:
+    """Serving everywhere, leases in one namespace only."""
+    assert documents("rbac.yaml")["ClusterRole"]["rules"] == [rule.fields for rule in RULES]
+    election = documents("rbac-leader-election.yaml")
+    assert election["Role"]["rules"] == [rule.fields for rule in ELECTION_RULES]
+    assert election.keys() == {"Role", "RoleBinding"}
+
+
+def test_the_component_declares_what_the_manifests_have() -> None:
+    """Same kinds, names, rules, bindings."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True, cwd=CHECKOUT, timeout=120
+    )
+    made = {one["kind"]: one for one in json.loads(done.stdout) if "kind" in one}
+    expected = documents("rbac.yaml") | documents("rbac-leader-election.yaml")
+    assert made.keys() == expected.keys()
+    for kind, document in expected.items():
+        found = {key: value for key, value in made[kind].items() if key != "type"}
+        assert found == document, kind

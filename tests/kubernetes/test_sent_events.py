@@ -1,0 +1,74 @@
+"""Events of Kubernetes are best effort: whatever the API does, none of them holds anybody up."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx2
+import pytest
+import yaml
+
+from locallb.kubernetes.api import client
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.errors import KubeError
+from locallb.model.snapshot import Access
+
+BODY = {"metadata": {"name": "web.1", "namespace": "n"}, "note": "serves"}
+
+
+def access(directory: Path, port: int) -> Access:
+    """Make a kubeconfig for a server at this port."""
+    path = directory / "kubeconfig"
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "c", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return Access(str(path), "c")
+
+
+@pytest.fixture
+def refusing() -> Iterator[tuple[int, list[str]]]:
+    """Run a server that can't answer just now; gives its port and what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_response(503)
+            self.send_header("Retry-After", "3600")
+            self.send_header("Content-Type", "text/plain")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_words: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port, asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_event_that_is_refused_is_not_tried_again(tmp_path: Path, refusing: tuple[int, list[str]]) -> None:
+    """Whatever the API wishes about another attempt."""
+    port, asked = refusing
+    with pytest.raises(KubeError, match="503"):
+        Cluster(access(tmp_path, port)).create_event("n", BODY)
+    assert asked == ["/apis/events.k8s.io/v1/namespaces/n/events?fieldManager=local-lb"]
+
+
+def test_an_api_that_hangs_holds_up_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other requests may wait for as long as it takes; this ends because an event has a time of its own."""
+    monkeypatch.setattr(client, "TIMEOUT", httpx2.Timeout(None))
+    monkeypatch.setattr(client, "EVENT_TIMEOUT", httpx2.Timeout(0.05))
+    with socket.create_server(("127.0.0.1", 0)) as hanging:  # connections are taken, and nothing ever comes
+        cluster = Cluster(access(tmp_path, hanging.getsockname()[1]))
+        with pytest.raises(KubeError, match="doesn't answer"):
+            cluster.create_event("n", BODY)

@@ -1,0 +1,162 @@
+"""What we write into a live Service: only what is ours, only what changes, only over what was read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.kubernetes.status_patch import (
+    FINALIZER,
+    NOTHING,
+    SERVING,
+    Published,
+    Standing,
+    claiming,
+    differences,
+    published,
+    publishing,
+    releasing,
+    standing,
+)
+
+NOW, THEN = "2026-11-21T05:00:00Z", "2026-11-01T00:00:00Z"
+ENTRY = {"ip": "127.77.0.5", "ipMode": "Proxy", "ports": [{"port": 80, "protocol": "TCP"}]}
+THEIRS = {"ip": "192.0.2.1"}
+FINE = {"type": SERVING, "status": "True", "reason": "Serves", "message": ""}
+OTHER = {"type": "example.com/Fine", "status": "True", "reason": "Is", "message": "", "lastTransitionTime": THEN}
+
+
+def live(*, finalizers: list[str] | None = None, ingress: object = None, conditions: object = None) -> dict[str, Any]:
+    """Make a Service as the API gives it; what is None is absent."""
+    metadata: dict[str, Any] = {"name": "web", "resourceVersion": "7"}
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    status: dict[str, Any] = {"loadBalancer": {"ingress": ingress} if ingress else {}}
+    if conditions:
+        status["conditions"] = conditions
+    return {"metadata": metadata, "status": status}
+
+
+def test_the_finalizer_joins_those_of_others_and_leaves_alone() -> None:
+    """Others' finalizers keep their place; where nothing changes nothing is written."""
+    both = live(finalizers=["a", FINALIZER])
+    assert claiming(live(finalizers=["a"])) == {"metadata": {"resourceVersion": "7", "finalizers": ["a", FINALIZER]}}
+    assert releasing(both) == {"metadata": {"resourceVersion": "7", "finalizers": ["a"]}}
+    assert claiming(both) is None
+    assert releasing(live(finalizers=["a"])) is None
+
+
+def test_entries_and_conditions_of_others_stay() -> None:
+    """Ours come first, theirs stay; withdrawn, theirs are what is left."""
+    before = live(ingress=[THEIRS], conditions=[OTHER])
+    patch: Any = publishing(before, (), Published([ENTRY], [FINE]), NOW)
+    assert patch == {
+        "metadata": {"resourceVersion": "7"},
+        "status": {
+            "loadBalancer": {"ingress": [ENTRY, THEIRS]},
+            "conditions": [OTHER, {**FINE, "lastTransitionTime": NOW}],
+        },
+    }
+    after = live(ingress=[ENTRY, THEIRS], conditions=patch["status"]["conditions"])
+    gone = publishing(after, ["127.77.0.5"], NOTHING, NOW)
+    assert gone is not None
+    assert gone["status"] == {"loadBalancer": {"ingress": [THEIRS]}, "conditions": [OTHER]}
+
+
+@pytest.mark.parametrize("wanted", [NOTHING, Published([ENTRY], [FINE])])
+def test_what_is_said_already_is_not_written_again(wanted: Published) -> None:
+    """The same entries and conditions: no patch, whatever the time is."""
+    conditions = [{**one, "lastTransitionTime": THEN} for one in wanted.conditions]
+    assert publishing(live(ingress=list(wanted.ingress), conditions=conditions), (), wanted, NOW) is None
+
+
+def test_a_condition_is_dated_by_its_last_transition() -> None:
+    """Another message keeps the date, another status has a new one."""
+    before = live(ingress=[ENTRY], conditions=[{**FINE, "lastTransitionTime": THEN}])
+    for change, date in (({"message": "x"}, THEN), ({"status": "False"}, NOW)):
+        patch: Any = publishing(before, (), Published([ENTRY], [{**FINE, **change}]), NOW)
+        assert patch["status"]["conditions"] == [{**FINE, **change, "lastTransitionTime": date}]
+
+
+def test_an_old_address_gives_way_to_the_new_one() -> None:
+    """What we published before is replaced, not joined."""
+    new = {**ENTRY, "ip": "127.77.0.6"}
+    patch: Any = publishing(live(ingress=[ENTRY]), ["127.77.0.5"], Published([new], []), NOW)
+    assert patch["status"]["loadBalancer"]["ingress"] == [new]
+
+
+def test_what_is_ours_can_be_read_back() -> None:
+    """Entries by our addresses, conditions by our prefix, without dates."""
+    before = live(ingress=[ENTRY, THEIRS], conditions=[OTHER, {**FINE, "lastTransitionTime": THEN}])
+    assert published(before, ["127.77.0.5"]) == Published([ENTRY], [FINE])
+
+
+ports = st.lists(
+    st.fixed_dictionaries(
+        {"port": st.sampled_from([80, 443]), "protocol": st.just("TCP")},
+        optional={"error": st.just("local-lb.dev/PortInUse")},
+    ),
+    max_size=2,
+)
+entries = st.lists(
+    st.fixed_dictionaries(
+        {"ip": st.sampled_from(["127.77.0.5", "127.77.0.6", "192.0.2.1"])},
+        optional={"ipMode": st.sampled_from(["VIP", "Proxy"]), "ports": ports},
+    ),
+    max_size=3,
+)
+conditions = st.lists(
+    st.sampled_from([FINE, {**FINE, "status": "False"}, OTHER]).map(lambda one: {**one, "lastTransitionTime": THEN}),
+    max_size=2,
+    unique_by=lambda one: one["type"],
+)
+lives = st.builds(lambda ingress, said: live(ingress=ingress, conditions=said), entries, conditions)
+wishes = st.builds(
+    lambda modes, port, said: Published(
+        [{"ip": ip, "ipMode": mode, "ports": port} for ip, mode in modes.items()], [FINE] if said else []
+    ),
+    st.dictionaries(st.sampled_from(["127.77.0.5", "127.77.0.6"]), st.sampled_from(["VIP", "Proxy"])),
+    ports,
+    st.booleans(),
+)
+
+
+@given(lives, st.sets(st.sampled_from(["127.77.0.5", "127.77.0.6"])), wishes, st.booleans())
+def test_whoever_patched_has_nothing_more_to_patch(
+    before: dict[str, Any],
+    ours: set[str],
+    wanted: Published,
+    alone: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """One patch makes it so, whatever stood there; where nothing differs there is none."""
+    patch: Any = publishing(before, ours, wanted, NOW, alone=alone)
+    assert (patch is None) == (not differences(standing(before), ours, wanted, alone=alone))
+    after = {**before, "status": patch["status"]} if patch else before
+    assert differences(standing(after), ours, wanted, alone=alone) == ()
+    assert publishing(after, ours, wanted, NOW, alone=alone) is None
+
+
+rubbish = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(rubbish, rubbish, rubbish, rubbish)
+def test_whatever_an_api_answers_can_be_compared(metadata: Any, ingress: Any, said: Any, status: Any) -> None:  # noqa: ANN401 - anything
+    """What makes no sense says nothing."""
+    whole = {"metadata": metadata, "status": {"loadBalancer": {"ingress": ingress}, "conditions": said}}
+    partly = {"metadata": {"finalizers": metadata}, "status": {"loadBalancer": ingress}}
+    for one in (whole, partly, {"status": status}, {}):
+        assert isinstance(differences(standing(one), (), Published([ENTRY], [FINE])), tuple)
+    assert standing({"metadata": 5, "status": []}) == Standing()
+
+
+def test_what_others_have_may_stand_anywhere() -> None:
+    """Whoever always puts its own entry first is no reason to write."""
+    said = live(ingress=[THEIRS, ENTRY], conditions=[{**FINE, "lastTransitionTime": THEN}])
+    assert publishing(said, (), Published([ENTRY], [FINE]), NOW) is None

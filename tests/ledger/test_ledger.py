@@ -1,0 +1,358 @@
+"""The ledger: one holder an address, whoever writes at once and wherever a writer is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from ipaddress import IPv4Address, ip_address
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locallb.ledger import ledger as module
+from locallb.ledger.conflicts import LedgerError
+from locallb.ledger.ledger import UNKNOWN, Ledger
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.snapshot import Claim
+
+ADDRESS = ip_address("127.77.0.5")
+ROOT = Path(__file__).parents[2]
+
+
+def owner(name: str, root: str = "/nowhere/shop", uid: str = "u1") -> Owner:
+    """Make the owner of a Service."""
+    return Owner(Home("shop", "dev", root), ObjectKey(ClusterName("local"), "default", name), Uid(uid))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """Return an empty ledger whose directory isn't made yet."""
+    return Ledger(tmp_path / "state" / "ledger")
+
+
+def files(ledger: Ledger) -> list[str]:
+    """List what is in the directory."""
+    return sorted(path.name for path in ledger.directory.iterdir())
+
+
+def test_looking_makes_nothing(ledger: Ledger) -> None:
+    """A ledger that nobody wrote is empty, and stays absent."""
+    assert (ledger.claims(), ledger.problems()) == ((), ())
+    ledger.release(ADDRESS, owner("web"))
+    assert not ledger.directory.exists()
+
+
+def test_a_claim_holds_until_its_owner_releases_it(ledger: Ledger) -> None:
+    """Claiming again is fine; another's release is without effect."""
+    for _ in range(2):
+        ledger.claim(ADDRESS, owner("web"))
+    ledger.release(ADDRESS, owner("other"))
+    assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
+    ledger.release(ADDRESS, owner("web"))
+    assert files(ledger) == []
+
+
+def test_claims_come_sorted_by_number(ledger: Ledger) -> None:
+    """127.0.0.10 comes after 127.0.0.9, IPv6 after IPv4."""
+    addresses = [ip_address(text) for text in ("127.0.0.9", "127.0.0.10", "fd00::1")]
+    for address in reversed(addresses):
+        ledger.claim(address, owner("web"))
+    assert [claim.address for claim in ledger.claims()] == addresses
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        owner("other"),
+        owner("web", uid="u2"),
+        owner("web", root="/elsewhere"),
+        replace(owner("web"), home=Home("shop", "prod", "/nowhere/shop")),
+    ],
+)
+def test_everybody_else_is_refused(ledger: Ledger, other: Owner) -> None:
+    """Every part of the identity counts, and the sentence names the holder."""
+    ledger.claim(ADDRESS, owner("web"))
+    with pytest.raises(LedgerError, match=r"127\.77\.0\.5 belongs to local/default/web of shop/dev at /nowhere/shop"):
+        ledger.claim(ADDRESS, other)
+    assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
+
+
+def test_a_claim_is_handed_over(ledger: Ledger) -> None:
+    """From the old owner, from nobody, and again."""
+    ledger.reown(ADDRESS, owner("web"), owner("web", uid="u2"))
+    ledger.reown(ADDRESS, owner("web", uid="u2"), owner("web", uid="u3"))
+    ledger.reown(ADDRESS, owner("web", uid="u2"), owner("web", uid="u3"))
+    assert ledger.claims() == (Claim(ADDRESS, owner("web", uid="u3")),)
+    assert len(files(ledger)) == 1
+
+
+def test_a_third_ones_claim_is_not_handed_over(ledger: Ledger) -> None:
+    """Who is neither the old nor the new owner keeps it."""
+    ledger.claim(ADDRESS, owner("third"))
+    with pytest.raises(LedgerError, match="belongs to local/default/third"):
+        ledger.reown(ADDRESS, owner("web"), owner("web", uid="u2"))
+    assert ledger.claims() == (Claim(ADDRESS, owner("third")),)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"address": "127.77.0.6", "owner": {}}', "\x00" * 20])
+def test_a_damaged_claim_is_somebodys_and_stays(ledger: Ledger, content: str) -> None:
+    """It is reported, holds its address for somebody unknown, and nobody removes or takes it."""
+    ledger.claim(ADDRESS, owner("web"))
+    path = next(ledger.directory.iterdir())
+    path.write_text(content)
+    assert ledger.claims() == (Claim(ADDRESS, UNKNOWN),)
+    assert f"{path} holds it, but it" in ledger.problems()[0]
+    for attempt in (ledger.claim, lambda address, who: ledger.reown(address, who, owner("web", uid="u2"))):
+        with pytest.raises(LedgerError, match=r"127\.77\.0\.5 can't be claimed: .*remove the file if nobody uses"):
+            attempt(ADDRESS, owner("web"))
+    ledger.release(ADDRESS, owner("web"))
+    assert path.read_text() == content
+
+
+def test_a_foreign_file_is_reported_and_stays(ledger: Ledger) -> None:
+    """What isn't a claim by its name claims nothing."""
+    ledger.claim(ADDRESS, owner("web"))
+    (ledger.directory / "notes.txt").write_text("mine")
+    (ledger.directory / "999.0.0.1~0123456789abcdef.json").write_text("{}")
+    assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
+    assert len(ledger.problems()) == 2
+    ledger.release(ADDRESS, owner("web"))
+    assert len(files(ledger)) == 2
+
+
+def test_a_claim_that_may_not_be_read_is_somebodys(ledger: Ledger) -> None:
+    """A directory in its place stands for a file without the right to read it."""
+    ledger.claim(ADDRESS, owner("web"))
+    path = next(ledger.directory.iterdir())
+    path.unlink()
+    path.mkdir()
+    assert ledger.claims() == (Claim(ADDRESS, UNKNOWN),)
+    with pytest.raises(LedgerError, match="can't be claimed"):
+        ledger.claim(ADDRESS, owner("web"))
+
+
+def test_a_link_to_elsewhere_is_nobodys_claim(ledger: Ledger, tmp_path: Path) -> None:
+    """It is neither believed nor written through."""
+    ledger.claim(ADDRESS, owner("web"))
+    path = next(ledger.directory.iterdir())
+    target = tmp_path / "target"
+    path.rename(target)
+    path.symlink_to(target)
+    before = target.read_text()
+    with pytest.raises(LedgerError, match="it is a link"):
+        ledger.reown(ADDRESS, owner("web"), owner("web", uid="u2"))
+    assert target.read_text() == before
+
+
+def test_a_private_ledger_is_private_and_a_shared_one_can_be_read(ledger: Ledger) -> None:
+    """Others must see that an address is taken where they may look at all."""
+    ledger.claim(ADDRESS, owner("web"))
+    assert next(ledger.directory.iterdir()).stat().st_mode & 0o777 == 0o600
+    assert ledger.directory.stat().st_mode & 0o777 == 0o700
+    ledger.directory.chmod(0o1777)
+    ledger.claim(ADDRESS + 1, owner("web"))
+    assert sorted(path.stat().st_mode & 0o777 for path in ledger.directory.iterdir()) == [0o600, 0o644]
+
+
+def _race(directory: str, name: str) -> bool:
+    try:
+        Ledger(Path(directory)).claim(ADDRESS, owner(name))
+    except LedgerError:
+        return False
+    return True
+
+
+def test_of_many_threads_one_wins(ledger: Ledger) -> None:
+    """All want the same address at once."""
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda n: _race(str(ledger.directory), f"s{n}"), range(16)))
+    assert won.count(True) == 1
+    assert ledger.claims()[0].owner == owner(f"s{won.index(True)}")
+
+
+def test_of_many_processes_one_wins(ledger: Ledger) -> None:
+    """The lock holds between processes too."""
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        won = pool.starmap(_race, [(str(ledger.directory), f"s{n}") for n in range(9)])
+    assert won.count(True) == 1
+    assert len(ledger.claims()) == 1
+
+
+KILLED_AT = """
+import os, sys
+from ipaddress import ip_address
+from pathlib import Path
+from locallb.clients.ledger import Ledger
+from locallb.planning.model import ClusterName, Home, Owner, ServiceKey, Uid
+
+directory, deed, at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+calls = 0
+
+def counted(real):
+    def call(*args, **kwargs):
+        global calls
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), 9)
+        return real(*args, **kwargs)
+    return call
+
+for name in ("open", "link", "unlink", "rename", "replace", "fsync", "fchmod", "close", "mkdir"):
+    setattr(os, name, counted(getattr(os, name)))
+web = Owner(Home("shop", "dev", "/nowhere/shop"), ServiceKey(ClusterName("local"), "default", "web"), Uid("u1"))
+new = Owner(web.home, web.service, Uid("u2"))
+ledger, address = Ledger(Path(directory)), ip_address("127.77.0.5")
+{"claim": lambda: ledger.claim(address, web), "release": lambda: ledger.release(address, web),
+ "reown": lambda: ledger.reown(address, web, new)}[deed]()
+"""
+
+
+@pytest.mark.parametrize("deed", ["claim", "release", "reown"])
+def test_a_writer_killed_anywhere_leaves_all_or_nothing(deed: str, tmp_path: Path) -> None:
+    """Killed before each of its system calls in turn: the address has its old holder or its new one, never two.
+
+    The deed done again then succeeds, and leaves nothing but what it should.
+    """
+    web, new = owner("web"), owner("web", uid="u2")
+    before = () if deed == "claim" else (web,)
+    after = {"claim": (web,), "release": (), "reown": (new,)}[deed]
+    again: Callable[[Ledger], None] = {
+        "claim": lambda ledger: ledger.claim(ADDRESS, web),
+        "release": lambda ledger: ledger.release(ADDRESS, web),
+        "reown": lambda ledger: ledger.reown(ADDRESS, web, new),
+    }[deed]
+    at, killed = 0, True
+    while killed:
+        at += 1
+        ledger = Ledger(tmp_path / f"at{at}")
+        for who in before:
+            ledger.claim(ADDRESS, who)
+        command = [sys.executable, "-c", KILLED_AT, str(ledger.directory), deed, str(at)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+        killed = done.returncode == -9
+        assert killed or done.returncode == 0, done.stderr
+        assert tuple(claim.owner for claim in ledger.claims()) in {before, after}
+        assert tuple(who for who in (web, new) if ledger.holds(ADDRESS, who)) in {before, after}
+        assert ledger.problems() == ()
+        again(ledger)
+        assert tuple(claim.owner for claim in ledger.claims()) == after
+        assert len(files(ledger)) == len(after)
+    assert at > 3
+
+
+@given(
+    deeds=st.lists(
+        st.tuples(st.sampled_from(["claim", "release", "reown"]), st.integers(0, 2), st.integers(0, 3)), max_size=12
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_an_address_never_has_two_holders(
+    tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[str, int, int]]
+) -> None:
+    """Whatever is done in whatever order: a dictionary does the same."""
+    ledger = Ledger(tmp_path_factory.mktemp("ledger"))
+    model: dict[IPv4Address, Owner] = {}
+    for deed, number, who in deeds:
+        address, mine, next_one = IPv4Address("127.0.0.2") + number, owner(f"s{who}"), owner(f"s{(who + 1) % 4}")
+        held = model.get(address)
+        try:
+            if deed == "claim":
+                ledger.claim(address, mine)
+                assert held in (None, mine)
+                model[address] = mine
+            elif deed == "release":
+                ledger.release(address, mine)
+                if held == mine:
+                    del model[address]
+            else:
+                ledger.reown(address, mine, next_one)
+                assert held in (None, mine, next_one)
+                model[address] = next_one
+        except LedgerError:
+            assert held is not None
+            assert held != mine
+        assert {claim.address: claim.owner for claim in ledger.claims()} == model
+    assert len(files(ledger)) == len(model)
+
+
+def test_a_claim_says_all_in_words(ledger: Ledger) -> None:
+    """A person who opens the file sees whose address it is."""
+    ledger.claim(ADDRESS, owner("web"))
+    document = json.loads(next(ledger.directory.iterdir()).read_text())
+    assert document["address"] == "127.77.0.5"
+    assert list(document["owner"]) == ["project", "stack", "root", "cluster", "namespace", "name", "uid"]
+
+
+def test_who_agrees_shares(ledger: Ledger) -> None:
+    """Two of one stack that both say so hold one address; each releases for itself."""
+    ledger.claim(ADDRESS, owner("web"), "key")
+    ledger.claim(ADDRESS, owner("other"), "key")
+    assert {claim.owner for claim in ledger.claims()} == {owner("web"), owner("other")}
+    ledger.release(ADDRESS, owner("web"))
+    assert ledger.claims() == (Claim(ADDRESS, owner("other")),)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "theirs"),
+    [("key", owner("other"), ""), ("", owner("other"), "key"), ("key", owner("other", root="/elsewhere"), "key")],
+)
+def test_who_does_not_agree_is_refused(ledger: Ledger, mine: str, other: Owner, theirs: str) -> None:
+    """Both must say so, and be of one stack."""
+    ledger.claim(ADDRESS, owner("web"), mine)
+    with pytest.raises(LedgerError, match="belongs to local/default/web"):
+        ledger.claim(ADDRESS, other, theirs)
+    with pytest.raises(LedgerError, match="belongs to local/default/web"):
+        ledger.reown(ADDRESS, replace(other, uid=Uid("u0")), other, theirs)
+    assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
+
+
+def test_a_holder_may_stop_sharing(ledger: Ledger) -> None:
+    """Those who are there stay, nobody comes any more."""
+    for name in ("web", "other"):
+        ledger.claim(ADDRESS, owner(name), "key")
+    ledger.reown(ADDRESS, owner("web"), owner("web", uid="u2"), "")
+    with pytest.raises(LedgerError):
+        ledger.claim(ADDRESS, owner("third"), "key")
+    assert {claim.owner for claim in ledger.claims()} == {owner("web", uid="u2"), owner("other")}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 3), st.sampled_from(["a", "b"]), st.sampled_from(["claim", "release", "reown", "damage"])
+        )
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_who_remembers_the_ledger_or_asks_for_one_owner_reads_what_a_newcomer_reads(
+    steps: list[tuple[int, str, str]],
+) -> None:
+    """After claims, releases, claims that were handed over, and files that somebody damaged."""
+    with tempfile.TemporaryDirectory() as directory:
+        ledger, memory = Ledger(Path(directory)), module.ClaimMemory()
+        for number, name, deed in steps:
+            address = IPv4Address(f"127.77.0.{number}")
+            with contextlib.suppress(LedgerError):
+                if deed == "claim":
+                    ledger.claim(address, owner(name), "k")
+                elif deed == "release":
+                    ledger.release(address, owner(name))
+                elif deed == "reown":
+                    ledger.reown(address, owner(name), owner("c"), "k")
+                else:
+                    for path in ledger.directory.glob(f"{address}~*"):
+                        path.write_text("{")
+            claims = ledger.claims()
+            assert ledger.claims(memory) == claims
+            for who in map(owner, "abc"):
+                assert ledger.holds(address, who) == (Claim(address, who) in claims)
+            memory.turn()

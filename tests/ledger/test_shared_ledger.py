@@ -1,0 +1,431 @@
+"""A ledger in which others may write: whatever lies there, whoever keeps its lock, claims go on and stay exclusive."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from locallb.ledger import claims, lock
+from locallb.ledger import ledger as module
+from locallb.ledger.conflicts import LedgerError
+from locallb.ledger.ledger import UNKNOWN, Ledger
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.snapshot import Claim
+
+ROOT = Path(__file__).parents[2]
+ADDRESS, OTHER = ip_address("127.77.0.5"), ip_address("127.77.0.6")
+NAME = "127.77.0.5~0123456789abcdef.json"
+SECONDS = 60.0
+Answer = TypeVar("Answer")
+
+
+def owner(name: str, root: str = "/nowhere/shop") -> Owner:
+    """Make the owner of a Service."""
+    return Owner(Home("shop", "dev", root), ObjectKey(ClusterName("local"), "default", name), Uid("u1"))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """Return a ledger in which everybody may write."""
+    directory = tmp_path / "ledger"
+    directory.mkdir()
+    directory.chmod(0o1777)
+    return Ledger(directory)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a lock for a moment only."""
+    monkeypatch.setattr(lock, "PATIENCE", 0.2)
+    monkeypatch.setattr(lock, "READER_PATIENCE", 0.2)
+
+
+def promptly(deed: Callable[[], Answer]) -> Answer:
+    """Do something that must come to its end."""
+    answers: list[Answer] = []
+    thread = threading.Thread(target=lambda: answers.append(deed()), daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    assert not thread.is_alive(), "it hangs"
+    return answers[0]
+
+
+def link(path: Path, target: str) -> None:
+    """Put a link."""
+    path.symlink_to(target)
+
+
+def huge(path: Path) -> None:
+    """Put a file of a terabyte, all holes."""
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def deep(path: Path) -> None:
+    """Put JSON that no parser goes through."""
+    path.write_text("[" * 60_000)
+
+
+def bound(path: Path) -> None:
+    """Put a socket."""
+    here = Path.cwd()
+    os.chdir(path.parent)  # its name may be longer than a socket's path
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+HOSTILE: dict[str, Callable[[Path], object]] = {
+    "FIFO": os.mkfifo,
+    "link to a device": lambda path: link(path, "/dev/zero"),
+    "link to nothing": lambda path: link(path, "/nowhere/at/all"),
+    "link to itself": lambda path: link(path, path.name),
+    "link to another claim": lambda path: link(path, "127.77.0.9~0123456789abcdef.json"),
+    "directory": Path.mkdir,
+    "huge file": huge,
+    "socket": bound,
+    "empty file": Path.touch,
+    "deep JSON": deep,
+    "bytes": lambda path: path.write_bytes(bytes(range(256)) * 9),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_whatever_lies_in_a_claims_place_holds_that_address_and_stops_nobody(ledger: Ledger, what: str) -> None:
+    """It is reported, and neither read, removed nor waited for."""
+    path = ledger.directory / NAME
+    ledger.claim(ip_address("127.77.0.9"), owner("nine"))
+    HOSTILE[what](path)
+    before = path.lstat()
+    assert Claim(ADDRESS, UNKNOWN) in promptly(ledger.claims)
+    assert [str(path) in problem for problem in promptly(ledger.problems)] == [True]
+    assert not promptly(lambda: ledger.holds(ADDRESS, owner("web")))
+    with pytest.raises(LedgerError, match=r"127\.77\.0\.5 can't be claimed: .*remove the file if nobody uses"):
+        ledger.claim(ADDRESS, owner("web"))
+    promptly(lambda: ledger.release(ADDRESS, owner("web")))
+    promptly(lambda: ledger.claim(OTHER, owner("web")))
+    assert ledger.holds(OTHER, owner("web"))
+    assert path.lstat() == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"\xff\xfe~", b"a\nb", b"\x1b[2Jgone", b".hidden", b".127.77.0.5~0123456789abcdef.json.01234567.new", b"term~x"],
+)
+@pytest.mark.parametrize("what", ["FIFO", "link to a device", "directory"])
+def test_odd_names_are_told_in_letters_and_stop_nobody(ledger: Ledger, name: bytes, what: str) -> None:
+    """Names that no encoding has, and those of files that are being written, or that hold a term."""
+    HOSTILE[what](ledger.directory / os.fsdecode(name))
+    for problem in promptly(ledger.problems):
+        assert problem.isprintable()
+        problem.encode()
+    promptly(lambda: ledger.claim(ADDRESS, owner("web")))
+    assert promptly(ledger.claims) == (Claim(ADDRESS, owner("web")),)
+    promptly(lambda: ledger.release(ADDRESS, owner("web")))
+
+
+def test_a_claim_of_an_earlier_version_is_valid(ledger: Ledger) -> None:
+    """Its format is a promise."""
+    home = {"project": "shop", "stack": "dev", "root": "/nowhere/shop"}
+    service = {"cluster": "local", "namespace": "default", "name": "web", "uid": "u1"}
+    text = json.dumps({"address": "127.77.0.5", "owner": {**home, **service}}, indent=1) + "\n"
+    (ledger.directory / "127.77.0.5~87d4a5ab4d0ea3ad.json").write_text(text)
+    assert ledger.holds(ADDRESS, owner("web"))
+    assert ledger.problems() == ()
+    with pytest.raises(LedgerError, match="belongs to local/default/web"):
+        ledger.claim(ADDRESS, owner("other"))
+    ledger.claim(ADDRESS, owner("web"))
+    assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_nobody_claims_in_the_name_of_anothers_project(ledger: Ledger, tmp_path: Path) -> None:
+    """A file of another user that names a directory of ours isn't ours; one that names theirs is theirs."""
+    for address, root in ((ADDRESS, str(tmp_path)), (OTHER, "/nowhere/theirs")):
+        ledger.claim(address, owner("web", root))
+        os.chown(next(ledger.directory.glob(f"{address}~*")), 12345, 12345)
+    assert ledger.claims() == (Claim(ADDRESS, UNKNOWN), Claim(OTHER, owner("web", "/nowhere/theirs")))
+    assert "user 12345 wrote it in the name of" in ledger.problems()[0]
+    assert not ledger.holds(ADDRESS, owner("web", str(tmp_path)))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_term_that_another_user_wrote_ends_nobodys(ledger: Ledger) -> None:
+    """Ours is kept beside it."""
+
+    class Second:
+        def term(self) -> int:
+            return 2
+
+    mine = Ledger(ledger.directory, Second())  # type: ignore[arg-type]
+    mine.claim(ADDRESS, owner("web"))
+    path = next(ledger.directory.glob("term~*"))
+    path.write_text("99")
+    os.chown(path, 12345, 12345)
+    assert mine.term(owner("web").home) == -1
+    mine.claim(OTHER, owner("web"))
+    assert mine.term(owner("web").home) == 2
+    assert path.read_text() == "99"
+
+
+def test_a_file_that_is_rewritten_in_place_is_its_owners_or_somebodys(ledger: Ledger) -> None:
+    """Whatever a reader sees of it: never an error, never free."""
+    ledger.claim(ADDRESS, owner("web"))
+    path = next(ledger.directory.iterdir())
+    text, stop = path.read_text(), threading.Event()
+
+    def rewrite() -> None:
+        while not stop.is_set():
+            for length in (0, 5, len(text) // 2, len(text)):
+                path.write_text(text[:length])
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    try:
+        seen = {claim for _ in range(300) for claim in ledger.claims()}
+    finally:
+        stop.set()
+        writer.join()
+    assert seen <= {Claim(ADDRESS, UNKNOWN), Claim(ADDRESS, owner("web"))}
+    assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
+
+
+KEEP = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.flock(descriptor, int(sys.argv[2]))
+print("kept", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def kept(directory: Path, how: int = fcntl.LOCK_EX) -> Iterator[int]:
+    """Have a process keep the ledger's lock; gives its pid."""
+    command = [sys.executable, "-c", KEEP, str(directory), str(how)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as keeper:
+        assert keeper.stdout
+        assert keeper.stdout.readline() == "kept\n"
+        try:
+            yield keeper.pid
+        finally:
+            keeper.kill()
+
+
+@pytest.mark.parametrize("how", [fcntl.LOCK_EX, fcntl.LOCK_SH])
+def test_a_lock_that_somebody_keeps_stops_no_claim(ledger: Ledger, how: int) -> None:
+    """Claims, hand-overs and releases go on as before, exclusively; the doctor can tell who keeps it."""
+    ledger.claim(OTHER, owner("old"))
+    with kept(ledger.directory, how) as keeper:
+        ledger.claim(ADDRESS, owner("web"))
+        ledger.claim(ADDRESS, owner("web"))
+        with pytest.raises(LedgerError, match="belongs to local/default/web"):
+            ledger.claim(ADDRESS, owner("other"))
+        ledger.reown(OTHER, owner("old"), owner("new"))
+        assert ledger.claims() == (Claim(ADDRESS, owner("web")), Claim(OTHER, owner("new")))
+        assert ledger.holds(OTHER, owner("new"))
+        ledger.release(OTHER, owner("new"))
+        assert ledger.keepers() == (keeper,)
+    assert ledger.keepers() == ()
+    assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
+
+
+def test_who_keeps_the_lock_is_waited_for_once(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And another one who has it after that gets the full time."""
+    pauses: list[float] = []
+    monkeypatch.setattr("locallb.ledger.lock.time.sleep", pauses.append)
+    with kept(ledger.directory):
+        ledger.claim(ADDRESS, owner("web"))
+        waited = len(pauses)
+        ledger.claim(OTHER, owner("web"))
+        assert waited
+        assert len(pauses) == waited
+    with kept(ledger.directory):
+        ledger.claim(ip_address("127.77.0.7"), owner("web"))
+    assert len(pauses) > waited
+
+
+def _race(directory: str, name: str) -> bool:
+    lock.PATIENCE = 0.1
+    try:
+        Ledger(Path(directory)).claim(ADDRESS, owner(name))
+    except LedgerError:
+        return False
+    return True
+
+
+def test_of_many_processes_one_wins_while_somebody_keeps_the_lock(ledger: Ledger) -> None:
+    """The lock spares collisions; exclusive are claims without it."""
+    with kept(ledger.directory), multiprocessing.get_context("spawn").Pool(4) as pool:
+        for _ in range(5):
+            won = pool.starmap(_race, [(str(ledger.directory), f"s{n}") for n in range(12)], chunksize=1)
+            assert won.count(True) == 1
+            assert [claim.owner for claim in ledger.claims()] == [owner(f"s{won.index(True)}")]
+            ledger.release(ADDRESS, owner(f"s{won.index(True)}"))
+
+
+STOPPED_AT = """
+import os, signal, sys
+from ipaddress import ip_address
+from pathlib import Path
+from locallb.clients import ledger_lock
+from locallb.clients.ledger import Ledger
+from tests.ledger.test_shared_ledger import owner
+
+ledger_lock.PATIENCE = 0.05
+calls, at = 0, int(sys.argv[2])
+
+def counted(real):
+    def call(*args, **kwargs):
+        global calls
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return real(*args, **kwargs)
+    return call
+
+for name in ("open", "link", "unlink", "listdir", "fsync", "fchmod", "close"):
+    setattr(os, name, counted(getattr(os, name)))
+try:
+    Ledger(Path(sys.argv[1])).claim(ip_address("127.77.0.5"), owner("stopped"))
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+    sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(("lock_is_kept", "stale"), [(True, True), (False, False)])
+def test_a_writer_stopped_anywhere_while_another_claims_leaves_one_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lock_is_kept: bool, stale: bool
+) -> None:
+    """Stopped before each of its system calls in turn, and going on when the other is through.
+
+    Also with the lock in its hand, and also if it is stopped for so long that what it has written counts no more.
+    """
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    if stale:
+        monkeypatch.setattr(claims, "_STALE", -1.0)
+    at, stopped = 0, True
+    while stopped:
+        at += 1
+        ledger = Ledger(tmp_path / f"at{at}")
+        ledger.directory.mkdir()
+        command = [sys.executable, "-c", STOPPED_AT, str(ledger.directory), str(at)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+            _, status = os.waitpid(child.pid, os.WUNTRACED)
+            stopped = os.WIFSTOPPED(status)
+            if not stopped:
+                child.returncode = os.waitstatus_to_exitcode(status)
+                break
+            try:
+                other = _claims(ledger) if not lock_is_kept else _claims_beside(ledger)
+            finally:
+                child.send_signal(signal.SIGCONT)
+            child.wait(SECONDS)
+        has = {name for name, won in (("stopped", child.returncode == 0), ("other", other)) if won}
+        assert len(has) <= 1, f"two holders after a stop before call {at}"
+        assert {claim.owner.service.name for claim in ledger.claims()} >= has
+        assert sum(ledger.holds(ADDRESS, owner(name)) for name in ("stopped", "other")) <= 1
+    assert at > 8
+
+
+def _claims(ledger: Ledger) -> bool:
+    try:
+        ledger.claim(ADDRESS, owner("other"))
+    except LedgerError:
+        return False
+    return True
+
+
+def _claims_beside(ledger: Ledger) -> bool:
+    with kept(ledger.directory, fcntl.LOCK_SH) if _is_free(ledger.directory) else _nothing():
+        return _claims(ledger)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def _is_free(directory: Path) -> bool:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+EARLIER = """
+import fcntl, os, signal, sys
+from ipaddress import ip_address
+from pathlib import Path
+from locallb.clients import files
+from locallb.clients.claims import entry_name, entry_text
+from tests.ledger.test_shared_ledger import owner
+
+directory, name, stop = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+address = ip_address("127.77.0.5")
+descriptor = os.open(directory, os.O_RDONLY)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+if any(there.startswith("127.77.0.5~") for there in os.listdir(directory)):
+    sys.exit(1)
+path = directory / entry_name(address, owner(name))
+beside = files.write_beside(path, entry_text(address, owner(name), ""), mode=0o644, durable=True)
+if stop == "stop":
+    os.kill(os.getpid(), signal.SIGSTOP)
+try:
+    os.link(beside, path)
+finally:
+    beside.unlink(missing_ok=True)
+"""
+"""How versions before this one claim: under the lock, and nothing but that."""
+
+
+def test_a_slow_writer_of_an_earlier_version_is_given_way(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the lock for longer than anybody waits, and doesn't look again before it links its claim."""
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    command = [sys.executable, "-c", EARLIER, str(ledger.directory), "earlier", "stop"]
+    with subprocess.Popen(command, cwd=ROOT) as child:
+        os.waitpid(child.pid, os.WUNTRACED)
+        try:
+            with pytest.raises(LedgerError, match="is being claimed by another process"):
+                ledger.claim(ADDRESS, owner("web"))
+        finally:
+            child.send_signal(signal.SIGCONT)
+        assert child.wait(SECONDS) == 0
+    assert ledger.claims() == (Claim(ADDRESS, owner("earlier")),)
+
+
+def test_beside_an_earlier_version_one_wins(ledger: Ledger) -> None:
+    """Both take the same lock."""
+    for number in range(4):
+        earlier = [
+            subprocess.Popen([sys.executable, "-c", EARLIER, str(ledger.directory), f"e{n}", ""], cwd=ROOT)
+            for n in range(2)
+        ]
+        mine = _race(str(ledger.directory), "web")
+        codes = [child.wait(SECONDS) for child in earlier]
+        assert mine + codes.count(0) == 1, number
+        holder = ledger.claims()[0].owner
+        assert len(ledger.claims()) == 1
+        ledger.release(ADDRESS, holder)

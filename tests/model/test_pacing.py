@@ -1,0 +1,117 @@
+"""When something is tried again: laws over random histories of attempts."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from locallb.model.pacing import Backoff, Pace
+
+chances = st.floats(0, 1)
+seconds = st.floats(0, 1000)
+SLACK = 1e-6
+"""Seconds by which sums of floats may differ."""
+
+
+@st.composite
+def paces(draw: st.DrawFn) -> Pace:
+    """Make any pace that makes sense."""
+    first = draw(st.floats(0.01, 5))
+    return Pace(
+        first,
+        longest=first + draw(st.floats(0, 600)),
+        factor=draw(st.floats(1, 10)),
+        floor=draw(st.floats(0, 5)),
+        calm=draw(st.floats(0, 100)),
+        spread=draw(st.floats(0, 1)),
+    )
+
+
+def longest_wait(pace: Pace) -> float:
+    """Return the seconds that nothing may ever have to wait longer than."""
+    return max(pace.floor, pace.longest * (1 + pace.spread))
+
+
+def ended(backoff: Backoff, now: float, how: float | None) -> Backoff:
+    """Note the end of an attempt: failed by this chance, or succeeded."""
+    return backoff.succeeded(now) if how is None else backoff.failed(now, how)
+
+
+attempts = st.lists(st.tuples(st.none() | chances, st.floats(0, 50), st.floats(0, 5), st.booleans()), max_size=40)
+"""Each by how it ends, how late it begins, how long it takes, and whether somebody is in a hurry after it."""
+
+
+@given(paces(), attempts)
+def test_whoever_waits_never_tries_more_often_than_the_floor(
+    pace: Pace, history: list[tuple[float | None, float, float, bool]]
+) -> None:
+    """However attempts end, however long they take, and whoever is in a hurry."""
+    backoff, now, last = Backoff(pace), 0.0, -math.inf
+    for how, late, took, hurry in history:
+        now += backoff.wait(now) + late
+        assert backoff.is_due(now + SLACK)
+        assert now - last >= pace.floor - SLACK
+        now = last = now + took
+        backoff = ended(backoff, now, how)
+        backoff = backoff.hurried(now) if hurry else backoff
+
+
+@given(paces(), attempts)
+def test_whatever_happened_the_next_attempt_is_due_after_the_longest_wait(
+    pace: Pace, history: list[tuple[float | None, float, float, bool]]
+) -> None:
+    """Nothing is forgotten."""
+    backoff, now = Backoff(pace), 0.0
+    assert backoff.is_due(now)
+    for how, late, took, _hurry in history:
+        now += backoff.wait(now) + late + took
+        backoff = ended(backoff, now, how)
+        assert backoff.is_due(now + longest_wait(pace) + SLACK)
+
+
+@given(paces(), st.integers(1, 200), chances)
+def test_waits_grow_with_each_failure_up_to_the_longest(pace: Pace, times: int, chance: float) -> None:
+    """Never shorter than the first, never longer than the longest and what chance adds."""
+    backoff, waits = Backoff(pace), []
+    for _ in range(times):
+        backoff = backoff.failed(0.0, chance)
+        waits.append(backoff.wait(0.0))
+    assert all(before <= after + SLACK for before, after in pairwise(waits))
+    assert waits[0] >= max(pace.first, pace.floor) - SLACK
+    assert waits[-1] <= longest_wait(pace) + SLACK
+    assert backoff.failures == times
+
+
+@given(paces(), st.integers(1, 20), seconds)
+def test_failures_are_forgotten_once_success_has_lasted(pace: Pace, times: int, lasted: float) -> None:
+    """What succeeds for a moment and fails again waits longer each time; what was calm waits as at first."""
+    backoff = Backoff(pace)
+    for _ in range(times):
+        backoff = backoff.failed(0.0, 0)
+    again = backoff.succeeded(0.0).succeeded(lasted / 2).failed(lasted, 0)
+    assume(abs(lasted - pace.calm) > SLACK)
+    assert again.failures == (1 if lasted > pace.calm else times + 1)
+
+
+@given(paces(), st.integers(1, 20), chances, seconds)
+def test_hurry_only_ever_brings_the_next_attempt_forward_and_keeps_the_count(
+    pace: Pace, times: int, chance: float, later: float
+) -> None:
+    """It never goes below the floor, which other laws show; it doesn't put anything off."""
+    backoff = Backoff(pace)
+    for _ in range(times):
+        backoff = backoff.failed(0.0, chance)
+    hurried = backoff.hurried(later)
+    assert hurried.not_before <= backoff.not_before
+    assert hurried.is_due(max(later, pace.floor))
+    assert hurried.failures == backoff.failures
+
+
+@given(paces(), st.integers(0, 20), chances)
+def test_chance_only_lengthens_a_wait_by_the_spread(pace: Pace, failures: int, chance: float) -> None:
+    """What failed together is spread; nothing is tried earlier for it."""
+    certain = pace.delay(failures)
+    assert certain <= pace.delay(failures, chance) <= certain * (1 + pace.spread) + SLACK

@@ -1,0 +1,165 @@
+"""Laws of who is served by which proxy, over histories of Services that come and go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.config.settings import ProxySettings, Sharing
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.objects import Discovery, Service, ServicePort
+from locallb.model.snapshot import HeldProxy, HeldProxyAssignment, HostFacts, Snapshot
+from locallb.planning.capacity import Need
+from locallb.planning.proxy_assignment import EACH, ProxyAssignments, assign_proxies
+
+NAMES = "abcdefgh"
+HOME = Home("local-lb", "dev", "/project")
+HISTORIES = st.lists(st.sets(st.sampled_from(NAMES)), min_size=1, max_size=6)
+"""Which Services there are, one set a run."""
+SHARED = st.builds(ProxySettings, st.just(Sharing.SHARED), count=st.integers(1, 3))
+SPARES = st.builds(ProxySettings, spares=st.integers(0, 3))
+PLENTY = 1000
+
+
+def key(name: str) -> ObjectKey:
+    """Name a Service."""
+    return ObjectKey(ClusterName("c"), "n", name)
+
+
+def service(name: str) -> Service:
+    """Make a Service with one port; the letters are their age."""
+    return Service(key(name), (ServicePort(80),), created=name)
+
+
+@dataclass
+class World:
+    """What runs: the outcome of one plan is what the next one finds."""
+
+    settings: ProxySettings
+    watches: int = PLENTY
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot(HOME))
+
+    def plan(self, names: Iterable[str]) -> ProxyAssignments:
+        """Plan for these Services."""
+        snapshot = replace(self.snapshot, host=HostFacts(watches=self.watches))
+        return assign_proxies([service(name) for name in names], snapshot, self.settings)
+
+    def run(self, names: Iterable[str]) -> ProxyAssignments:
+        """Plan and carry out."""
+        made = self.plan(names)
+        self.snapshot = Snapshot(
+            HOME,
+            proxies=tuple(HeldProxy(one, seat.discovery) for one, seat in made.seats.items() if not seat.proxy),
+            stack_proxies=made.proxies,
+            seats=tuple(HeldProxyAssignment(one, seat.proxy) for one, seat in made.seats.items() if seat.proxy),
+        )
+        return made
+
+
+@given(HISTORIES, SHARED | SPARES, st.integers())
+def test_the_order_of_what_was_read_means_nothing(history: list[set[str]], settings: ProxySettings, seed: int) -> None:
+    """Equal inputs in another order give the same seats and the same proxies."""
+    world, random = World(settings), Random(seed)
+    for names in history:
+        shuffled = sorted(names)
+        random.shuffle(shuffled)
+        assert world.plan(shuffled) == world.plan(sorted(names))
+        world.run(sorted(names))
+
+
+@given(HISTORIES, SHARED | SPARES)
+def test_who_stays_keeps_the_proxy_whoever_comes_or_goes(history: list[set[str]], settings: ProxySettings) -> None:
+    """A Service of both runs is served by the same proxy in both."""
+    world = World(settings)
+    before = world.run(sorted(history[0]))
+    for names in history[1:]:
+        after = world.run(sorted(names))
+        assert all(after.seats[one] == seat for one, seat in before.seats.items() if one in after.seats)
+        assert set(after.seats) == {key(name) for name in names}
+        before = after
+
+
+@given(HISTORIES, SHARED | SPARES)
+def test_what_was_carried_out_is_a_fixpoint(history: list[set[str]], settings: ProxySettings) -> None:
+    """The same Services again change nothing, no spare either."""
+    world = World(settings)
+    for names in history:
+        made = world.run(sorted(names))
+        assert world.run(sorted(names)) == made
+
+
+@given(HISTORIES, SPARES)
+def test_a_spare_serves_one_service_and_is_replaced(history: list[set[str]], settings: ProxySettings) -> None:
+    """As many wait as are wanted; none serves two, and none serves a second one after the first has gone."""
+    world, served = World(settings), dict[str, ObjectKey]()
+    for names in history:
+        made = world.run(sorted(names))
+        taken = {seat.proxy: one for one, seat in made.seats.items() if seat.proxy}
+        assert len(taken) == sum(1 for seat in made.seats.values() if seat.proxy)
+        assert set(taken) <= set(made.proxies)
+        assert len(made.proxies) - len(taken) == settings.spares
+        before = {proxy: one for proxy, one in served.items() if proxy in made.proxies}
+        assert all(taken.get(proxy) == one for proxy, one in before.items())
+        served = taken
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.sampled_from(NAMES), SPARES)
+def test_a_newcomer_gets_a_waiting_spare_if_there_is_one(
+    names: set[str], newcomer: str, settings: ProxySettings
+) -> None:
+    """It is served by a proxy that ran before; with none waiting it gets one of its own."""
+    world = World(settings)
+    before = world.run(sorted(names - {newcomer}))
+    seat = world.run(sorted(names | {newcomer})).seats[key(newcomer)]
+    assert (seat.proxy in before.proxies) if settings.spares else (seat.proxy == "")
+
+
+@given(st.sets(st.sampled_from(NAMES)), SHARED)
+def test_services_are_spread_evenly_over_shared_proxies(names: set[str], settings: ProxySettings) -> None:
+    """From nothing, no proxy has two more than another; all are there, used or not."""
+    made = World(settings).run(sorted(names))
+    load = Counter(seat.proxy for seat in made.seats.values())
+    assert made.proxies == tuple(f"shared-{number}" for number in range(1, settings.count + 1))
+    assert max(load.values(), default=0) - min((load[name] for name in made.proxies), default=0) <= 1
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.integers(1, 3), st.integers(1, 3))
+def test_another_number_of_shared_proxies_moves_only_who_must(names: set[str], before: int, after: int) -> None:
+    """More proxies move nobody; fewer move those whose proxy goes."""
+    world = World(ProxySettings(Sharing.SHARED, count=before))
+    old = world.run(sorted(names)).seats
+    world.settings = ProxySettings(Sharing.SHARED, count=after)
+    made = world.run(sorted(names))
+    assert all(made.seats[one] == seat for one, seat in old.items() if seat.proxy in made.proxies)
+    assert {seat.proxy for seat in made.seats.values()} <= set(made.proxies)
+
+
+@given(st.sets(st.sampled_from(NAMES)), SHARED | SPARES, st.integers(0, 40))
+def test_a_plan_from_nothing_never_takes_more_instances_than_there_are(
+    names: set[str], settings: ProxySettings, watches: int
+) -> None:
+    """Inotify instances of own proxies, shared ones and spares together; real Services come before spares."""
+    made = World(settings, watches).run(sorted(names))
+    own = [Need(one, 1).cost(seat.discovery) for one, seat in made.seats.items() if not seat.proxy]
+    assert EACH * len(made.proxies) + sum(own) <= watches
+    if settings.mode is Sharing.PER_SERVICE:
+        assert len(made.seats) == min(len(names), watches // EACH)
+    else:
+        assert set(made.seats) == ({key(name) for name in names} if watches >= EACH else set())
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+def test_a_service_with_a_proxy_of_its_own_keeps_it(spares: int) -> None:
+    """Spares are for those who come."""
+    world = World(ProxySettings())
+    world.run("ab")
+    world.settings = ProxySettings(spares=spares)
+    assert set(world.run("ab").seats.values()) == {world.run("ab").seats[key("a")]}
+    assert world.run("ab").seats[key("a")].proxy == ""
+    assert world.run("ab").seats[key("a")].discovery is Discovery.EDS

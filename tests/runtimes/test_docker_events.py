@@ -1,0 +1,145 @@
+"""Docker's events, from a daemon that dies, talks nonsense or says nothing: who follows them lives on."""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from locallb.runtimes import docker_events
+from locallb.runtimes.docker_events import ContainerEvents
+
+PATIENCE = 20.0
+
+
+def becomes(fact: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < deadline, f"it never became true: {what()}"
+        time.sleep(0.005)
+
+
+def chunk(text: bytes) -> bytes:
+    """Write a chunk of HTTP."""
+    return b"%x\r\n%s\r\n" % (len(text), text)
+
+
+def event(value: str) -> bytes:
+    """Write an event of a container with the label `l`."""
+    return chunk(json.dumps({"Action": "die", "Actor": {"Attributes": {"l": value}}}).encode() + b"\n")
+
+
+class Daemon:
+    """What says `say` when it is asked for events, and then ends or waits for the client to go."""
+
+    def __init__(self) -> None:
+        self.say = b""
+        self.ends = False
+        self.asked = 0
+
+    def serve(self, connection: socket.socket) -> None:
+        """Answer until the client goes."""
+        while head := self._head(connection):
+            if b"/events" not in head:
+                body = json.dumps({"ApiVersion": "1.41", "Version": "x"}).encode()
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+                continue
+            self.asked += 1
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + self.say)
+            if self.ends:
+                return
+
+    def _head(self, connection: socket.socket) -> bytes:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            if not (part := connection.recv(65536)):
+                return b""
+            head += part
+        return head
+
+
+@contextmanager
+def served(path: Path) -> Iterator[Daemon]:
+    """Serve on a socket there."""
+    daemon = Daemon()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            daemon.serve(self.request)
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        request_queue_size = 128  # docker-py leaks the socket of a connection that is refused
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            """Say nothing of clients that went away."""
+
+    with Server(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield daemon
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    """Let DOCKER_HOST name such a daemon, which is asked again soon."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/d.sock")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setattr(docker_events, "_AGAIN", 0.01)
+    with served(tmp_path / "d.sock") as daemon:
+        yield daemon
+
+
+ODD = {
+    "cut within a chunk": event("x")[:20],
+    "cut after an event": event("x")[:-2],
+    "no chunk": b"hello\r\n",
+    "no JSON": chunk(b"hello\n") + b"0\r\n\r\n",
+    "a number": chunk(b"7\n"),
+    "a list": chunk(b"[]\n"),
+    "an actor that is a text": chunk(b'{"Actor": "x"}\n'),
+    "attributes that are null": chunk(b'{"Actor": {"Attributes": null}}\n'),
+    "nothing": b"0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_whatever_docker_says_its_next_event_is_told(docker: Daemon, name: str) -> None:
+    """And that it was away meanwhile, for nobody knows what happened then."""
+    docker.say, docker.ends = ODD[name], True
+    changed: list[str] = []
+    presence: list[str] = []
+    events = ContainerEvents("l", ("die",), changed.append, presence.append)
+    becomes(lambda: docker.asked > 1)
+    docker.say, docker.ends = event("p"), False
+    becomes(lambda: "p" in changed, lambda: presence)
+    becomes(lambda: presence[-1] == "")
+    assert presence[0]
+    events.stop()
+
+
+@pytest.mark.parametrize("say", [b"", event("p")])
+def test_stopping_ends_threads_and_connections_in_the_midst_of_a_silence(docker: Daemon, say: bytes) -> None:
+    """Each edit of the configuration may stop and begin it."""
+
+    def resources() -> tuple[int, int]:
+        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+    docker.say = say
+    before = resources()
+    for number in range(1, 51):
+        events = ContainerEvents("l", ("die",), lambda _name: None, lambda _why: None)
+        if number % 2:
+            becomes(lambda least=number // 2: docker.asked > least)  # type: ignore[misc]
+        events.stop()
+    becomes(lambda: resources() <= before, resources)

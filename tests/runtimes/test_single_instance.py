@@ -1,0 +1,68 @@
+"""One process at a time: who comes second is told who is there, and a holder that ends in any way is none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from locallb.runtimes import processes
+from locallb.runtimes.single_instance import TakenError, holder, only_one
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from locallb.clients.single import only_one
+with only_one(Path(sys.argv[1]), "it"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_second_is_told_who_is_there(tmp_path: Path) -> None:
+    """Then it is free again, and no file remains."""
+    path = tmp_path / "lock"
+    told = f"the loop runs already .pid {os.getpid()}.: end"
+    with only_one(path, "the loop"), pytest.raises(TakenError, match=told), only_one(path, "the loop"):
+        pass
+    with only_one(path, "the loop"):
+        assert path.exists()
+    assert not path.exists()
+
+
+def test_a_lock_that_can_not_be_made_is_one_sentence(tmp_path: Path) -> None:
+    """On a read-only disk, or where something else stands in its place."""
+    (tmp_path / "lock").mkdir()
+    told = "lock, which keeps a second loop away, can't be written"
+    with pytest.raises(TakenError, match=told), only_one(tmp_path / "lock", "loop"):
+        pytest.fail("nobody may hold it")
+
+
+def test_a_holder_that_is_killed_holds_nothing(tmp_path: Path) -> None:
+    """The lock is the kernel's."""
+    path = tmp_path / "lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(TakenError, match=str(other.pid)), only_one(path, "it"):
+            pass
+        other.send_signal(signal.SIGKILL)
+    with only_one(path, "it"):
+        assert path.read_text() == f"{os.getpid()}\n"
+
+
+def test_who_holds_it_can_be_found_without_taking_it(tmp_path: Path) -> None:
+    """The very process, not the number in a file that nobody holds; a link and a FIFO say nothing."""
+    path = tmp_path / "lock"
+    assert holder(path) is None
+    path.write_text(f"{os.getpid()}\n")
+    assert holder(path) is None
+    with only_one(path, "it"):
+        assert holder(path) == processes.identify(os.getpid())
+    (tmp_path / "link").symlink_to(path)
+    os.mkfifo(tmp_path / "fifo")
+    assert [holder(tmp_path / name) for name in ("link", "fifo")] == [None, None]

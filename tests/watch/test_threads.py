@@ -1,0 +1,165 @@
+"""Threads that can't end unseen: what escapes is told, counted and begun again; nothing else starts threads."""
+
+from __future__ import annotations
+
+import ast
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from locallb.model.pacing import Pace
+from locallb.threads import supervised
+from locallb.threads.supervised import Escape, SupervisedThread, Task, Threads
+
+PATIENCE = 20.0
+QUICK = Pace(first=0.01, longest=0.02)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def becomes(fact: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.002)
+
+
+class Odd(BaseException):
+    """What a library in another language may raise."""
+
+
+class Mute(Exception):  # noqa: N818 - an error that is one in itself
+    """It can't say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize("error", [ValueError("bad\nvalue"), SystemExit(1), Odd(), MemoryError(), Mute(), None])
+def test_whatever_escapes_is_told_counted_and_the_work_begins_again(
+    error: BaseException | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the work just returns; in one line, with the place in our code if there is one."""
+    mine, told, failed = Threads(), list[Escape](), list[str]()
+    monkeypatch.setattr(supervised, "THREADS", mine)
+    mine.listen(told.append)
+    begun: list[str] = []
+
+    def work() -> None:
+        begun.append(mine.trouble("demo"))
+        if len(begun) < 3:
+            if error is None:
+                return
+            raise error
+        thread.stopped.wait()
+
+    thread = SupervisedThread(Task.FOLDER, "watch x", work, subject="demo", failed=failed.append, pace=QUICK)
+    thread.start()
+    becomes(lambda: len(begun) == 3)
+    assert begun == ["", "", ""], "a thread that works isn't in trouble"
+    assert mine.counts()[Task.FOLDER] == 2
+    assert [each.sentence for each in told] == failed
+    name = type(error).__name__ if error else "EndedError"
+    assert all(f"the thread watch x broke off by a mistake in local-lb ({name}" in one for one in failed)
+    assert not any("\n" in one for one in failed)
+    thread.stop()
+    assert thread.join(PATIENCE)
+    assert len(told) == 2, "an end that was asked for is none"
+
+
+def test_a_thread_that_waits_to_begin_again_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the source that depends on it and for the whole; stopping ends both the wait and the trouble."""
+    mine = Threads()
+    monkeypatch.setattr(supervised, "THREADS", mine)
+
+    def work() -> None:
+        raise ValueError
+
+    thread = SupervisedThread(Task.FOLDER, "watch x", work, subject="demo", pace=Pace(first=3600, longest=3600))
+    thread.start()
+    becomes(lambda: mine.trouble("demo"))
+    assert mine.trouble() == mine.trouble("demo")
+    assert not mine.trouble("other")
+    thread.stop()
+    assert thread.join(PATIENCE)
+    assert not mine.trouble()
+
+
+def test_a_listener_that_fails_ends_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does who was to be told by `failed`."""
+    mine, begun = Threads(), list[int]()
+    monkeypatch.setattr(supervised, "THREADS", mine)
+
+    def fail(_told: object) -> None:
+        raise ValueError
+
+    def work() -> None:
+        begun.append(1)
+        raise KeyError
+
+    mine.listen(fail)
+    thread = SupervisedThread(Task.HEALTH, "health", work, failed=fail, pace=QUICK)
+    thread.start()
+    becomes(lambda: len(begun) > 2)
+    thread.stop()
+    assert thread.join(PATIENCE)
+
+
+def test_work_that_fails_again_and_again_waits_longer_and_one_that_lived_begins_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the one back-off of everything; a long life forgives what was before."""
+    waits: list[float] = []
+    now = [0.0]
+    lives = [0.0] * 8 + [supervised.AGAIN.calm, 0.0]
+    monkeypatch.setattr(supervised, "THREADS", Threads())
+    monkeypatch.setattr("locallb.threads.supervised.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("locallb.threads.supervised.random.random", lambda: 0.0)
+
+    class Stopped(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            now[0] += timeout or 0.0
+            return False
+
+    stopped = Stopped()
+
+    def work() -> None:
+        if not lives:
+            stopped.set()
+            return
+        now[0] += lives.pop(0)
+        raise ValueError
+
+    SupervisedThread(Task.EXITS, "exits", work, stopped=stopped)._run()
+    first = supervised.AGAIN.first
+    assert waits[:3] == pytest.approx([first, 2 * first, 4 * first])
+    assert max(waits) == pytest.approx(supervised.AGAIN.longest)
+    assert waits[8:] == pytest.approx([first, 2 * first])
+
+
+THREADS_OF_THEIR_OWN = {
+    "locallb/threads/supervised.py": "the one place",
+    "locallb/engine/protocol/program.py": "waited for by who starts it, with its outcome",
+}
+
+
+STARTERS = {"Thread", "Timer", "ThreadingMixIn", "ThreadingHTTPServer", "ThreadingTCPServer", "start_new_thread"}
+
+
+def test_nothing_else_starts_a_thread() -> None:
+    """Neither by name nor by what starts some for itself; pools give what escapes to whoever waits for the result."""
+    offenders = []
+    for path in sorted((ROOT / "locallb").rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        if name in THREADS_OF_THEIR_OWN:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+            brought = [one.name for one in node.names] if isinstance(node, ast.ImportFrom | ast.Import) else []
+            if {named, *brought} & STARTERS or "_thread" in brought:
+                offenders.append(f"{name}:{getattr(node, 'lineno', 0)}")
+    assert offenders == []
