@@ -43,7 +43,7 @@ class LoadBalancer(pulumi.ComponentResource):
         ]
 
     def serve(self, proxy: Proxy) -> None:
-        """Tell `proxy` of this load balancer, unless it is its own, and wait until it serves its listeners."""
+        """Configure `proxy` for this load balancer, unless it is its own, and wait until it serves its listeners."""
         part = self.placement.part
         told = [self._tell_proxy(part, proxy)] if part else []
         listeners = [listener.name for port in self.placement.ports for listener in port.listeners]
@@ -84,7 +84,7 @@ class LoadBalancer(pulumi.ComponentResource):
         )
 
     def _tell(self, access: Access, proof: Reachable) -> None:
-        """Tell the Service of a live cluster what it got, once that is proven; at once that it is withdrawn."""
+        """Publish in the Service of a live cluster what it got, once that is proven; at once that it is withdrawn."""
         withdrawn = self.placement.withdrawn is not None
         status = ServiceStatus(
             str(self.placement.key),

@@ -43,7 +43,7 @@ class Refused(Exception):  # noqa: N818 - an answer of a command, not a mistake
 
 
 def sentence(error: BaseException) -> str:
-    """Tell a failure in a sentence with what to do, where that is known."""
+    """Return a failure in a sentence with what to do, where that is known."""
     if _is_told(error):
         return str(error)
     if isinstance(error, OSError):
@@ -56,7 +56,7 @@ def sentence(error: BaseException) -> str:
 
 
 def complain(error: BaseException, tell: Callable[[str], None] | None = None) -> int:
-    """Tell a failure, on standard error by default; return the exit code."""
+    """Return a failure, on standard error by default; return the exit code."""
     if os.environ.get(DEBUG) and not _is_told(error):
         traceback.print_exception(error)
     for line in sentence(error).splitlines():
@@ -73,7 +73,7 @@ def print_error(line: str) -> None:
 
 
 def in_thread(seen: ExceptHookArgs) -> None:
-    """Tell a failure that a thread died of: what `threading.excepthook` is told."""
+    """Report a failure that a thread died of: what `threading.excepthook` is told."""
     if seen.exc_value is not None:
         complain(seen.exc_value)
 

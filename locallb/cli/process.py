@@ -105,7 +105,7 @@ def _end(code: int) -> NoReturn:
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Tell what ended the interpreter, should anything get that far."""
+    """Report what ended the interpreter, should anything get that far."""
     if os.environ.get(DEBUG):
         sys.__excepthook__(kind, error, trace)
     elif not isinstance(error, KeyboardInterrupt):

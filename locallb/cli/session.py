@@ -99,7 +99,7 @@ class Session:
         write_home(self.home, self.project.state_file(self.stack))
 
     def election(self) -> LeaderElection | None:
-        """Tell by which Lease processes agree on this stack; None as well where the configuration can't be read."""
+        """Return by which Lease processes agree on this stack; None as well where the configuration can't be read."""
         settings = self._readable_settings()
         return settings.leader_election if settings else None
 

@@ -28,7 +28,7 @@ _NEVER = {
     "255.255.255.255": "a broadcast address",
     "::": "the unspecified address",
     "::1": "localhost",
-    "::ffff:0:0/96": "IPv4 in IPv6 clothes",
+    "::ffff:0:0/96": "IPv4-mapped IPv6",
     "fe80::/10": "link-local, which needs an interface",
     "ff00::/8": "multicast",
 }

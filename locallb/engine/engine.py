@@ -84,7 +84,7 @@ class Engine:
         return tuple(self._store.peek().in_order())
 
     def state_stamp(self) -> object:
-        """Give something that is different once anybody, this engine too, has written the state; None without one."""
+        """Return something that is different once anybody, this engine too, has written the state; None without one."""
         return self._store.stamp()
 
     def preview(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
@@ -112,7 +112,7 @@ class Engine:
         return self._run(work, EVERYTHING, {}, preview=preview)
 
     def drifted(self, types: Collection[str]) -> frozenset[str]:
-        """Tell under which roots (URNs) a resource of these types isn't, or isn't known to be, what the state says.
+        """Return the roots (URNs) below which a resource of these types isn't, or may not be, what the state says.
 
         Changes neither the world nor the state. Raises EngineError when the state can't be read.
         """

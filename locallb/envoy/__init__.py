@@ -13,7 +13,7 @@ How to see on the admin socket whether a configuration is active (the provider's
 - When one listener can't be bound the others of the file are still added and removed, but the LDS version stays at
   the last one that was accepted whole. Then `GET /config_dump?resource=dynamic_listeners` has, for each listener that
   failed, `error_state.details` ("cannot bind '127.77.0.5:8080': Address already in use"); its name stands in
-  `error_state.failed_configuration.name`. Envoy doesn't try again until the file changes or it is started anew.
+  `error_state.failed_configuration.name`. Envoy doesn't try again until the file changes or it is started again.
 
 Not here: what is served (`plan`), writing the files and running Envoy (the provider).
 """

@@ -56,7 +56,7 @@ def cluster(upstream: Upstream, discovery: Discovery) -> Message:
         name=upstream.name,
         connect_timeout=CONNECT_TIMEOUT,
         # MAGLEV: a backend that comes or goes moves its own clients and 0.2 % of the others; RING_HASH moves 11 % of
-        # them, as each backend's share of the ring is cut anew. Otherwise turn by turn, so that a retry meets another.
+        # them, as each backend's share of the ring is cut again. Otherwise turn by turn, so that a retry meets another.
         lb_policy="MAGLEV" if upstream.client_ip_affinity else "ROUND_ROBIN",
         common_lb_config={"healthy_panic_threshold": {"value": PANIC_PERCENT}, "update_merge_window": "0s"},
         # A backend that was taken out is out at once, however healthy it is.

@@ -56,7 +56,7 @@ def steps(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Step]
 
 
 def new_watches(before: str, after: str) -> int:
-    """Count the EDS files that Envoy watches anew when its clusters change from `before` to `after`.
+    """Count the EDS files that Envoy watches again when its clusters change from `before` to `after`.
 
     A changed cluster counts: Envoy makes its successor before it drops it.
     """

@@ -18,7 +18,7 @@ sides a millisecond of the same cores."""
 
 
 def pauses() -> Iterator[float]:
-    """Give seconds, without end."""
+    """Yield waits in seconds, without end."""
     return chain(repeat(_QUICK, _OFTEN), _SLOWER, repeat(_SLOW))
 
 

@@ -66,7 +66,7 @@ def connect(address: IPAddress, port: int, seconds: float) -> None:
 
 
 def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]:
-    """Return the sockets of a network namespace, all or those in one state; IPv4 in IPv6 clothes as IPv4.
+    """Return the sockets of a network namespace, all or those in one state; IPv4-mapped IPv6 as IPv4.
 
     It is the one of `process`, which may be gone then; 0 stands for our own.
     """

@@ -24,7 +24,7 @@ from locallb.model.objects import (
 from locallb.model.reasons import Problem, Reason
 
 ADDRESSES_ANNOTATION = "local-lb.dev/addresses"
-"""Addresses that a Service asks for, comma-separated, at most one a family: `127.77.0.5,fd00::5`."""
+"""Addresses that a Service asks for, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
 SHARING_ANNOTATION = "local-lb.dev/sharing-key"
 """Services of one key may share an address; any text."""
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"

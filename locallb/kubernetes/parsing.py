@@ -84,7 +84,7 @@ def relevant(documents: Iterable[object]) -> tuple[list[Document], tuple[str, ..
 
 
 def _opened(document: object, notices: list[str], depth: int) -> Iterator[Document]:
-    """Give `document` or, if it is a list of Kubernetes, what is in it."""
+    """Return `document` or, if it is a list of Kubernetes, what is in it."""
     if not isinstance(document, Mapping):
         return
     kind = _text(document.get("kind"))
@@ -115,7 +115,7 @@ def _wrong_version(document: Document) -> str | None:
 
 
 def _misspelt(document: Document) -> str | None:
-    """Say that an object has a kind that nobody knows, and which one may be meant; None if that isn't so.
+    """Explain that an object has a kind that nobody knows, and which one may be meant; None if that isn't so.
 
     Meant is what differs by capitals or a plural only, and a Service by what only that has.
     """

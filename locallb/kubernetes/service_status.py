@@ -56,7 +56,7 @@ def conditions(placement: Placement) -> Sequence[Mapping[str, str]]:
 
 
 def not_serving(problems: Sequence[Problem]) -> Sequence[Mapping[str, str]]:
-    """Tell that it doesn't serve, or not everything, and why."""
+    """Return that it doesn't serve, or not everything, and why."""
     sentences = "; ".join(dict.fromkeys(problem.message for problem in problems))[:LONGEST_MESSAGE]
     return [{"type": SERVING, "status": "False", "reason": problems[0].reason, "message": sentences}]
 

@@ -39,7 +39,7 @@ class Tempo:
         return replace(self, watches=self.watches.failed(now, chance))
 
     def hurried(self, now: float) -> Tempo:
-        """Begin anew as soon as the floor allows."""
+        """Begin again as soon as the floor allows."""
         return Tempo(self.lists.hurried(now), Backoff(WATCHES))
 
     def broken(self, now: float, chance: float) -> Tempo:

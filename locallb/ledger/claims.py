@@ -75,7 +75,7 @@ def read_entry(path: Path, address: IPAddress) -> Entry | None:
 class ClaimMemory:
     """What was read last, for whoever reads again and again: files are replaced, so the same stamp is the same file.
 
-    What has a problem is read anew each time. For one thread.
+    What has a problem is read again each time. For one thread.
     """
 
     _before: dict[Path, tuple[files.Stamp, Entry]] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def entry_name(address: IPAddress | None, owner: Owner) -> str:
 
 @lru_cache(maxsize=8192)
 def address_in(name: str) -> IPAddress | None:
-    """Tell from a file's name whose claim it is; None if it is none."""
+    """Return whose claim a file is, by its name; None if it is none."""
     if match := _NAME.fullmatch(name):
         with suppress(ValueError):
             return ip_address(match["address"])

@@ -123,7 +123,7 @@ class Ledger:
             self._rewrite(mine[0].path, owner, sharing)
 
     def release(self, address: IPAddress, owner: Owner) -> None:
-        """Give `address` up; another's claim and an absent one are left as they are. Raises LedgerError."""
+        """Release `address`; another's claim and an absent one are left as they are. Raises LedgerError."""
         if not self.directory.is_dir():
             return
         with self._files.locked() as names:

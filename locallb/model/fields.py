@@ -77,7 +77,7 @@ class Fields:
         return value
 
     def choice(self, name: str, default: _Choice) -> _Choice:
-        """Give one of the default's kind, or the default where the field is absent or empty."""
+        """Return one of the default's kind, or the default where the field is absent or empty."""
         return as_choice(self.at(name), self.text(name) or default, type(default))
 
     def flag(self, name: str) -> bool | None:

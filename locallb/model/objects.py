@@ -66,7 +66,7 @@ class Service:
     families: tuple[Family, ...] = (Family.IPV4,)
     family_policy: FamilyPolicy = FamilyPolicy.SINGLE
     requested: tuple[IPAddress, ...] = ()
-    """Addresses asked for by spec.loadBalancerIP or the annotation `local-lb.dev/addresses`, at most one a family."""
+    """Addresses asked for by spec.loadBalancerIP or the annotation `local-lb.dev/addresses`, at most one per family."""
     sharing_key: str = ""
     """The annotation `local-lb.dev/sharing-key`: Services of one key may have one address, with ports of their own."""
     source_ranges: tuple[IPNetwork, ...] = ()

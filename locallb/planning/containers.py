@@ -46,7 +46,7 @@ class ProxyContainer:
     network: str = ""
     """The Docker network on which `ports` are published; empty for the host's own network."""
     inside: tuple[IPAddress, ...] = ()
-    """Its fixed addresses on that network, at most one a family; Docker chooses the others."""
+    """Its fixed addresses on that network, at most one per family; Docker chooses the others."""
     ports: tuple[PublishedPort, ...] = ()
 
     @property

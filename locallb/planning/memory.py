@@ -73,7 +73,7 @@ class PlanMemory:
     def allocate(
         self, snapshot: Snapshot, services: Sequence[Service], settings: Settings
     ) -> Mapping[ObjectKey, Answer]:
-        """Give `services` their addresses."""
+        """Return the addresses of `services`, as the last answer has them where nothing that decides has changed."""
         asked = snapshot, services, settings
         if self._asked is None or not _asks_the_same(self._asked, asked):
             self._asked, self._answers = asked, allocate(snapshot, services, settings)
@@ -118,7 +118,7 @@ def _want_the_same(before: Sequence[Service], now: Sequence[Service]) -> bool:
 
 
 def _wants(one: Service, other: Service) -> Service:
-    """Give `one` with those fields of `other` that decide nothing about addresses, unless addresses are shared."""
+    """Return `one` with those fields of `other` that decide nothing about addresses, unless addresses are shared."""
     if one.sharing_key or other.sharing_key:
         return one
     return replace(

@@ -142,7 +142,7 @@ def _upstream(service: Service, entry: PortBackends, prefix: str) -> Upstream | 
 def _planned_port(
     given: PlacementInputs, port: ServicePort, backends: Sequence[PortBackends], prefix: str
 ) -> PlannedPort:
-    """Give `port` a listener on each address whose family has backends; tell why where one has none."""
+    """Return `port` with a listener on each address whose family has backends; tell why where one has none."""
     if port in given.problems:
         return PlannedPort(port, problem=given.problems[port])
     mine = {entry.family: entry for entry in backends if entry.port == port}

@@ -91,7 +91,7 @@ def _rejections(
     answers: Mapping[ObjectKey, Answer],
     seats: Mapping[ObjectKey, ProxyAssignment],
 ) -> tuple[Rejection, ...]:
-    """Tell of every Service without a seat why it has none."""
+    """Return for every Service without a proxy why it has none."""
     without = {key: answer for key, answer in answers.items() if key not in seats}
     uids = {service.key: service.uid for service in snapshot.services if service.key in without}
     found = [

@@ -25,7 +25,7 @@ Place = tuple[IPAddress, int, Protocol]
 
 
 def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:
-    """Give each place a container port of its own: the same number where that is free, the next one otherwise.
+    """Assign a container port to each place: the same number where that is free, the next one otherwise.
 
     The official plugin never settles on one container port that is published at two addresses, so that a dual-stack
     port has two. The answer doesn't depend on the order of `places`.

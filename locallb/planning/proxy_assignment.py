@@ -39,7 +39,7 @@ class ProxyAssignments:
 
 
 def assign_proxies(services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
-    """Give every Service a seat; those that have one first, then the older ones."""
+    """Assign a proxy to every Service; those that have one first, then the older ones."""
     in_order = sorted(services, key=lambda service: (service.created, service.key))
     if settings.mode is Sharing.SHARED:
         return _shared([service.key for service in in_order], snapshot, settings)

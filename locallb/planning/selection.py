@@ -9,7 +9,7 @@ from locallb.model.objects import MalformedService, Service
 
 
 def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
-    """Tell whether this stack gives `service` its addresses. `service` is of type LoadBalancer, as all of them are."""
+    """Return whether this stack serves `service`, which is of type LoadBalancer, as all of them are."""
     return implements(service, settings.classes) and selects(service, settings.namespaces, settings.selector)
 
 

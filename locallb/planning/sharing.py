@@ -39,7 +39,7 @@ def is_shared(name: str) -> bool:
 def assign_shared(
     services: Sequence[ObjectKey], seats: Iterable[HeldProxyAssignment], settings: ProxySettings, room: int
 ) -> Assignment:
-    """Give every one of `services`, in this order, a seat at a shared proxy; `room` is how many proxies fit at all."""
+    """Assign a shared proxy to each of `services`, in this order; `room` is how many proxies fit at all."""
     names = [f"{SHARED}-{number}" for number in range(1, min(settings.count, room) + 1)]
     if not names:
         return Assignment()
@@ -59,7 +59,7 @@ def assign_spares(
     held: Iterable[str],
     seats: Collection[HeldProxyAssignment],
 ) -> Assignment:
-    """Give `newcomers`, in this order, the spares that wait; who stays keeps the one that it took.
+    """Assign the spares that wait to `newcomers`, in this order; who stays keeps the one that it took.
 
     `held` are the stack's proxies that run. In the answer are those that are taken and those that still wait. A proxy
     whose Service is gone isn't: it may still carry that one's streams, so it is stopped and not used again.

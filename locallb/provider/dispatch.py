@@ -41,7 +41,7 @@ class Dispatcher(protocol.Provider):
         return protocol.ConfigureResponse(supports_preview=True)
 
     async def check(self, request: protocol.CheckRequest) -> protocol.CheckResponse:
-        """Tell every property that is of the wrong type or can't be used."""
+        """Return every property that is of the wrong type or can't be used."""
         failures = self.direct.check(request.type, plain(request.new_inputs))
         told = [protocol.CheckFailure(path, reason) for path, reason in failures]
         return protocol.CheckResponse(inputs=request.new_inputs, failures=told)

@@ -29,7 +29,7 @@ class ResourceTypes:
         self._kinds = kinds
 
     def check(self, token: str, news: Values) -> Sequence[tuple[str, str]]:
-        """Tell every property that is of the wrong type or can't be used, and why."""
+        """Return every property that is of the wrong type or can't be used, and why."""
         kind = self._kind(token)
         try:
             return list(kind.check(codec.decode(kind.inputs, news)))

@@ -241,7 +241,7 @@ def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]
 
 
 def _walk(value: object) -> Iterator[Mapping[str, object]]:
-    """Give every object within `value`, outer ones first; however deep it is."""
+    """Return every object within `value`, outer ones first; however deep it is."""
     left = [value]
     while left:
         one = left.pop()

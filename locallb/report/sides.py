@@ -163,5 +163,5 @@ def _unjudged(port: Port) -> Port:
 
 
 def sorted_networks(networks: tuple[IPNetwork, ...]) -> tuple[IPNetwork, ...]:
-    """Give each network once, by family, number and length."""
+    """Return each network once, by family, number and length."""
     return tuple(sorted(set(networks), key=lambda one: (one.version, int(one.network_address), one.prefixlen)))

@@ -54,7 +54,7 @@ def shown_side(service: ServiceChange) -> Balancer | None:
 
 
 def difference(one: Difference) -> str:
-    """Say one difference."""
+    """Return one difference in words."""
     where = f"{'ports' if ',' in one.port else 'port'} {one.port}" if one.port else ""
     match one.what:
         case What.PORT:

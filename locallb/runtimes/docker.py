@@ -255,7 +255,7 @@ class EventStream:
         self._telling = telling
 
     def __iter__(self) -> Iterator[Document]:
-        """Give each event. Raises ContainersError."""
+        """Return each event. Raises ContainersError."""
         try:
             with self._telling():
                 yield from self._stream

@@ -1,4 +1,4 @@
-"""Tells that something happened to a container with a label, and that Docker went away or came back."""
+"""Reports that something happened to a container with a label, and that Docker went away or came back."""
 
 from __future__ import annotations
 

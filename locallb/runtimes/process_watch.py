@@ -1,4 +1,4 @@
-"""Tells at once that a process has ended, by the kernel's own word (pidfd_open(2)), without asking again and again."""
+"""Reports at once that a process has ended, as the kernel tells it (pidfd_open(2)), without polling."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ NOBODY: Mapping[str, Tempo] = MappingProxyType({})
 """Nobody followed it before."""
 _SERVICE = "Service"
 _RELIST = 600.0
-"""Seconds after which everything is listed anew, whatever the watch said."""
+"""Seconds after which everything is listed again, whatever the watch said."""
 
 
 @dataclass(slots=True)

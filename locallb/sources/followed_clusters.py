@@ -1,6 +1,6 @@
 """The live clusters of a stack, each followed by what its kubeconfig says now.
 
-A kubeconfig that says something else makes following start anew; until the other cluster was read, and while the file
+A kubeconfig that says something else makes following start again; until the other cluster was read, and while the file
 says nothing that can be used, what was read last counts. Not here: which clusters there are, and how one is followed
 (`followed_cluster`).
 """
@@ -59,7 +59,7 @@ class Following:
         Args:
             source: which one.
             known: Services that hold something.
-            anew: this is a look at everything: wait for the first answer, and ask what isn't told by events.
+            again: this is a look at everything: wait for the first answer, and ask what isn't told by events.
             kubeconfig: the kubeconfig may say something else.
 
         Raises:

@@ -118,7 +118,7 @@ def _docker(directory: Path) -> Path:
 
 
 def _elsewhere(host: str, directory: Path, gone: Collection[str]) -> str:
-    """Say that this Docker isn't the one that had the clusters, so that they needn't be gone; empty if it is."""
+    """Explain that this Docker isn't the one that had the clusters, so that they needn't be gone; empty if it is."""
     before = files.read(_docker(directory)) if gone else None
     if before in {None, host}:
         return ""

@@ -47,7 +47,7 @@ class SnapshotResult:
     complaints: tuple[str, ...] = ()
     """Sources that couldn't be read and were planned as last read: the run must not end well."""
     notices: tuple[str, ...] = ()
-    """What was passed over, or mended by reading it generously."""
+    """What was passed over, or repaired by reading it generously."""
     standings: Mapping[ObjectKey, Standing] = field(default_factory=dict)
     """What Services say of what is ours to write."""
 

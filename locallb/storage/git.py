@@ -69,7 +69,7 @@ class Revision:
                 target.write_bytes(data)
 
     def _within(self, path: str) -> str:
-        """Give `path` as seen from the top of the repository. Raises GitError if it lies outside."""
+        """Return `path` as seen from the top of the repository. Raises GitError if it lies outside."""
         whole = os.path.normpath(PurePosixPath(self.prefix) / path)
         if whole.startswith(("/", "..")):
             raise GitError(

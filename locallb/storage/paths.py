@@ -32,7 +32,7 @@ def state_home() -> Path:
 
 
 def home() -> Path:
-    """Tell this user's home directory. Raises PlaceError."""
+    """Return this user's home directory. Raises PlaceError."""
     try:
         found = Path.home()
     except RuntimeError:

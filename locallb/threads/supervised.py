@@ -159,7 +159,7 @@ class SupervisedThread:
                     self._wait(error)
 
     def _wait(self, error: BaseException) -> None:
-        """Tell it, and wait until it is time to begin again; whatever breaks off because it is stopped is fine."""
+        """Report it, and wait until it is time to begin again; whatever breaks off because it is stopped is fine."""
         if self.stopped.is_set():
             return
         now = time.monotonic()
@@ -172,7 +172,7 @@ class SupervisedThread:
 
 
 def do_once(task: Task, name: str, work: Callable[[], None]) -> None:
-    """Do `work` in a thread of its own, once: what escapes is told and counted, and whoever needs it does it anew."""
+    """Do `work` in a thread of its own, once: what escapes is told and counted, and whoever needs it does it again."""
 
     def run() -> None:
         try:

@@ -146,7 +146,7 @@ class Converger:
         return found
 
     def work(self, wanted: Mapping[ObjectKey, str], broken: Collection[ObjectKey]) -> Work:
-        """Return what isn't as planned. `broken` are those known to need repair although nothing was planned anew."""
+        """Return what isn't as planned. `broken` are those known to need repair although nothing was planned again."""
         known = self.applied
         return Work(
             broken=tuple(sorted(key for key in broken if key in wanted and key in known)),
@@ -191,7 +191,7 @@ class Converger:
         return Outcome(result, failed, keys - failed.keys() - _touched(keys, result))
 
     def _untold(self, plan: Plan) -> Mapping[str, object]:
-        """Give the outputs that are to be exported: to do so for a thousand Services costs more than to update one."""
+        """Return the outputs to export, only what changed: a thousand Services' outputs cost more than one update."""
         if self._exported and exports_the_same(self._exported, plan):
             return {}
         return {name: value for name, value in exports(plan).items() if self._told.get(name) != value}

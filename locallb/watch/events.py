@@ -50,7 +50,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The stack was planned anew."""
+    """The stack was planned again."""
 
     plan: Plan
     marks: tuple[Mark, ...]

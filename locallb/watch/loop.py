@@ -49,7 +49,7 @@ from locallb.watch.triggers import Triggers
 from locallb.watch.work import FEW, Batch, Work
 
 FULL_PASS = 60.0
-"""Seconds after which every source is read and everything planned anew, whatever the triggers said."""
+"""Seconds after which every source is read and everything planned again, whatever the triggers said."""
 TICK = 5.0
 """Seconds after which an idle loop shows that it is alive."""
 AGAIN = 1.0
@@ -98,13 +98,13 @@ class Loop:
         """For whoever wants to know whether the thread of `run` goes on."""
 
     def mark(self, mark: Mark) -> None:
-        """Say that something may have changed; a mark that waits to be taken says so already."""
+        """Note that something may have changed; a mark that waits to be taken says so already."""
         if mark not in self._waiting:
             self._waiting.add(mark)
             self._marks.put(mark)
 
     def reload(self) -> None:
-        """Read the configuration and every source anew."""
+        """Read the configuration and every source again."""
         self.mark(Mark(Cause.CONFIGURATION))
 
     def stop(self) -> None:
@@ -157,7 +157,7 @@ class Loop:
             self._schedule = self._schedule.marked(time.monotonic(), mark)
 
     def _look(self) -> None:
-        """Plan anew, and update what differs until something else asks for attention."""
+        """Plan again, and update what differs until something else asks for attention."""
         began, marks = time.monotonic(), self._schedule.marks
         first = self._schedule.first if marks else began
         self._schedule = self._schedule.taken(began)

@@ -34,7 +34,7 @@ CRASHES = Pace(first=FLOOR, longest=30.0, calm=1.0)
 REST = 0.2
 """Seconds after the last update until what nobody needs yet is made: it would take a core from what somebody does."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
-"""Causes that may have mended what kept the whole from being read: they don't wait for its next try."""
+"""Causes that may have repaired what kept the whole from being read: they don't wait for its next try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Schedule:
         return (now if busy else self.updated) + REST
 
     def gone(self, keys: Collection[ObjectKey]) -> Schedule:
-        """Note that these are no more: who comes back under such a name starts anew."""
+        """Note that these are no more: who comes back under such a name starts again."""
         crashes = {key: backoff for key, backoff in self.crashes.items() if key not in keys}
         return replace(self, crashes=MappingProxyType(crashes))
 

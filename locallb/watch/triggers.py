@@ -48,7 +48,7 @@ class Triggers:
             self._watches.append(ContainerEvents(CLUSTER_LABEL, LIFE, found, lambda _fault: found("")))
 
     def processes(self, processes: Mapping[Process, str]) -> None:
-        """Tell the end of these, by name, and of no others."""
+        """Watch for the end of these, by name, and of no others."""
         self._exits.follow(processes)
 
     def stop(self) -> None:

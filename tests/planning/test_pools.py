@@ -72,7 +72,7 @@ def test_merged_spans_neither_overlap_nor_touch(spans: list[Span]) -> None:
         ("255.255.255.255", "a broadcast address"),
         ("::", "the unspecified address"),
         ("::1", "localhost"),
-        ("::ffff:127.77.0.5", "IPv4 in IPv6 clothes"),
+        ("::ffff:127.77.0.5", "IPv4-mapped IPv6"),
         ("fe80::1", "link-local, which needs an interface"),
         ("ff02::1", "multicast"),
         ("127.0.0.2", None),

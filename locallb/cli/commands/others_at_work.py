@@ -16,7 +16,7 @@ PATIENCE = 30.0
 
 
 def tell_of_watch(session: Session, out: Out) -> None:
-    """Say that a `watch` keeps the stack as it is configured, whatever this command does."""
+    """Report that a `watch` keeps the stack as it is configured, whatever this command does."""
     if process := holder(session.watch_lock):
         out.warning(f"`watch` (pid {process.pid}) keeps stack {session.stack} converged, too; this is done beside it")
 

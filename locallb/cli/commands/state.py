@@ -43,7 +43,7 @@ def adopt(session: Session, args: Arguments, out: Out) -> int:
 
 
 def check(session: Session, args: Arguments, out: Out) -> int:
-    """Tell every rule that the stack's state breaks; 1 if there is any."""
+    """Print every rule that the stack's state breaks; 1 if there is any."""
     path = session.project.state_file(session.stack)
     complaints = _store(session).complaints()
     if args.json:

@@ -64,7 +64,7 @@ def _chosen(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[Detail]
 
 
 def _repeat(session: Session, args: Arguments, out: Out) -> None:
-    """Show them for ever: on a terminal drawn anew, elsewhere whenever something is different."""
+    """Show them for ever: on a terminal drawn again, elsewhere whenever something is different."""
     before: object = None
     while not out.gone:
         now: object

@@ -41,7 +41,7 @@ LAST_WORDS = 1.0
 
 
 def watch(session: Session, args: Arguments, out: Out) -> int:
-    """Watch until a signal says stop; SIGHUP reads everything anew."""
+    """Watch until a signal says stop; SIGHUP reads everything again."""
     place = args.metrics or session.settings.metrics
     session.settle()
     if session.settings.leader_election:

@@ -1,4 +1,4 @@
-"""Tells a report in the format that was asked for, and says by the exit code what a gate found."""
+"""Prints a report in the format that was asked for, and says by the exit code what a gate found."""
 
 from __future__ import annotations
 

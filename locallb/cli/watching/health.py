@@ -129,7 +129,7 @@ class Health:
                 self._changed()
 
     def _next(self, now: float) -> Proxy | None:
-        """Give whom to ask now: somebody who is due, otherwise the next in turn."""
+        """Return whom to ask now: somebody who is due, otherwise the next in turn."""
         name = next((name for name, at in self._due.items() if at <= now), "")
         if not name and now >= self._turn_at and self._proxies:
             self._turn = self._turn or sorted(self._proxies, reverse=True)

@@ -72,7 +72,7 @@ class Narrator:
     """Whether nothing happened since it was told that everything is as planned."""
 
     def tell(self, batch: Batch, views: Sequence[View]) -> Iterator[LogRecord]:
-        """Tell a batch; `views` are the Services as they are after it."""
+        """Return a batch; `views` are the Services as they are after it."""
         if batch.lost:
             at = batch.entries[0].at if batch.entries else 0.0
             sentence = f"{counted(batch.lost, 'happening')} went untold: the output didn't take them in time"
@@ -168,7 +168,7 @@ class Narrator:
 
 
 def started(at: float, stack: str, version: str, pid: int, metrics: str) -> LogRecord:
-    """Say that the loop begins."""
+    """Explain that the loop begins."""
     sentence = f"watching stack {stack} (local-lb {version}, pid {pid})"
     fields: dict[str, object] = {"version": version, "pid": pid}
     if metrics:

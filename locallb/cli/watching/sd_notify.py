@@ -1,4 +1,4 @@
-"""Tells a supervisor that speaks systemd's protocol how we are: sd_notify(3), datagrams to the socket it names.
+"""Notifies a supervisor that speaks systemd's protocol: sd_notify(3), datagrams to the socket that it names.
 
 Without a supervisor nothing is told. Not here: when to tell what.
 """
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 
 def notify(*lines: str) -> None:
-    """Tell some assignments, such as `READY=1`. A supervisor that doesn't listen is no failure of ours."""
+    """Send assignments to the supervisor, such as `READY=1`. A supervisor that doesn't listen is no failure of ours."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if not place.startswith(("/", "@")):
         return
@@ -22,7 +22,7 @@ def notify(*lines: str) -> None:
 
 
 def reloading() -> None:
-    """Tell that the configuration is read anew; READY=1 ends it."""
+    """Report that the configuration is read again; READY=1 ends it."""
     notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
 

@@ -1,4 +1,4 @@
-"""Signals while the loop runs: SIGTERM and Ctrl-C stop it, once more leaves at once, SIGHUP reads everything anew."""
+"""Signals while the loop runs: SIGTERM and Ctrl-C stop it, once more leaves at once, SIGHUP reads everything again."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ IDLE_LIMIT, BUSY_LIMIT = 30.0, 300.0
 
 
 def stuck(pulse: Pulse, now: float) -> str:
-    """Say that the loop is stuck; empty if it isn't. `now` is of the monotonic clock."""
+    """Explain that the loop is stuck; empty if it isn't. `now` is of the monotonic clock."""
     silent = now - pulse.at
     if silent <= (BUSY_LIMIT if pulse.busy else IDLE_LIMIT):
         return ""
@@ -44,18 +44,18 @@ def _verdict(fault: str) -> Page:
 
 
 class Supervised:
-    """Tells a supervisor how we are; `listen` in the loop's thread, the rest in the main one."""
+    """Keeps a supervisor informed; `listen` in the loop's thread, the rest in the main one."""
 
     def __init__(self) -> None:
         self._reloading = True  # until the first look, we are starting
 
     def reload(self) -> None:
-        """Say that everything is read anew."""
+        """Report that everything is read again."""
         self._reloading = True
         sd_notify.reloading()
 
     def listen(self, happening: Happening) -> None:
-        """Say READY after the first look and after each reload, and how things stand."""
+        """Report READY after the first look and after each reload, and how things stand."""
         match happening:
             case Planned() if self._reloading and _is_whole(happening):
                 self._ready()
@@ -72,16 +72,16 @@ class Supervised:
                 pass
 
     def stand_by(self) -> None:
-        """Say READY although nothing was looked at: it isn't this process's turn."""
+        """Report READY although nothing was looked at: it isn't this process's turn."""
         self._ready()
         sd_notify.notify("STATUS=standing by")
 
     def stopping(self) -> None:
-        """Say that we end."""
+        """Report that we end."""
         sd_notify.notify("STOPPING=1")
 
     def alive(self, pulse: Pulse) -> None:
-        """Say that we live, if the loop does."""
+        """Report that we live, if the loop does."""
         if not stuck(pulse, time.monotonic()):
             sd_notify.notify("WATCHDOG=1")
 

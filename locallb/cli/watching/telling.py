@@ -1,4 +1,4 @@
-"""Tells what happens, in a thread of its own: as log lines, or on the live view."""
+"""Reports what happens, in a thread of its own: as log lines, or on the live view."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Face(Protocol):
         """Begin."""
 
     def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
-        """Tell what is new. Raises OSError where it can't."""
+        """Report what is new. Raises OSError where it can't."""
 
     def close(self) -> None:
         """End."""
@@ -96,18 +96,18 @@ class OnScreen:
         self._live.start(refresh=True)
 
     def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
-        """Draw anew."""
+        """Draw again."""
         self._screen.board, self._screen.views = board, views
         self._screen.records.extend(records)
         self._live.refresh()
 
     def close(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal."""
         self._live.stop()
 
 
 class Teller:
-    """Tells from `start` until the loop has stopped; `gone` is called if nobody is there to be told."""
+    """Reports from `start` until the loop has stopped; `gone` is called if nobody is there to be told."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class Refresher:
         return all_read
 
     def drifted(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
-        """Give those that are gone, or different where that matters, or can't be read; why not is told by an update."""
+        """Return those that are gone, differ where that matters, or can't be read; an update tells why not."""
         for old in resources:
             found = self._look(old)
             if found is None or isinstance(found, EngineError) or self._changed(old, found):

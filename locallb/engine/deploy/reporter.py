@@ -49,7 +49,7 @@ class Reporter:
     _lock: RLock = field(default_factory=RLock)
 
     def tell(self, event: Event) -> None:
-        """Tell the listener; one that raises (a closed terminal) is told no more, and never stops the run."""
+        """Call the listener; one that raises (a closed terminal) is told no more, and never stops the run."""
         with self._lock:
             try:
                 self.listener(event)

@@ -46,7 +46,7 @@ class Steps:
             raise Cancelled
 
     def same(self, old: ResourceState, new: ResourceState) -> ResourceState:
-        """Keep a resource, with whatever the program says anew about its place in the graph."""
+        """Keep a resource, with whatever the program says again about its place in the graph."""
         with self.reporter.step(Op.SAME, new):
             return self._record(old, new)
 
@@ -139,7 +139,7 @@ class Steps:
             return provider.read(old)
 
     def replaced(self, new: ResourceState, changes: Changes) -> None:
-        """Tell that a resource is replaced; the work is done by other operations."""
+        """Report that a resource is replaced; the work is done by other operations."""
         with self.reporter.step(Op.REPLACE, new, changes):
             pass
 

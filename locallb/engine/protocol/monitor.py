@@ -53,7 +53,7 @@ class Monitor:
         self.errors: list[EngineError] = []
 
     def GetDeploymentInfo(self, _request: empty_pb2.Empty) -> resource_pb2.DeploymentInfo:  # noqa: N802 the stub's name
-        """Tell about the stack and the features."""
+        """Return about the stack and the features."""
         return resource_pb2.DeploymentInfo(
             project=self._deployment.project,
             stack=self._deployment.stack,

@@ -102,7 +102,7 @@ async def urns_of(found: Iterable[pulumi.Resource], of: pulumi.Resource) -> tupl
 
 
 def projected(kind: type, name: str, value: Value) -> Any:  # noqa: ANN401 - any output
-    """Give a value as the SDK hands it to programs: floats but where the class says int, nothing for null in dicts."""
+    """Return a value as the SDK hands it to programs: floats unless the class says int, no null in dicts."""
     if value is None or isinstance(value, str | bool) or not _differs(value):
         return value
     wanted = _types.resource_types(kind).get(name)

@@ -104,7 +104,7 @@ def _run_on_loop(program: Program, root: Path, shift: ThreadPoolExecutor) -> Fai
 async def _finish(program: Program) -> None:
     """Run a program and wait for what it began; failures are left to the SDK, which looks at each of them afterwards.
 
-    The SDK waits as well, but anew for everything whenever one thing is done: minutes for some thousand resources.
+    The SDK waits as well, but again for everything whenever one thing is done: minutes for some thousand resources.
     """
     program()
     while waiting := [*SETTINGS.rpc_manager.rpcs, *SETTINGS.outputs]:

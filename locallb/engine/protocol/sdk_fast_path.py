@@ -57,7 +57,7 @@ def install() -> None:
     """Have the SDK take this way where it can, in this process and for this engine only.
 
     On the other way it is spared two things that nobody here wants: to find out where in the program each resource is
-    made, which is a third of what a registration costs, and to look at each class of them anew every time.
+    made, which is a third of what a registration costs, and to look at each class of them again every time.
     """
     _resource.register_resource = _register_resource
     _resource.register_resource_outputs = _register_resource_outputs
@@ -151,7 +151,7 @@ class _Registration:
         self._outputs: dict[str, _Future] = {}
 
     def begin(self) -> None:
-        """Give the resource its outputs, and register it once they can be known."""
+        """Set the resource's outputs, and register it once they can be known."""
         self._promise("urn")
         for name in self._props:
             self._promise(name)
@@ -204,7 +204,7 @@ class _Registration:
         return self._monitor.noted(lambda: from_struct(struct, who)), found
 
     def _resolve(self, goal: Goal, reply: Reply) -> None:
-        """Tell everybody who waits; of what failed nothing is known."""
+        """Wake everybody who waits; of what failed nothing is known."""
         good = reply.outcome in _GOOD
         values = {**goal.inputs, **reply.outputs} if good else {}
         for name, output in self._outputs.items():

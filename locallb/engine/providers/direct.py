@@ -37,7 +37,7 @@ class Direct(Protocol):
     """What such a provider can be asked; `token` is a resource type. Properties come sorted, as the state has them."""
 
     def check(self, token: str, news: Properties) -> Sequence[tuple[str, str]]:
-        """Tell properties that can't be used, and why."""
+        """Return properties that can't be used, and why."""
 
     def diff(self, token: str, olds: Properties, news: Properties) -> Changes:
         """Compare a state with new inputs."""

@@ -86,7 +86,7 @@ class Files:
             path.unlink(missing_ok=True)
 
     def link(self, path: Path, to: Path) -> None:
-        """Give a file a second name, replacing what had it: a copy at no cost, because files are never changed."""
+        """Link a file under a second name, replacing what had it: a free copy, because files are never changed."""
         self.make_folder(to.parent)
         beside = to.with_name(f".{to.name}.new")
         with self._writing(f"link {to.name}", to):
@@ -95,7 +95,7 @@ class Files:
             beside.replace(to)
 
     def move(self, path: Path, to: Path) -> None:
-        """Give a file, or whatever is in its place, another name."""
+        """Rename a file, or whatever is in its place."""
         self.make_folder(to.parent)
         with self._writing(f"move {path.name}", to):
             path.rename(to)

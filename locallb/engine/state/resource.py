@@ -24,7 +24,7 @@ _OWN = frozenset((
     "urn", "custom", "delete", "id", "type", "inputs", "outputs", "parent", "dependencies", "provider",
     "propertyDependencies", "pendingReplacement", "created", "modified",
 ))  # fmt: skip
-# What a registration doesn't set anew, and so keeps.
+# What a registration doesn't set again, and so keeps.
 KEPT_EXTRAS = ("sourcePosition", "stackTrace")
 
 PropertyDependencies = Mapping[str, tuple[str, ...]]
@@ -131,7 +131,7 @@ class ResourceState:
 
 
 def _plain(state: ResourceState) -> tuple[object, ...]:
-    """Give everything that has no order of its own, as `as_json` would tell it apart."""
+    """Return everything that has no order of its own, as `as_json` would tell it apart."""
     words = (state.urn, state.custom, state.id, state.type, state.parent, state.provider, state.created, state.modified)
     return (*words, state.delete, state.pending_replacement, state.inputs, state.outputs, state.extras)
 

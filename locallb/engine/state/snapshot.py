@@ -16,14 +16,14 @@ from locallb.engine.state.urns import STACK_TYPE
 
 @dataclass(frozen=True)
 class Put:
-    """Add a resource, or set it anew."""
+    """Add a resource, or set it again."""
 
     resource: ResourceState
 
 
 @dataclass(frozen=True)
 class Supersede:
-    """Set a resource anew and keep the old instance, under a number, for its deletion."""
+    """Set a resource again and keep the old instance, under a number, for its deletion."""
 
     resource: ResourceState
     number: int

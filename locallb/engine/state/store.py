@@ -94,7 +94,7 @@ class Store:
             yield
 
     def complaints(self) -> tuple[str, ...]:
-        """Say every rule that the state breaks, and what is wrong with the journal."""
+        """Return every rule that the state breaks, and what is wrong with the journal."""
         return *check_state(self._layout.state), *journal_complaint(self._layout)
 
     def unusable(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Requests to an API with the token of an exec plugin; one that the API refuses is fetched anew, once."""
+"""Requests to an API with the token of an exec plugin; one that the API refuses is fetched again, once."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Election:
         self._thread.start()
 
     def stop(self) -> None:
-        """Give the Lease up, if it is ours, and take no part any more."""
+        """Release the Lease, if it is ours, and take no part any more."""
         self._thread.stop()
         self._thread.join()
         if self.leads():

@@ -39,7 +39,7 @@ class Recent:
             self._seen.pop(access, None)
 
     def find(self, access: Access, namespace: str, name: str) -> Service | None:
-        """Give one; None if nobody told of it."""
+        """Return a Service as it was told last; None if nobody told of it."""
         with self._lock:
             return self._seen.get(access, {}).get((namespace, name))
 

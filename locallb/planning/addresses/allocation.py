@@ -29,7 +29,7 @@ Answer = tuple[IPAddress, ...] | Problem
 
 
 def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings) -> Mapping[ObjectKey, Answer]:
-    """Give each of `services` its addresses, in the order of its families, or the reason why it gets none.
+    """Return the addresses of each of `services`, in the order of its families, or the reason why it gets none.
 
     `services` are those of `snapshot` that are ours, well-formed and not being deleted. The rules, strongest first:
 
@@ -145,7 +145,7 @@ class _FamilyPool:
         return next((address for one in numbers if (address := self.candidates.address(one)) not in held), None)
 
     def open(self, taken: Iterable[IPAddress]) -> None:
-        """Start anew with `taken` taken."""
+        """Start again with `taken` taken."""
         self.free = Slots(self.here)
         for address in taken:
             self.free.take(address)
@@ -179,7 +179,7 @@ class _AddressPools:
             shelf.open(taken)
 
     def take(self, service: Service, addresses: Iterable[IPAddress]) -> None:
-        """Give `addresses` to the Service."""
+        """Assign `addresses` to the Service."""
         self._mine[service.key] = tuple(addresses)
         for address in self._mine[service.key]:
             if service not in self._given[address]:

@@ -32,7 +32,7 @@ class Holder(Interface):
         """Return whether `service` may get the address, as far as its holder goes."""
 
     def __str__(self) -> str:
-        """Say it, as the rest of a sentence that begins with "which"."""
+        """Return it as the rest of a sentence that begins with "which"."""
 
 
 @dataclass(frozen=True, slots=True)

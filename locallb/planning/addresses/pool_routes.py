@@ -116,7 +116,7 @@ def unchecked(pools: Iterable[Pool]) -> tuple[str, ...]:
 
 
 def left_out(judged: Iterable[PoolRoute]) -> Iterator[tuple[bool, str]]:
-    """Tell of every pool which prefixes aren't this host's, and whether Services can have addresses beside them."""
+    """Return of every pool which prefixes aren't this host's, and whether Services can have addresses beside them."""
     by_pool: dict[tuple[str, bool], list[str]] = {}
     for one in judged:
         if not one.local and not one.problem:
@@ -137,7 +137,7 @@ def is_local(prefix: IPNetwork, routes: Iterable[Route]) -> bool:
 
 
 def on_link(where: IPNetwork, pool: str, prefix: IPNetwork) -> Problem:
-    """Say that an IPv6 pool lies in a connected network."""
+    """Explain that an IPv6 pool lies in a connected network."""
     return Problem(
         Reason.POOL_ON_LINK,
         f"pool {pool}: {prefix} lies in {where}, a network that this host is connected to, where neighbours would "

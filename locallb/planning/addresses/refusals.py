@@ -36,7 +36,7 @@ def _refused(reason: Reason, service: Service, asked: Asked, why: str) -> Proble
 
 
 def family_mismatch(service: Service, asked: Asked) -> Problem:
-    """Say that the address isn't of a family that the Service wants."""
+    """Explain that the address isn't of a family that the Service wants."""
     family = Family.of(asked.address)
     wanted = " and ".join(service.families)
     why = f"an {family} address, but it wants {wanted}; {asked.elsewhere} or add {family} to spec.ipFamilies"
@@ -44,24 +44,24 @@ def family_mismatch(service: Service, asked: Asked) -> Problem:
 
 
 def never_given(service: Service, asked: Asked, what: str) -> Problem:
-    """Say that the address is of a kind that no pool may hand out."""
+    """Explain that the address is of a kind that no pool may hand out."""
     return _refused(Reason.EXCLUDED, service, asked, f"which is never handed out ({what}); {asked.elsewhere}")
 
 
 def excluded(service: Service, asked: Asked, pool: Pool) -> Problem:
-    """Say that the pool of the address excludes it."""
+    """Explain that the pool of the address excludes it."""
     why = f"which the pool {pool.name} excludes; {asked.elsewhere} or take it out of the pool's `exclude`"
     return _refused(Reason.EXCLUDED, service, asked, why)
 
 
 def out_of_pool(service: Service, asked: Asked, pools: Sequence[Pool]) -> Problem:
-    """Say that no pool has the address."""
+    """Explain that no pool has the address."""
     why = f"which isn't in {described(pools)}; {asked.elsewhere} or add it to local-lb:pools"
     return _refused(Reason.OUT_OF_POOL, service, asked, why)
 
 
 def selector_mismatch(service: Service, asked: Asked, pool: Pool) -> Problem:
-    """Say that the pool of the address isn't for this Service."""
+    """Explain that the pool of the address isn't for this Service."""
     why = f"which is in the pool {pool.name}, only for {audience(pool)}; {asked.elsewhere} or let the pool allow it"
     return _refused(Reason.SELECTOR_MISMATCH, service, asked, why)
 
@@ -72,7 +72,7 @@ def in_use(service: Service, asked: Asked, holder: object) -> Problem:
 
 
 def not_on_host(service: Service, asked: Asked, host: HostFacts) -> Problem:
-    """Say why the address can't be had here: it isn't this host's, or it faces a network and isn't listed by itself."""
+    """Return why the address can't be had: it isn't this host's, or faces a network and isn't listed by itself."""
     if device := host.addresses.interface(asked.address) if host.addresses else "":
         why = f"this host's own address on {device}, which never comes out of a range; list it by itself in"
         return _refused(Reason.EXCLUDED, service, asked, f"{why} local-lb:pools, or {asked.elsewhere}")
@@ -83,7 +83,7 @@ def not_on_host(service: Service, asked: Asked, host: HostFacts) -> Problem:
 
 
 def on_link(service: Service, address: IPAddress, network: IPv6Network) -> Problem:
-    """Say that no neighbour would ever find the address, because it lies in a network that this host is part of."""
+    """Explain that no neighbour would ever find the address, because it lies in a network that this host is part of."""
     why = (
         f"{address} lies in {network}, a network that this host is connected to, where neighbours would never find it;"
         " give local-lb:pools an IPv6 prefix outside of it"
@@ -92,7 +92,7 @@ def on_link(service: Service, address: IPAddress, network: IPv6Network) -> Probl
 
 
 def no_pool(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
-    """Say that the Service may use no pool of this family; `pools` are those of the family."""
+    """Explain that the Service may use no pool of this family; `pools` are those of the family."""
     if pools:
         audiences = ", ".join(f"{pool.name} is for {audience(pool)}" for pool in pools)
         why = f"no {family} pool is for it ({audiences}); let one allow it or add a pool to local-lb:pools"
@@ -102,7 +102,7 @@ def no_pool(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
 
 
 def exhausted(service: Service, family: Family, pools: Sequence[Pool]) -> Problem:
-    """Say that every address that the Service may have is taken."""
+    """Explain that every address that the Service may have is taken."""
     why = f"all of {described(pools)} is taken; add addresses to local-lb:pools or delete a Service that has one"
     return Problem(Reason.POOL_EXHAUSTED, f"{service.key} gets no {family} address: {why}")
 
@@ -110,7 +110,7 @@ def exhausted(service: Service, family: Family, pools: Sequence[Pool]) -> Proble
 def none_on_host(
     service: Service, family: Family, pools: Sequence[Pool], example: IPAddress, host: HostFacts
 ) -> Problem:
-    """Say that what is free and allowed isn't this host's, with an example, and what helps."""
+    """Explain that what is free and allowed isn't this host's, with an example, and what helps."""
     if network := _network(example, host):
         return on_link(service, example, network)
     if device := host.addresses.interface(example) if host.addresses else "":

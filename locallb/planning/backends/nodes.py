@@ -19,7 +19,7 @@ _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 
 def eligible(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], Mapping[ClusterName, str]]:
-    """Give the Nodes of every cluster that may be backends, sorted, and a notice where only excluded ones are left."""
+    """Return the Nodes of every cluster that may be backends, sorted, and a notice where only excluded are left."""
     staying = sorted((node for node in nodes if _stays(node)), key=lambda node: (node.cluster, node.name))
     kept: list[Node] = []
     notices: dict[ClusterName, str] = {}

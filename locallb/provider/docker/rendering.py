@@ -68,7 +68,7 @@ def made(inputs: Values, seen: Values) -> dict[str, Any]:
 def refreshed(before: Values, seen: Values) -> dict[str, Any]:
     """Write the outputs of a container that was looked at: `before` are those of the state.
 
-    A paused one doesn't run: the official plugin doesn't see that, we do, so that the next update mends it.
+    A paused one doesn't run: the official plugin doesn't see that, we do, so that the next update repairs it.
     """
     running = bool(seen["State"]["Running"]) and not seen["State"].get("Paused")
     forms = {

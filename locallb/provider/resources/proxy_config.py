@@ -112,7 +112,7 @@ def fingerprint(texts: Mapping[str, str]) -> str:
 
 
 def _set_modes(directory: Path, found: Mapping[str, str], mode: int) -> None:
-    """Give files that stay as they are the mode that new ones get."""
+    """Set the mode of new files on those that stay as they are."""
     for name in found:
         files.set_mode(directory / name, mode)
 

@@ -25,7 +25,7 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
         yield from ()
 
     def diff(self, old: ServiceClaimState, new: ServiceClaimInputs) -> Difference:
-        """Change in place: another uid is another Service, which is claimed anew."""
+        """Change in place: another uid is another Service, which is claimed again."""
         return Difference(changed(old, new))
 
     def preview_outputs(self, new: ServiceClaimInputs, old: ServiceClaimState | None) -> Mapping[str, object]:

@@ -53,7 +53,7 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
         return directory is None or not any(proxy_fragments.read(directory, state.part))
 
     def update(self, old: ServiceConfigState, new: ServiceConfigInputs) -> ServiceConfigState:
-        """Put it in anew; a port that is no longer there is closed when this ends."""
+        """Put it in again; a port that is no longer there is closed when this ends."""
         return self._put(new, frozenset(old.listeners.keys() - new.listeners.keys()))
 
     def delete(self, state: ServiceConfigState) -> None:

@@ -52,7 +52,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
         return _send(new, news(told, _events(new)), Allowance(old.tokens, old.since))
 
     def delete(self, state: ServiceEventsState) -> None:
-        """Say that it will serve no more, if it ever did; what is a copy of another project's says nothing."""
+        """Report that it will serve no more, if it ever did; what is a copy of another project's says nothing."""
         if not self.belongs_to_copied_project(identity(state.owner)) and any(
             one.reason == ENSURED for one in state.events
         ):
