@@ -72,7 +72,7 @@ def test_destroy_waits_for_a_cluster_that_is_away_but_not_for_one_that_is_gone(
     assert "can't be let go" in done.err
     kubeconfig = cluster.plane.kubeconfig
     text = kubeconfig.read_text()
-    kubeconfig.write_text("apiVersion: v1\nkind: Config\ncontexts: null\n")
+    kubeconfig.write_text("apiVersion: v1\nclusters: null\ncontexts: null\nkind: Config\n")  # in kubectl's order
     try:
         assert play.run("destroy", "--yes").code == 0
     finally:
