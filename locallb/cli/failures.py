@@ -16,7 +16,7 @@ from locallb.model.formatting import printable
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _TOLD = (
-    ("locallb.clients", "ClientError"),
+    ("locallb.model.errors", "ClientError"),
     ("locallb.engine.state.errors", "EngineError"),
     ("locallb.config.settings", "SettingsError"),
     ("locallb.sources", "SourceError"),

@@ -168,7 +168,7 @@ def test_an_image_that_is_missing_is_told_with_the_remedy(shop: Stage) -> None:
     done = shop.run("up", "--yes")
     assert done.code == 1
     assert "127.0.0.1:1/nowhere/envoy:1" in done.err
-    assert "locallb image" in done.err
+    assert f"`locallb -C {shop.root} image`" in done.err
     assert containers(shop) == {}
 
 

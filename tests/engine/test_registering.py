@@ -35,7 +35,7 @@ def place() -> Iterator[Path]:
 def by_wire() -> Iterator[None]:
     """Leave the SDK as it is meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("locallb.engine.protocol.program.shorten", lambda: None)
+        patch.setattr("locallb.engine.protocol.program.install", lambda: None)
         patch.setattr("pulumi.resource.register_resource", sdk_fast_path._by_wire)
         patch.setattr("pulumi.resource.register_resource_outputs", sdk_fast_path._outputs_by_wire)
         patch.setattr("pulumi.runtime.stack._load_monitor_feature_support", sdk_fast_path._ask_features)

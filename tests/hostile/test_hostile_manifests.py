@@ -130,7 +130,7 @@ def test_hostile_annotations_and_labels_are_only_values(good: Stage) -> None:
 READ = """
 import resource, sys
 from pathlib import Path
-from locallb.planning.settings import ManifestsSource
+from locallb.config.settings import ManifestsSource
 from locallb.sources import SourceError
 from locallb.sources.manifests import read_manifests
 place = Path(sys.argv[1])

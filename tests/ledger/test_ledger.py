@@ -191,8 +191,8 @@ KILLED_AT = """
 import os, sys
 from ipaddress import ip_address
 from pathlib import Path
-from locallb.clients.ledger import Ledger
-from locallb.planning.model import ClusterName, Home, Owner, ServiceKey, Uid
+from locallb.ledger.ledger import Ledger
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 
 directory, deed, at = sys.argv[1], sys.argv[2], int(sys.argv[3])
 calls = 0
@@ -208,7 +208,7 @@ def counted(real):
 
 for name in ("open", "link", "unlink", "rename", "replace", "fsync", "fchmod", "close", "mkdir"):
     setattr(os, name, counted(getattr(os, name)))
-web = Owner(Home("shop", "dev", "/nowhere/shop"), ServiceKey(ClusterName("local"), "default", "web"), Uid("u1"))
+web = Owner(Home("shop", "dev", "/nowhere/shop"), ObjectKey(ClusterName("local"), "default", "web"), Uid("u1"))
 new = Owner(web.home, web.service, Uid("u2"))
 ledger, address = Ledger(Path(directory)), ip_address("127.77.0.5")
 {"claim": lambda: ledger.claim(address, web), "release": lambda: ledger.release(address, web),

@@ -285,11 +285,11 @@ STOPPED_AT = """
 import os, signal, sys
 from ipaddress import ip_address
 from pathlib import Path
-from locallb.clients import ledger_lock
-from locallb.clients.ledger import Ledger
+from locallb.ledger import lock
+from locallb.ledger.ledger import Ledger
 from tests.ledger.test_shared_ledger import owner
 
-ledger_lock.PATIENCE = 0.05
+lock.PATIENCE = 0.05
 calls, at = 0, int(sys.argv[2])
 
 def counted(real):
@@ -379,8 +379,8 @@ EARLIER = """
 import fcntl, os, signal, sys
 from ipaddress import ip_address
 from pathlib import Path
-from locallb.clients import files
-from locallb.clients.claims import entry_name, entry_text
+from locallb.storage import files
+from locallb.ledger.claims import entry_name, entry_text
 from tests.ledger.test_shared_ledger import owner
 
 directory, name, stop = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

@@ -16,7 +16,7 @@ from locallb.runtimes.single_instance import TakenError, holder, only_one
 HOLD = """
 import sys, time
 from pathlib import Path
-from locallb.clients.single import only_one
+from locallb.runtimes.single_instance import only_one
 with only_one(Path(sys.argv[1]), "it"):
     print("held", flush=True)
     time.sleep(60)
