@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -139,20 +138,20 @@ try:
     print(len(read.parsed.services), *read.stale, *read.parsed.notices[:3])
 except SourceError as error:
     print("refused:", error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss >> 10)
 """
 
 
 def read(directory: Path) -> tuple[str, float, int]:
-    """Read a directory of manifests in a process of its own: what it said, its seconds, its MiB."""
-    begun = time.monotonic()
+    """Read a directory of manifests in a process of its own: what it said, its seconds on a processor, its MiB."""
     done = subprocess.run(
-        [sys.executable, "-c", READ, str(directory)], check=False, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", READ, str(directory)], check=False, capture_output=True, text=True, timeout=600
     )
-    seconds = time.monotonic() - begun
     assert done.returncode == 0, done.stderr[-2_000:]
-    *said, peak = done.stdout.strip().splitlines()
-    return "\n".join(said), seconds, int(peak)
+    *said, used = done.stdout.strip().splitlines()
+    seconds, peak = used.split()
+    return "\n".join(said), float(seconds), int(peak)
 
 
 @pytest.mark.parametrize(
