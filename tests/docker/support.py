@@ -68,8 +68,16 @@ def docker(*words: str) -> str:
 def containers(stage: Stage) -> dict[str, dict[str, Any]]:
     """Return what Docker tells of the stage's containers, by the name of the Service."""
     listed = docker("ps", "-aq", "--filter", f"label={LABEL_PREFIX}root={stage.root}").split()
-    seen = json.loads(docker("inspect", *listed)) if listed else []
+    seen = _still_there(listed) if listed else []
     return {one["Config"]["Labels"][f"{LABEL_PREFIX}name"]: one for one in seen}
+
+
+def _still_there(listed: list[str]) -> list[dict[str, Any]]:
+    """Inspect containers; some may have gone since they were listed."""
+    done = subprocess.run(["docker", "inspect", *listed], check=False, capture_output=True, text=True, timeout=60)
+    assert all("no such object" in line.lower() for line in done.stderr.splitlines()), done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
 
 
 def identities(stage: Stage) -> dict[str, str]:

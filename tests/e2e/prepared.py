@@ -21,18 +21,6 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
 WAITING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-MODULES = (
-    "commands",
-    "completion",
-    "doctor",
-    "host",
-    "leftovers",
-    "report.command",
-    "run",
-    "stacks",
-    "state",
-    "status",
-)
 
 
 @dataclass(frozen=True)
@@ -98,8 +86,7 @@ class Prepared:
 
 def serve() -> None:
     """Fork a child for each line of the standard input."""
-    for module in (*MODULES, "run", "watch"):
-        importlib.import_module(f"locallb.cli.{module}")
+    _load_everything()
     assert threading.active_count() == 1
     print("ready", flush=True)  # noqa: T201 - the answer
     for line in sys.stdin:
@@ -114,6 +101,13 @@ def serve() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WAITING)
         print(child, flush=True)  # noqa: T201 - the answer
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)  # noqa: T201 - the answer
+
+
+def _load_everything() -> None:
+    from locallb.cli import run, session  # noqa: PLC0415, F401 - the test that imports this module needs none of it
+
+    for place in (*run.COMMANDS.values(), *run.WITHOUT_STACK.values(), run.OFFLINE):
+        importlib.import_module(f"locallb.cli.{place.partition(':')[0]}")
 
 
 def _run(order: Order, placed: int) -> None:
