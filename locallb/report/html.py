@@ -59,7 +59,7 @@ def page(report: Report) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("locallb.cli.reports").joinpath(name).read_text(encoding="utf-8")
+    return files("locallb.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _policy(style: str, script: str) -> str:
