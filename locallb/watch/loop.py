@@ -171,7 +171,7 @@ class Loop:
             self._converge(reading, plan, marks, began, first)
             self._schedule = self._schedule.well()
             if causes & _WHOLE:
-                self._look_after()
+                self._look_after(plan)
         except _ERRORS as error:
             self._state = _UNKNOWN  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))
@@ -200,11 +200,12 @@ class Loop:
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
         return reading
 
-    def _look_after(self) -> None:
-        """Look for garbage, and for what nobody tells: files that others changed."""
+    def _look_after(self, plan: Plan) -> None:
+        """Look for garbage, and for what nobody tells: files that others changed, proxies that answer again."""
         gc_tuning.look_through()
         logs.cut_all(paths.proxies_root())
-        drifted = self._converger.drifted()
+        away = {one.key for one in plan.proxies if one.proxy.name in self._outages.since}
+        drifted = self._converger.drifted() | away
         self._broken |= drifted
         for key in drifted:
             self._take(Mark(Cause.DRIFT, str(key)))
@@ -300,16 +301,19 @@ class Loop:
         return left.without(batch.keys)
 
     def _note_outages(self, plan: Plan, batch: Batch, outcome: Outcome, began: float) -> None:
-        """Find out which proxies an update couldn't bring back, and which serve again."""
+        """Find out which proxies an update couldn't bring back, and which serve again: only they can say so.
+
+        An update of who is served by a proxy of the stack proves nothing of that one.
+        """
         before = self._outages
         if not outcome.failed and not before.since:
             return
         names = proxies_of(plan, batch.keys)
-        doubtful = {name for key in outcome.failed if (name := names.get(key))}
+        doubtful = {name for key, name in names.items() if key in outcome.failed or name in before.since}
         asked = [one.proxy for one in plan.proxies if one.proxy.name in doubtful]
         seen = self._observe(asked)
         away = {proxy.name for proxy in asked if not serves(proxy, seen.get(proxy.name))}
-        self._outages = before.failed(began, away).ended(set(names.values()) - away)
+        self._outages = before.failed(began, away).ended(doubtful - away)
         self._look_by(self._outages.look_at(began))
         if back := before.since.keys() - self._outages.since.keys():
             served = [one.key for one in plan.placements if one.proxy in back]

@@ -172,18 +172,24 @@ def test_what_can_not_be_brought_back_is_withdrawn_and_returns_with_its_proxy(
     assert all(answers(at, 8080, "web") for (at,) in before.values())
 
 
+@pytest.mark.parametrize("sharing", ["per-service", "shared"])
 def test_while_it_can_not_be_brought_back_nothing_is_written_again(
-    play: Stage, api: Api, run: Callable[[], Loop], backend: Backends
+    play: Stage, api: Api, run: Callable[[], Loop], backend: Backends, sharing: str
 ) -> None:
-    """Every try fails for the same reason, which the status says already."""
+    """Every try fails for the same reason, which the status says already; nobody else is said to change that back."""
+    play.configure(proxies={"mode": sharing})
     web = backend("web")
     api.add(service("web", port(8080, web.port), uid="u-web"))
     loop = run()
     block(play)
     becomes(lambda: api.serving("web") == ("False", "ProxyDown"))
-    writes = api.writes
-    becomes(lambda: min(one.backoff.failures for one in loop._schedule.retries.values()) >= 3)
+    writes, away = api.writes, loop._outages.since
+    failures = max(one.backoff.failures for one in loop._schedule.retries.values())
+    becomes(lambda: max(one.backoff.failures for one in loop._schedule.retries.values()) >= failures + 3)
     assert api.writes == writes
+    assert loop._outages.since == away
+    assert not list(loop._disputes.notices())
+    assert not loop._disputes.repairs
 
 
 def test_a_repair_that_takes_a_moment_is_told_to_nobody(
