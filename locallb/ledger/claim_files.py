@@ -20,8 +20,9 @@ from locallb.ledger.claims import (
     Entry,
     address_in,
     claimed_in,
-    is_unfinished,
+    likely,
     read_entry,
+    unfinished,
 )
 from locallb.ledger.conflicts import LedgerError
 from locallb.model.identities import IPAddress
@@ -70,10 +71,9 @@ class ClaimFiles:
             os.close(descriptor)
 
     def _sweep(self, names: Iterable[str]) -> None:
-        for name in names:
-            if is_unfinished(name):
-                with suppress(OSError):  # another user's, in a shared ledger: theirs to clear
-                    (self.path / name).unlink(missing_ok=True)
+        for name in unfinished(names):
+            with suppress(OSError):  # another user's, in a shared ledger: theirs to clear
+                (self.path / name).unlink(missing_ok=True)
 
     def held(self, address: IPAddress, names: Iterable[str]) -> list[Entry]:
         """Read those claims of one address that are there."""
@@ -81,9 +81,8 @@ class ClaimFiles:
 
     def read_held(self, address: IPAddress, names: Iterable[str]) -> list[Entry | None]:
         """Read the claims of one address: looking at names costs little, opening a thousand files doesn't."""
-        start = f"{address}~"  # as IPv4 is written always, and IPv6 by us
-        likely = sorted(name for name in names if name.startswith(start) or ":" in name)
-        return [read_entry(self.path / name, address) for name in likely if address_in(name) == address]
+        named = (name for name in sorted(likely(names, address)) if address_in(name) == address)
+        return [read_entry(self.path / name, address) for name in named]
 
     def entries(self, names: Iterable[str], memory: ClaimMemory | None = None) -> list[Entry | None]:
         """Read every claim; None stands for one that is gone."""
@@ -102,8 +101,8 @@ class ClaimFiles:
 
     def under_way(self, names: Iterable[str]) -> Iterator[Claim]:
         """Find the addresses that another user is about to claim: they are not free."""
-        for name in names:
-            rival = claimed_in(self.path / name) if is_unfinished(name) else None
+        for name in unfinished(names):
+            rival = claimed_in(self.path / name)
             if rival and rival.uid != os.geteuid():
                 yield Claim(rival.address, UNKNOWN)
 

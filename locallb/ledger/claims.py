@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -154,11 +155,19 @@ def claimed_in(path: Path) -> UnderWay | None:
     return UnderWay(address, status.st_uid) if alive else None
 
 
-def is_unfinished(name: str) -> bool:
-    """Return whether a writer was stopped before the file had its name."""
-    return name.startswith(".") and name.endswith(files.UNFINISHED)
+def unfinished(names: Iterable[str]) -> list[str]:
+    """Return the names of files that are being written, or whose writer was stopped before they had their names."""
+    return [name for name in names if name[0] == "." and name.endswith(files.UNFINISHED)]
+
+
+def likely(names: Iterable[str], address: IPAddress) -> list[str]:
+    """Return the names among which all claims of `address` are: each claim looks at a thousand names several times."""
+    start = f"{address}~"
+    if address.version == 4:  # noqa: PLR2004 - there is one way to write it
+        return [name for name in names if name.startswith(start)]
+    return [name for name in names if ":" in name]
 
 
 def is_ours(name: str) -> bool:
     """Return whether a file that is no claim belongs to the ledger all the same."""
-    return is_unfinished(name) or name.startswith(TERM)
+    return bool(unfinished([name])) or name.startswith(TERM)

@@ -31,8 +31,8 @@ from locallb.ledger.claims import (
     entry_name,
     entry_text,
     is_ours,
-    is_unfinished,
     read_entry,
+    unfinished,
 )
 from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_copy, refuse_others
 from locallb.model.identities import Home, IPAddress, Owner
@@ -197,8 +197,8 @@ class Ledger:
         Of two who are about to, at least one sees the other: each has written its file before it looks.
         """
         names = self._files.all_names()
-        for name in names:
-            rival = claimed_in(self.directory / name) if name != mine and is_unfinished(name) else None
+        for name in unfinished(names):
+            rival = claimed_in(self.directory / name) if name != mine else None
             if rival and rival.address == address:
                 where = self.directory / name
                 raise ContendedError(f"{address} is being claimed by another process ({where}): run again")
