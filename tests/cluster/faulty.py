@@ -21,6 +21,8 @@ import yaml
 
 from tests.cluster.controlplane import ControlPlane
 
+ENDLESS = httpx2.Limits(max_connections=None)
+"""A watch whose client went is noticed only when the API says something."""
 HOP = {"connection", "transfer-encoding", "content-length", "content-encoding", "host", "accept-encoding"}
 
 
@@ -57,6 +59,9 @@ class FaultyApi:
     """Every request that came."""
     times: list[float] = field(default_factory=list)
     """When each came (monotonic)."""
+    watched: set[socket.socket] = field(default_factory=set)
+    """Connections with a watch that is passed on."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def inject(self, line: str, times: int = 1, **what: Any) -> Fault:  # noqa: ANN401 - fields of Fault
         """Add a fault."""
@@ -65,8 +70,9 @@ class FaultyApi:
 
     def take(self, line: str) -> Fault | None:
         """Find the fault of a request, once."""
-        self.lines.append(line)
-        self.times.append(time.monotonic())
+        with self.lock:
+            self.lines.append(line)
+            self.times.append(time.monotonic())
         for fault in self.faults:
             if fault.times > 0 and re.search(fault.line, line):
                 fault.times -= 1
@@ -77,14 +83,24 @@ class FaultyApi:
         """Let all faults end."""
         self.faults.clear()
 
-    def busiest(self) -> int:
-        """Return how many requests came in the busiest second."""
-        times, first, most = sorted(self.times), 0, 0
-        for last, at in enumerate(times):
-            while at - times[first] >= 1:
+    def busiest(self, line: str = "", since: float = 0.0) -> list[str]:
+        """Return the requests of the busiest second, of those whose line matches."""
+        with self.lock:
+            asked = [(at, one) for at, one in zip(self.times, self.lines, strict=True) if at >= since]
+        asked = [(at, one) for at, one in asked if re.search(line, one)]
+        first, begin, end = 0, 0, 0
+        for last, (at, _) in enumerate(asked):
+            while at - asked[first][0] >= 1:
                 first += 1
-            most = max(most, last - first + 1)
-        return most
+            if last + 1 - first > end - begin:
+                begin, end = first, last + 1
+        return [one for _, one in asked[begin:end]]
+
+    def end_watches(self) -> None:
+        """End the watches that are open, as the server does now and again."""
+        for connection in tuple(self.watched):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def source(self) -> dict[str, Any]:
@@ -101,7 +117,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.api.take(f"{self.command} {self.path}")
         if fault is None and "watch=true" in self.path:
-            self._pass_watch_on()
+            self.api.watched.add(self.connection)
+            try:
+                self._pass_watch_on()
+            finally:
+                self.api.watched.discard(self.connection)
             return
         if fault is None:
             self._answer(*self._passed_on(body))
@@ -175,11 +195,12 @@ def faulty_api(plane: ControlPlane, directory: Path) -> Iterator[FaultyApi]:
     api = FaultyApi(plane, directory / "faulty.kubeconfig")
     base = f"https://127.0.0.1:{plane.port}"
     trust = ssl.create_default_context(cafile=plane.root / "certs/apiserver.crt")
-    with httpx2.Client(base_url=base, verify=trust, trust_env=False, timeout=30) as client:
+    with httpx2.Client(base_url=base, verify=trust, trust_env=False, timeout=30, limits=ENDLESS) as client:
         handler = type("Handler", (_Handler,), {"api": api, "client": client})
         with _Server(("127.0.0.1", 0), handler) as server:
             document = yaml.safe_load(plane.kubeconfig.read_text())
-            document["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{server.server_port}"}
+            # Its certificate stays, as every local cluster has one: where there is none, all of the system's are read.
+            document["clusters"][0]["cluster"]["server"] = f"http://127.0.0.1:{server.server_port}"
             api.kubeconfig.write_text(yaml.safe_dump(document))
             thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
             thread.start()

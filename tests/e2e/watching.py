@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.e2e.support import Stage, ask
@@ -22,9 +22,10 @@ PATIENCE = 60.0
 class Watch:
     """The process, and what it prints."""
 
-    def __init__(self, play: Stage, *words: str) -> None:
+    def __init__(self, play: Stage, *words: str, program: Sequence[str] = ()) -> None:
         self.log = play.root / f"watch-{time.monotonic_ns()}.log"
-        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch", *words]
+        program = program or [str(Path(sys.executable).parent / "locallb")]
+        command = [*program, "-C", str(play.root), "watch", *words]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,

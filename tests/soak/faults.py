@@ -21,6 +21,8 @@ from tests.e2e.support import Stage, port, service
 from tests.e2e.watching import Watch
 
 SLOTS = 10
+MOST_MEDDLING = 3
+"""Times that one Service's status is spoiled under one loop: the next repair is seconds later, and twice that then."""
 FIRST = 30100
 """NodePort of the first slot; the second port of a slot is `SLOTS` above."""
 
@@ -33,12 +35,15 @@ class Chaos:
     cluster: Objects
     play: Stage
     chance: Random
+    begin: Callable[[], Watch]
+    """Starts another loop."""
     watch: Watch
     there: dict[str, int] = field(default_factory=dict)
     """Services that shall be there, by name: how many ports each has."""
     done: Counter[str] = field(default_factory=Counter)
     spoiled: set[Path] = field(default_factory=set)
     """Files of proxies that were removed at some time."""
+    _meddled: Counter[str] = field(default_factory=Counter)
 
     def step(self, *, faults: bool, loop: bool) -> None:
         """Do something; `faults` may go wrong, `loop` may be the loop itself."""
@@ -77,8 +82,9 @@ class Chaos:
             self._ports(name, 1)
 
     def meddle(self) -> None:
-        """Write into a status that isn't ours to write."""
-        if name := self._any():
+        """Write into a status that isn't ours to write; who does so for ever is in a duel, and waits."""
+        if (name := self._any()) and self._meddled[name] < MOST_MEDDLING:
+            self._meddled[name] += 1
             self.cluster.change_status(name, {"status": {"loadBalancer": {"ingress": None}}})
 
     def kill_proxy(self) -> None:
@@ -102,7 +108,8 @@ class Chaos:
         """Kill -9 of the loop, in whatever it does, and another one."""
         self.watch.process.kill()
         self.watch.process.wait()
-        self.watch = Watch(self.play)
+        self.watch = self.begin()
+        self._meddled.clear()
 
     def stop_api(self) -> None:
         """Take the API server away for a moment."""

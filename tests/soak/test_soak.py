@@ -5,10 +5,14 @@ LOCALLB_SOAK_MINUTES says how long (5 unless given), LOCALLB_SOAK_SEED repeats a
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -18,28 +22,45 @@ from lightkube import ApiError
 
 from locallb.kubernetes.api.client import SERVICE
 from tests.cluster.controlplane import ControlPlane, Objects
+from tests.cluster.faulty import FaultyApi, faulty_api
 from tests.cluster.test_life import address, condition, ingress
 from tests.e2e.support import Backend, Stage, envoys, port, service, stage
 from tests.e2e.test_changes import Client
 from tests.e2e.watching import Watch, answers, becomes
+from tests.soak.answers import MOST
 from tests.soak.faults import FIRST, SLOTS, Chaos, SmallDisk
+from tests.soak.figures import IDLE, Figures, size
+from tests.soak.lasting import Faults
 
 pytestmark = [pytest.mark.soak, pytest.mark.envoy]
 
 MINUTES = float(os.environ.get("LOCALLB_SOAK_MINUTES", "5"))
 SEED = int(os.environ.get("LOCALLB_SOAK_SEED", "0")) or int(time.time())
 KEEPER = FIRST + 2 * SLOTS
+LASTING = 1 / 12
+"""Part of the steps that are faults that last for a while."""
+WRITES = 3
+"""Requests that a change of a Service may need: its finalizer, its status, an event. All may change in one second."""
+PATIENCE = 30.0
+"""Seconds until all has converged after a fault: three times what it may take, on a machine that others use as well."""
 
 
 @pytest.fixture
-def play(plane: ControlPlane) -> Iterator[Stage]:
+def api(plane: ControlPlane, tmp_path: Path) -> Iterator[FaultyApi]:
+    """Put an API that fails on purpose between local-lb and the cluster."""
+    with faulty_api(plane, tmp_path / "faulty") as made:
+        yield made
+
+
+@pytest.fixture
+def play(api: FaultyApi) -> Iterator[Stage]:
     """Return a project on a small disk of its own."""
     with stage() as made:
         disk = SmallDisk(made.root / "s", made.root / ".state")
         if os.geteuid() == 0:
             disk.mount()
         try:
-            made.configure(sources=[plane.source])
+            made.configure(sources=[api.source])
             yield made
             made.run("destroy", "--yes")
         finally:
@@ -47,19 +68,33 @@ def play(plane: ControlPlane) -> Iterator[Stage]:
                 disk.unmount()
 
 
-def test_nothing_is_lost_doubled_or_left_behind(plane: ControlPlane, cluster: Objects, play: Stage) -> None:
+@dataclass
+class Soak:
+    """Everything that happens, and what was measured."""
+
+    chaos: Chaos
+    faults: Faults
+    order: Iterator[str]
+    figures: Figures = field(default_factory=Figures)
+
+
+def test_nothing_is_lost_doubled_or_left_behind(api: FaultyApi, cluster: Objects, play: Stage, tmp_path: Path) -> None:
     """The bystander loses no request; no address ever has two owners; in the end all is as wanted, then all is gone."""
     chance = Random(SEED)
     print(f"seed {SEED}, {MINUTES:g} minutes")  # noqa: T201 - to repeat it
     backends = [Backend(f"s{slot}", port=FIRST + slot) for slot in range(SLOTS)]
     backends += [Backend(f"s{slot}", port=FIRST + SLOTS + slot) for slot in range(SLOTS)]
     backends.append(Backend("keeper", port=KEEPER))
-    chaos = Chaos(plane, cluster, play, chance, Watch(play))
+    program = [sys.executable, str(Path(__file__).with_name("mortal.py")), str(tmp_path)]
+    begin = partial(Watch, play, "--metrics", "127.0.0.1:0", program=program)
+    chaos = Chaos(cluster.plane, cluster, play, chance, begin, begin())
+    faults = Faults(chaos, api, tmp_path)
+    soak = Soak(chaos, faults, itertools.cycle(chance.sample(sorted(faults.kinds), len(faults.kinds))))
     try:
         cluster.service(service("keeper", port(8080, KEEPER)))
         becomes(lambda: answers(address(cluster, "keeper"), 8080, "keeper"), chaos.watch)
         with Client(address(cluster, "keeper"), 8080) as bystander:
-            shake(chaos)
+            shake(soak)
         assert bystander.failures == []
         print(f"{len(bystander.answers)} requests of the bystander, none failed; {dict(chaos.done)}")  # noqa: T201
         await_convergence(chaos)
@@ -71,17 +106,23 @@ def test_nothing_is_lost_doubled_or_left_behind(plane: ControlPlane, cluster: Ob
         becomes(lambda: not envoys(play.root) and not ledger(play), chaos.watch)
     finally:
         chaos.watch.close()
+        reads, most = api.busiest("^GET "), api.busiest()
+        asked = f"{len(api.lines)} requests to the API, {len(most)} in the busiest second; of reads {len(reads)}"
+        print(f"{soak.figures}\n{asked}")  # noqa: T201
         for each in backends:
             each.close()
+    assert len(reads) <= MOST, reads
+    assert len(most) <= MOST + WRITES * (SLOTS + 1), most
+    assert soak.figures.share() < IDLE, str(soak.figures)
 
 
-def shake(chaos: Chaos) -> None:
+def shake(soak: Soak) -> None:
     """Let things happen, in the first half to the loop as well; in the last quarter it may not grow any more."""
-    begun = time.monotonic()
-    _shake_until(chaos, begun + MINUTES * 30, loop=True)
-    _shake_until(chaos, begun + MINUTES * 45, loop=False)
+    begun, chaos = time.monotonic(), soak.chaos
+    _shake_until(soak, begun + MINUTES * 30, loop=True)
+    _shake_until(soak, begun + MINUTES * 45, loop=False)
     before = size(chaos.watch.process.pid)
-    _shake_until(chaos, begun + MINUTES * 60, loop=False)
+    _shake_until(soak, begun + MINUTES * 60, loop=False)
     after = size(chaos.watch.process.pid)
     print(f"memory (MiB), descriptors, threads: {before}, later {after}")  # noqa: T201
     assert after[0] < before[0] + 32
@@ -89,11 +130,53 @@ def shake(chaos: Chaos) -> None:
     assert after[2] < before[2] + 8
 
 
-def _shake_until(chaos: Chaos, end: float, *, loop: bool) -> None:
+def _shake_until(soak: Soak, end: float, *, loop: bool) -> None:
     while time.monotonic() < end:
-        chaos.step(faults=True, loop=loop)
-        check(chaos)
+        if soak.chaos.chance.random() < LASTING:
+            endure(soak, next(soak.order))
+        else:
+            soak.chaos.step(faults=True, loop=loop)
+        check(soak.chaos)
+    await_convergence(soak.chaos)
+
+
+def endure(soak: Soak, kind: str) -> None:
+    """Let something go wrong for a while, first while nobody changes anything, then while everybody does."""
+    chaos, fault = soak.chaos, soak.faults.kinds[kind]
     await_convergence(chaos)
+    fault.begin()
+    chaos.create()
+    chaos.add_port()
+    time.sleep(fault.settling)
+    api, quiet = soak.faults.api, time.monotonic()
+    with soak.figures.nothing_done(kind, chaos.watch.process.pid):
+        time.sleep(chaos.chance.uniform(3, 6) * (MINUTES if kind == "gone" else 1))
+    asked, written = api.busiest(since=quiet), api.busiest("^(?!GET )", quiet)
+    assert len(asked) <= MOST, (kind, asked)
+    assert fault.writes or not written, (kind, written)
+    for _ in range(chaos.chance.randrange(10)):
+        chaos.step(faults=False, loop=False)
+        check(chaos)
+    fault.end()
+    soak.figures.converged(kind, _converged(chaos, kind))
+
+
+def _converged(chaos: Chaos, kind: str) -> float:
+    """Wait until all is as wanted, and return how many seconds that took."""
+    ended = time.monotonic()
+    while why := _lacking(chaos):
+        took = time.monotonic() - ended
+        assert took < PATIENCE, f"{took:.1f} s after {kind}: {why}\n{chaos.watch.told()[-4000:]}"
+        assert chaos.watch.process.poll() is None, chaos.watch.told()
+        time.sleep(0.05)
+    return time.monotonic() - ended
+
+
+def _lacking(chaos: Chaos) -> str:
+    try:
+        return lacking(chaos)
+    except (OSError, KeyError, IndexError, ValueError) as error:
+        return repr(error)
 
 
 def check(chaos: Chaos) -> None:
@@ -132,11 +215,4 @@ def lacking(chaos: Chaos) -> str:
 
 def ledger(play: Stage) -> list[Path]:
     """List the claims."""
-    return list((play.state_home / "ledger").glob("*~*.json"))
-
-
-def size(pid: int) -> tuple[int, int, int]:
-    """Return what a process has: MiB, open descriptors, threads."""
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    return int(status["VmRSS"].split()[0]) // 1024, descriptors, int(status["Threads"])
+    return [path for path in (play.state_home / "ledger").glob("*~*.json") if path.is_file()]
