@@ -42,7 +42,7 @@ class Killer:
         self.patch.setattr(WorldProvider, "create", die)
         self.bench.files = Files(before_write)
 
-    def run(self, program: Callable[[], None]) -> None:
+    def run(self, program: Callable[[], object]) -> None:
         """Update until death."""
         self.dead = False
         with pytest.raises((CrashError, StateUnwritable)):
@@ -240,3 +240,19 @@ def test_a_run_killed_while_it_settles_leaves_one_creation(bench: Bench, killer:
     assert (pending(bench), len(bench.world.things)) == ([], 2)
     assert bench.engine().up(declare).unchanged
     assert bench.world.called("delete") == []
+
+
+@pytest.mark.parametrize(("kind", "key"), [("LoopbackAddress", "address"), ("EnvoyProcess", "binary")])
+def test_a_replacement_that_broke_off_ends_with_the_new_instance_alone(
+    bench: Bench, killer: Killer, kind: str, key: str
+) -> None:
+    """Made before the old one is deleted, or after: the old one is deleted, and once."""
+    killer.call_off()
+    assert bench.engine().up(lambda: Thing(kind, "a", {key: "1"})).ok
+    killer.arm()
+    killer.run(lambda: Thing(kind, "a", {key: "2"}))
+    killer.call_off()
+    assert bench.engine().up(lambda: Thing(kind, "a", {key: "2"})).ok
+    assert [thing[key] for thing in bench.world.things.values()] == ["2"]
+    assert bench.world.called("delete") == [("delete", f"{kind}::a")]
+    assert pending(bench) == []

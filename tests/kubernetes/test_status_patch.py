@@ -160,3 +160,38 @@ def test_what_others_have_may_stand_anywhere() -> None:
     """Whoever always puts its own entry first is no reason to write."""
     said = live(ingress=[THEIRS, ENTRY], conditions=[{**FINE, "lastTransitionTime": THEN}])
     assert publishing(said, (), Published([ENTRY], [FINE]), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"ip": "127.77.0.9"}, "addresses"),
+        ({"ipMode": "VIP"}, "ipMode"),
+        ({"ports": []}, "ports"),
+        ({"ports": [{"port": 81, "protocol": "TCP"}]}, "ports"),
+        ({"ports": [{"port": 80, "protocol": "UDP"}]}, "ports"),
+        ({"ports": [{"port": 80, "protocol": "TCP", "error": "example.com/Broken"}]}, "ports"),
+    ],
+)
+def test_whatever_others_change_in_our_entry_is_named(change: dict[str, Any], name: str) -> None:
+    """Each field of it, and nothing else."""
+    said = live(ingress=[{**ENTRY, **change}], conditions=[FINE])
+    assert differences(standing(said), (), Published([ENTRY], [FINE])) == (name,)
+
+
+@pytest.mark.parametrize("field", ["status", "reason", "message"])
+def test_whatever_others_change_in_our_condition_is_named(field: str) -> None:
+    """Each field of it, and nothing else."""
+    said = live(ingress=[ENTRY], conditions=[{**FINE, field: "changed"}])
+    assert differences(standing(said), (), Published([ENTRY], [FINE])) == ("conditions",)
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "claimed"), [([], False), (["a"], False), ([FINALIZER], True), (["a", FINALIZER], True)]
+)
+def test_a_service_is_claimed_by_our_finalizer(finalizers: list[str], claimed: bool) -> None:  # noqa: FBT001 - a case
+    """As the watch sees it, and as the provider does."""
+    seen = live(finalizers=finalizers)
+    assert standing(seen).claimed is claimed
+    assert (claiming(seen) is None) is claimed
+    assert (releasing(seen) is not None) is claimed

@@ -306,3 +306,40 @@ def test_of_several_moments_the_first_counts(moments: list[float]) -> None:
     for at in moments:
         schedule = schedule.looking(at)
     assert schedule.look_at() == min(moments)
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=5, unique=True))
+def test_of_several_alarms_the_first_rings_first_and_the_others_in_their_turn(times: list[float]) -> None:
+    """None is forgotten for another one, none rings early."""
+    schedule = Schedule()
+    for number, at in enumerate(times):
+        schedule = schedule.alarmed(at, Mark(Cause.SOURCE, str(number)))
+    for at in sorted(times):
+        assert schedule.rings_at() == at
+        schedule = schedule.rung(at)
+        assert schedule.marks == {Mark(Cause.SOURCE, str(times.index(at)))}
+        schedule = schedule.taken(at)
+    assert schedule.rings_at() is None
+
+
+def test_a_hurry_for_what_does_not_wait_is_none() -> None:
+    """Whoever names a load balancer that didn't fail changes nothing for it; the others are hurried."""
+    schedule = Schedule().ended(0.0, (), {A: "d"}, 0, dependent={A})
+    assert schedule.hurried(1.0, [B]) == schedule
+    hurried = schedule.hurried(1.0, [A, B])
+    assert set(hurried.retries) == {A}
+    assert hurried.retries[A].at == 1.0
+
+
+def test_an_update_is_no_repair() -> None:
+    """A proxy that ends right after its load balancer was updated, and never did before, is repaired at once."""
+    schedule = Schedule().ended(10.0, (A,), {}, 0)
+    assert schedule.fell(10.0, A, WANTED, 0).waiting(10.0, WANTED) == frozenset()
+
+
+def test_a_crash_loop_is_remembered_while_others_are_repaired_and_forgotten_once_it_was_calm() -> None:
+    """A repair of one proxy says nothing of another's."""
+    schedule = Schedule().repaired(0.0, (A,)).fell(0.0, A, WANTED, 0).repaired(0.0, (A,))
+    beside = schedule.repaired(0.0, (B,)).fell(0.0, A, WANTED, 0)
+    assert beside.retries[A].at == schedule.fell(0.0, A, WANTED, 0).retries[A].at == CRASHES.delay(2)
+    assert set(schedule.repaired(CALM, (B,)).crashes) == {B}
