@@ -157,6 +157,7 @@ class SupervisedThread:
             except BaseException as error:  # noqa: BLE001 - also what libraries in other languages raise
                 with suppress(BaseException):  # no memory left to tell it, for instance
                     self._wait(error)
+        THREADS.well(self)  # it may have been stopped just before it noted its trouble
 
     def _wait(self, error: BaseException) -> None:
         """Report it, and wait until it is time to begin again; whatever breaks off because it is stopped is fine."""

@@ -88,6 +88,17 @@ def test_a_thread_that_waits_to_begin_again_is_in_trouble(monkeypatch: pytest.Mo
     assert not mine.trouble()
 
 
+def test_a_thread_that_is_stopped_while_it_fails_leaves_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody needs it any more: the process would never be ready again."""
+    mine = Threads()
+    monkeypatch.setattr(supervised, "THREADS", mine)
+    mine.listen(lambda _escape: thread.stop())
+    thread = SupervisedThread(Task.FOLDER, "watch x", lambda: None, subject="demo", pace=QUICK)
+    thread.start()
+    assert thread.join(PATIENCE)
+    assert not mine.trouble()
+
+
 def test_a_listener_that_fails_ends_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does who was to be told by `failed`."""
     mine, begun = Threads(), list[int]()
