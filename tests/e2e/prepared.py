@@ -23,6 +23,11 @@ CHECKOUT = Path(__file__).parents[2]
 WAITING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def no_bytecode() -> dict[str, str]:
+    """Return an environment in which Python caches no bytecode: starved of file sizes, it leaves a part of a file."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 @dataclass(frozen=True)
 class Order:
     """What to run: the streams are paths, `limits` those of setrlimit; that of memory counts from what is in use."""
@@ -56,7 +61,12 @@ class Prepared:
     def __init__(self) -> None:
         code = "from tests.e2e.prepared import serve; serve()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", code],
+            cwd=CHECKOUT,
+            env=no_bytecode(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._answer() == "ready"
 

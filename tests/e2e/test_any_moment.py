@@ -6,11 +6,11 @@ import contextlib
 import errno
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +21,12 @@ import pytest
 from locallb.cli.exit_code import Exit
 from locallb.cli.grammar import COMMANDS
 from locallb.engine import check_state
-from tests.e2e.prepared import WAITING, Order, Prepared
+from tests.e2e.prepared import WAITING, Order, Prepared, no_bytecode
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
-PREPARED, STARTED = 850, 150
+PREPARED, STARTED = 900, 100
 """Commands that are forked, and those that are started from the very beginning."""
 HEALED_EVERY = 25
 CHANGING = (("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes"))
@@ -127,7 +127,9 @@ class Show:
                 order.take_place()
 
             program = str(Path(sys.executable).parent / "locallb")
-            processes.append(subprocess.Popen([program, *order.words], preexec_fn=before))  # noqa: PLW1509 - no locks
+            processes.append(
+                subprocess.Popen([program, *order.words], env=no_bytecode(), preexec_fn=before)  # noqa: PLW1509 - no locks
+            )
             return processes[0].pid
 
         return self._play_out(case, begin, lambda _pid: processes[0].wait())
@@ -157,7 +159,7 @@ class Show:
         return os.fdopen(os.open(out, os.O_RDONLY | os.O_NONBLOCK), "rb")
 
     def _befall(self, case: Case, pid: int, reader: IO[bytes]) -> None:
-        time.sleep(case.at)
+        _wait(pid, case.at)
         if case.fault == "reader":
             reader.close()
         elif case.fault == "signal":
@@ -165,7 +167,7 @@ class Show:
         else:
             self._disk.befall(case.fault)
         if case.words in ENDLESS:
-            time.sleep(case.at)
+            _wait(pid, case.at)
             _send(pid, signal.SIGTERM)
 
     def _judged(self, code: int, told: str) -> str:
@@ -189,6 +191,16 @@ class Show:
         again = self._play.run("preview", "--expect-no-changes")
         left = [one for one in self._play.run("gc", "--json").json if one["ours"]]
         return f"{left}{again.out}{again.err}" if left or again.code else ""
+
+
+def _wait(pid: int, seconds: float) -> None:
+    """Wait so long, or until the process ends."""
+    with contextlib.suppress(ProcessLookupError):
+        end = os.pidfd_open(pid)
+        try:
+            select.select([end], [], [], seconds)
+        finally:
+            os.close(end)
 
 
 def _send(pid: int, number: int) -> None:
