@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from locallb.host.facts import inotify_limit
 from tests.e2e.support import node, port, service
 from tests.host.support import LOCALLB, PRIVATE, PYTHON, Project, asked, background, project, served
 
@@ -22,7 +23,9 @@ OWNER = ("project", "stack", "root", "cluster", "namespace", "name", "uid")
 NODE_PORT = 30080
 SMALL_DISK = f"{PRIVATE}mount -t tmpfs -o size=24m,mode=777 none {{root}}/s\n"
 HOLD_INOTIFY = """
-import ctypes, sys, time
+import ctypes, resource, sys, time
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 libc = ctypes.CDLL(None)
 held = 0
 while held < int(sys.argv[1]) and libc.inotify_init1(0) >= 0:
@@ -149,13 +152,14 @@ def test_used_up_inotify_instances_are_told_as_host_limit_and_freed_ones_are_use
     """Another program of this user watches files: no further proxy fits, those that run stay, later all serve."""
     before = state(stage)
     write(stage, "a", "b", "third")
-    hold = stage.space.enter(PYTHON, "-c", HOLD_INOTIFY, "1000", user=USER)
+    limit = inotify_limit()
+    hold = stage.space.enter(PYTHON, "-c", HOLD_INOTIFY, str(limit), user=USER)
     with subprocess.Popen(hold, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout
         assert int(holder.stdout.readline()) > 0
         code, words = doctor(stage)
         assert code == 1
-        assert "room for 0 more proxies; what ends it: inotify instances (0 of 128 are free)" in words
+        assert f"room for 0 more proxies; what ends it: inotify instances (0 of {limit} are free)" in words
         assert "host setup --apply" in words
         stage.up(user=USER)
         row = stage.status(user=USER)["third"]
