@@ -16,7 +16,7 @@ from locallb.config.settings import (
     SettingsError,
     Sharing,
 )
-from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project
+from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project, require_stack
 from locallb.engine.engine import PARALLEL
 from locallb.model.identities import Home
 from locallb.planning.planned import Plan
@@ -93,6 +93,10 @@ class Session:
     def require_home(self) -> None:
         """Check that the stack belongs to this directory, state home and user. Raises SourceError, ClientError."""
         require_here(self.home, self.project.state_file(self.stack))
+
+    def require_stack(self) -> None:
+        """Check that there is such a stack: a configuration or a state. Raises ProjectError."""
+        require_stack(self.project, self.stack)
 
     def settle(self) -> None:
         """Check the same, and write down that it belongs here. Raises SourceError, ClientError."""

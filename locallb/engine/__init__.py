@@ -34,7 +34,7 @@ from locallb.engine.state.errors import (
     Unsupported,
     UpdateUnfinished,
 )
-from locallb.engine.state.project import Project, check_stack_name, load_config, load_project, state_file
+from locallb.engine.state.project import Project, check_stack_name, load_config, load_project, require_stack, state_file
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.store import Store
 from locallb.engine.state.urns import name_of, root_urn
@@ -77,6 +77,7 @@ __all__ = [
     "name_of",
     "only",
     "refuse_unfinished",
+    "require_stack",
     "root_urn",
     "state_file",
 ]

@@ -59,6 +59,7 @@ def test_any_other_backend_is_refused_by_name(url: str, tmp_path: Path) -> None:
 BROKEN = {
     "a: [": r"is no YAML: line \d, column \d: \w",
     "name: p\nbackend: x: y\n": "is no YAML: line 2, column 11: mapping values are not allowed in this context",
+    "name: p\nbackend: {url: a}\nname: q\n": r"line 3, column 1: the key \"name\" is there twice; remove one",
     "a: 2020-99-99": "is no YAML",
     "a: " + "[" * 2_000: "is no YAML",
     "- a\n": "must hold keys and values",
@@ -74,6 +75,30 @@ def test_a_broken_project_file_is_told_in_one_sentence(text: str, tmp_path: Path
     with pytest.raises(ProjectError, match=BROKEN[text]) as caught:
         load_project(write(tmp_path, text), {})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"config:\n  a: 1\n  a: 2\n", 'line 3, column 3: the key "a" is there twice; remove one'),
+        (b"config:\n  pins: {x: [1], y: [2], x: [3]}\n", 'column 26: the key "x" is there twice; remove one'),
+        (b"config: {} # caf\xe9\n", "isn't UTF-8 (byte 17); save it as UTF-8"),
+    ],
+)
+def test_a_configuration_that_says_two_things_or_none_is_told(text: bytes, said: str, tmp_path: Path) -> None:
+    """No value counts silently, at no depth."""
+    project = make_project(tmp_path)
+    project.stack_file("dev").write_bytes(text)
+    with pytest.raises(ProjectError) as caught:
+        load_config(project, "dev")
+    assert str(caught.value).endswith(said)
+
+
+def test_a_key_may_be_in_two_objects_and_stand_over_a_merged_one(tmp_path: Path) -> None:
+    """Only an object's own keys count."""
+    project = make_project(tmp_path)
+    project.stack_file("dev").write_text("config:\n  a: &a {x: 1}\n  b: {<<: *a, x: 2}\n")
+    assert load_config(project, "dev") == {"local-lb:a": '{"x":1}', "local-lb:b": '{"x":2}'}
 
 
 def test_a_missing_or_unreadable_project_file_is_told(tmp_path: Path) -> None:

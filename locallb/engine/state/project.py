@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import yaml
@@ -22,7 +22,20 @@ _STACK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 class _Loader(yaml.CSafeLoader):
-    """Reads YAML as the official command line does: only `true` and `false` are booleans, `on` and `yes` are texts."""
+    """Reads YAML as the official command line does.
+
+    Only `true` and `false` are booleans, `on` and `yes` are texts; a key that is there twice is a mistake.
+    """
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        """Read an object. Raises ConstructorError if one of its own keys is there twice."""
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f'the key "{key.value}" is there twice; remove one'
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 _BOOLEAN = "tag:yaml.org,2002:bool"
@@ -105,6 +118,17 @@ def _backend(url: str, root: Path, path: Path) -> Path:
     return folder.resolve()
 
 
+def require_stack(project: Project, stack: str) -> None:
+    """Check that a stack has a configuration or a state. Raises ProjectError."""
+    if not (project.stack_file(stack).exists() or project.state_file(stack).exists()):
+        raise _unknown(project, stack)
+
+
+def _unknown(project: Project, stack: str) -> ProjectError:
+    known = ", ".join(project.stacks()) or "none"
+    return ProjectError(f"there is no stack {stack!r}: create {project.stack_file(stack)} (stacks that exist: {known})")
+
+
 def state_file(root: Path, stack: str) -> Path | None:
     """Return the path of a stack's state, for programs; None where the backend keeps no files here."""
     try:
@@ -127,8 +151,7 @@ def load_config(project: Project, stack: str) -> dict[str, str]:
     check_stack_name(stack)
     path = project.stack_file(stack)
     if not path.exists():
-        known = ", ".join(project.stacks()) or "none"
-        raise ProjectError(f"there is no stack {stack!r}: create {path} (stacks that exist: {known})")
+        raise _unknown(project, stack)
     raw = _read_yaml(path)
     if raw.get("environment"):
         raise Unsupported(f"{path}: environment")
@@ -164,7 +187,9 @@ def _read_yaml(path: Path) -> dict[str, Value]:
         raise ProjectError(f"{path} doesn't exist; run this in a Pulumi project's folder or name it with -C") from None
     except OSError as error:
         raise ProjectError(f"{path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: bytes that are no text, an odd date
+    except UnicodeDecodeError as error:
+        raise ProjectError(f"{path} isn't UTF-8 (byte {error.start + 1}); save it as UTF-8") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an odd date
         raise ProjectError(f"{path} is no YAML: {_yaml_problem(error)}") from None
     if not isinstance(raw or {}, dict):
         raise ProjectError(f"{path} must hold keys and values, not a {type(raw).__name__}")
