@@ -84,6 +84,8 @@ def refresh(session: Session, args: Arguments, out: Out) -> int:
 
 def destroy(session: Session, args: Arguments, out: Out) -> int:
     """Remove all that this stack made."""
+    if not forgotten(session):
+        session.require_stack()
     with without_watch(session, stop=args.stop_watch):
         return _destroy(session, args, out)
 

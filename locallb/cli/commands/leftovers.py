@@ -31,6 +31,8 @@ def gc(session: Session, args: Arguments, out: Out) -> int:
     addresses = {str(each.id) for each in known if each.type == ADDRESS}
     found = leftovers(session.home, proxies, addresses)
     services = _services(session, {str(each.id) for each in known if each.type == CLAIM})
+    if not found and not services:
+        session.require_stack()
     if args.yes:
         for one in services:  # while the ledger still tells whose they are
             one.let_go()
