@@ -27,6 +27,8 @@ ADDRESSES_ANNOTATION = "local-lb.dev/addresses"
 """Addresses that a Service asks for, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
 SHARING_ANNOTATION = "local-lb.dev/sharing-key"
 """Services of one key may share an address; any text."""
+PREFIX = "local-lb.dev/"
+"""What annotations of ours begin with."""
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 """The API's older way to write spec.loadBalancerSourceRanges, comma-separated."""
 LOAD_BALANCER = "LoadBalancer"
@@ -46,6 +48,19 @@ def parse_service(cluster: ClusterName, data: Mapping[object, object]) -> Servic
         return _service(cluster, data)
     except FieldError as error:
         return malformed(cluster, data, str(error))
+
+
+def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
+    """Return what to say of annotations that look like ours and that nobody reads: they are misspelt."""
+    metadata = data.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    names = annotations if isinstance(annotations, Mapping) else ()
+    ours = (ADDRESSES_ANNOTATION, SHARING_ANNOTATION)
+    return tuple(
+        f"the annotation {clipped(name)} is read by nobody; use {' or '.join(ours)}, or remove it"
+        for name in names
+        if isinstance(name, str) and name.startswith(PREFIX) and name not in ours
+    )
 
 
 def malformed(cluster: ClusterName, data: Mapping[object, object], why: str) -> MalformedService:

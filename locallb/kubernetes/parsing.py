@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 from locallb.kubernetes.parse_nodes_endpoints import parse_node, parse_slice
-from locallb.kubernetes.parse_service import LOAD_BALANCER, external_ips, malformed, parse_service
+from locallb.kubernetes.parse_service import LOAD_BALANCER, external_ips, malformed, parse_service, unread_annotations
 from locallb.kubernetes.status_patch import Standing, standing
 from locallb.model.fields import FieldError
 from locallb.model.formatting import clipped, shown
@@ -204,11 +204,17 @@ class _Gathering:
         spec = document.get("spec")
         self.external_ips.update(external_ips(spec))
         kind = spec.get("type") if isinstance(spec, Mapping) else None
+        if spec is not None and not isinstance(spec, Mapping):
+            self._leave_out(document, f"spec is {shown(spec)}; give an object such as {{type: {LOAD_BALANCER}}}")
+            return
         if kind != LOAD_BALANCER:
             if kind and not (isinstance(kind, str) and kind in _TYPES):
                 self._leave_out(document, f"spec.type is {shown(kind)}; write LoadBalancer to give it an address")
             return
-        service, said = self.known.of(document, lambda: (parse_service(self.cluster, document), standing(document)))
+        service, said, unread = self.known.of(
+            document, lambda: (parse_service(self.cluster, document), standing(document), unread_annotations(document))
+        )
+        self.notices.extend(f"{service.key}: {each}" for each in unread)
         if said != Standing():
             self.standings.setdefault(service.key, said)
         match service:

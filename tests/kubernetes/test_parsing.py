@@ -128,6 +128,8 @@ NOTICES: list[tuple[JsonObject, str]] = [
      'EndpointSlice shop/web-abc is left out: apiVersion is "discovery.k8s.io/v1beta1"; use discovery.k8s.io/v1'),
     (service(type="Loadbalancer"),
      'Service shop/web is left out: spec.type is "Loadbalancer"; write LoadBalancer to give it an address'),
+    ({**service(), "spec": "LoadBalancer"},
+     'Service shop/web is left out: spec is "LoadBalancer"; give an object such as {type: LoadBalancer}'),
     (node("n", "10.0.0"), 'Node n is left out: status.addresses[0].address is "10.0.0"; give an IPv4 or IPv6 address'),
     (node(meta={"labels": {"x": True}}), 'Node worker is left out: metadata.labels["x"] is true; put it in quotes'),
     (node(""), "Node (no name) is left out: metadata.name is missing; give the Node a name"),
@@ -229,3 +231,11 @@ def test_the_order_of_the_objects_doesnt_matter(shuffler: random.Random) -> None
     shuffled = list(MIX)
     shuffler.shuffle(shuffled)
     assert parsed(*shuffled) == parsed(*MIX)
+
+
+def test_an_annotation_of_ours_that_nobody_reads_is_told() -> None:
+    """Misspelt, it would have no effect without a word; the Service is served all the same."""
+    said = parsed(service(meta={"annotations": {"local-lb.dev/address": "127.77.0.5", "other.dev/address": "x"}}))
+    (notice,) = said.notices
+    assert notice.startswith("demo/shop/web: the annotation local-lb.dev/address is read by nobody; use local-lb.dev/")
+    assert len(said.services) == 1
