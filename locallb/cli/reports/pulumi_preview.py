@@ -62,7 +62,7 @@ def _document(path: Path) -> Mapping[str, object]:
     except (ValueError, RecursionError):
         document = {}
     except ClientError as error:
-        raise SourceError(f"{path} can't be read: {error}") from None
+        raise SourceError(f"{error}; name a file that `pulumi preview --json` wrote") from None
     if document is None:
         raise SourceError(f"{path} doesn't exist; make it with `pulumi preview --json > {path}`")
     if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
