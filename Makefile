@@ -5,7 +5,7 @@ STACK ?= dev
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
-LOCALLB := $(BIN)/locallb --stack $(STACK)
+LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
 .PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster lint format goldens bench clean
 

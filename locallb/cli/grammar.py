@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from locallb import __version__
 from locallb.cli.exit_code import MEANINGS
@@ -43,18 +44,24 @@ CHECK = "check the rules that the Pulumi CLI checks as well"
 RESTORE = "go back to the last good state where the state can't be used; nothing is lost"
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that takes options as they are called: a misspelt one is never taken for another that begins so."""
+
+    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - whatever argparse takes
+        super().__init__(allow_abbrev=False, **given)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the whole command line."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     _add_common(common, suppress=True)
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="locallb",
         description="An address of its own for every Kubernetes Service of type LoadBalancer on a local cluster.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_common(parser, suppress=False)
-    parser.add_argument("--version", action="version", version=f"local-lb {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text, parents=[common])
@@ -209,6 +216,7 @@ def _add_common(parser: argparse.ArgumentParser, *, suppress: bool) -> None:
     )
     parser.add_argument("-s", "--stack", metavar="NAME", default=default("dev"), help="the stack (default: dev)")
     parser.add_argument("--json", action="store_true", default=default(False), help="print one JSON document")
+    parser.add_argument("--version", action="version", version=f"local-lb {__version__}")
 
 
 OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (

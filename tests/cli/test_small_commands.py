@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,8 @@ from hypothesis import strategies as st
 from locallb import __version__
 from locallb.cli.completion import SCRIPTS, answers
 from locallb.cli.exit_code import MEANINGS, Exit
-from locallb.cli.grammar import COMMANDS, EPILOG, SHELLS
-from tests.e2e.support import Stage, node, port, service, stage
+from locallb.cli.grammar import COMMANDS, EPILOG, SHELLS, make_parser
+from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
 
 BIN = Path(sys.executable).parent
 SCTP = {"port": 80, "protocol": "SCTP"}
@@ -49,6 +50,43 @@ def test_every_exit_code_has_a_meaning_that_help_tells() -> None:
 def test_the_version_is_told(play: Stage) -> None:
     """Also where there is no project."""
     assert play.run("--version").out == f"local-lb {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_version_may_be_asked_behind_every_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As all options that every command has."""
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args([command, "--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"local-lb {__version__}\n")
+
+
+@pytest.mark.parametrize("line", ["up --ye", "destroy --stop", "--stac dev up", "preview --expect", "host setup --app"])
+def test_a_misspelt_option_is_taken_for_no_other(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody agrees to anything by half a word."""
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args(line.split())
+    assert ended.value.code == Exit.USAGE
+    assert "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["destroy", "--yes"], ["destroy"], ["gc"], ["gc", "--yes"], ["gc", "--json"]])
+def test_a_stack_that_never_was_is_not_said_to_be_gone(play: Stage, words: list[str]) -> None:
+    """It has a misspelt name: what was meant goes on serving."""
+    before = play.files()
+    done = play.run("--stack", "prdo", *words)
+    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert "there is no stack 'prdo'" in done.err
+    assert play.files() == before
+
+
+@pytest.mark.parametrize("stack", ["", "a b", "dev status", "mine"])
+@pytest.mark.parametrize("target", ["up", "watch", "preview", "status", "doctor"])
+def test_make_gives_the_stack_as_one_word(stack: str, target: str) -> None:
+    """None stays a name that there can't be, and what has spaces isn't taken for a command."""
+    words = ["make", "-n", target, f"STACK={stack}"]
+    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    given = next(line for line in done.stdout.splitlines() if "bin/locallb --stack" in line)
+    assert shlex.split(given.removeprefix("exec "))[1:4] == ["--stack", stack, target]
 
 
 def test_init_writes_a_stack_that_can_be_used_and_never_over_another(play: Stage) -> None:
