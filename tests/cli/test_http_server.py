@@ -180,7 +180,10 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
     """With the remedy."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]
-        with pytest.raises(AnsweringError, match=f"127.0.0.1 port {number} can't be listened on .*another port"):
+        with pytest.raises(
+            AnsweringError,
+            match=rf"127.0.0.1 port {number} can't be listened on \(Address already in use\): choose another port",
+        ):
             Answering(ip_address("127.0.0.1"), number, PAGES)
 
 

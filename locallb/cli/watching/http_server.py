@@ -69,9 +69,9 @@ class Answering:
         try:
             self._listener = _listening(host, port, address.version)
         except OSError as error:
+            what = os.strerror(error.errno) if error.errno else error
             raise AnsweringError(
-                f"{host} port {port} can't be listened on ({error.strerror or error}): choose another port,"
-                " or end what uses it"
+                f"{host} port {port} can't be listened on ({what}): choose another port, or end what uses it"
             ) from error
         number = self._listener.getsockname()[1]
         self.place = f"[{host}]:{number}" if address.version == 6 else f"{host}:{number}"  # noqa: PLR2004 - IP version
