@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pulumi.runtime import config
 
 from locallb.config.parse_settings import parse_settings
-from locallb.config.settings import Settings
+from locallb.config.settings import Settings, SettingsError
+from locallb.model.formatting import clipped
 
 NAMESPACE = "local-lb"
 
@@ -30,8 +31,24 @@ def stack_settings(flat: Mapping[str, str]) -> Settings:
         SettingsError: if the configuration can't be used; one sentence a mistake.
 
     """
+    _require_namespace(flat)
     prefix = f"{NAMESPACE}:"
     return parse_settings({key.removeprefix(prefix): _decoded(flat[key]) for key in flat if key.startswith(prefix)})
+
+
+def _require_namespace(flat: Iterable[str]) -> None:
+    """Check that no key is meant for us and written under another name. Raises SettingsError."""
+    ours = _folded(NAMESPACE)
+    odd = [key for key in flat if not key.startswith(f"{NAMESPACE}:") and _folded(key.partition(":")[0]) == ours]
+    if odd:
+        raise SettingsError(
+            tuple(f"{key}: nobody reads it; write {NAMESPACE}:{key.partition(':')[2]}" for key in map(clipped, odd))
+        )
+
+
+def _folded(name: str) -> str:
+    """Return what is left of a name however it is written."""
+    return name.replace("-", "").replace("_", "").lower()
 
 
 def _decoded(text: str) -> object:
