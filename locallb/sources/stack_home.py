@@ -52,12 +52,22 @@ def belonging(home: Home, state: Path | None) -> Belonging | None:
         text = files.read(path)
         if text is not None:
             return _parsed(json.loads(text))
-    except (files.FilesError, ValueError, KeyError, TypeError) as error:
-        raise SourceError(
-            f"{path} doesn't say where stack {home.stack} belongs ({error}): remove it if the stack's proxies live in"
-            f" {paths.state_home()}"
-        ) from None
+    except files.FilesError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise SourceError(
+                f"{error}: it says where stack {home.stack} belongs; run this as the user whose stack that is"
+            ) from None
+        raise _unclear(home, error) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unclear(home, error) from None
     return _told_by_state(state) if state else None
+
+
+def _unclear(home: Home, error: Exception) -> SourceError:
+    return SourceError(
+        f"{_path(home)} doesn't say where stack {home.stack} belongs ({error}): remove it if the stack's proxies live"
+        f" in {paths.state_home()}"
+    )
 
 
 def require_here(home: Home, state: Path | None) -> None:

@@ -1,0 +1,42 @@
+"""Where a stack belongs, where that can't be read."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from locallb.model.identities import Home
+from locallb.sources import SourceError
+from locallb.sources.stack_home import belonging, require_here, write
+
+
+def test_whoever_may_not_read_where_a_stack_belongs_is_sent_to_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And never told to remove the file: it would let another user take the stack over."""
+    home = Home("local-lb", "dev", str(tmp_path))
+    write(home, None)
+    require_here(home, None)
+
+    def forbidden(_: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    with pytest.raises(SourceError) as caught:
+        belonging(home, None)
+    assert "Permission denied: it says where stack dev belongs; run this as the user whose stack that is" in str(
+        caught.value
+    )
+    assert "remove" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
+def test_what_does_not_say_where_a_stack_belongs_is_told_with_what_helps(text: str, tmp_path: Path) -> None:
+    """Cut short, or another's file."""
+    home = Home("local-lb", "dev", str(tmp_path))
+    write(home, None)
+    next(tmp_path.rglob("state-home")).write_text(text)
+    with pytest.raises(SourceError, match=r"doesn't say where stack dev belongs .* remove it if the"):
+        belonging(home, None)
