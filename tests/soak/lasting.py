@@ -15,6 +15,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import httpx2
+from lightkube import ApiError
+
 from locallb.engine.layout import Layout
 from tests.cluster.controlplane import Document
 from tests.cluster.faulty import FaultyApi
@@ -87,8 +90,8 @@ class Faults:
 
     def followers_work(self) -> None:
         """See that each end was counted, and that none is in trouble any more."""
-        left = {name for name in PLACES if (self.orders / name).exists()}
-        for name in left:
+        becomes(lambda: not (self.orders / "_take").exists(), self.chaos.watch)
+        for name in PLACES:
             (self.orders / name).unlink(missing_ok=True)
         becomes(lambda: self._ended() > self._before, self.chaos.watch)
         becomes(lambda: get(self.chaos.watch, "/readyz")[0] == 200, self.chaos.watch)
@@ -133,7 +136,12 @@ class Faults:
             had = live["status"].get("loadBalancer", {}).get("ingress", [])
             entries = [*more, *(entry for entry in had if not entry["ip"].startswith(FOREIGN))]
             version = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"]}}
-            self.chaos.cluster.change_status(name, {**version, "status": {"loadBalancer": {"ingress": entries}}})
+            try:
+                self.chaos.cluster.change_status(name, {**version, "status": {"loadBalancer": {"ingress": entries}}})
+            except ApiError as error:
+                if error.status.code != httpx2.codes.CONFLICT:
+                    raise
+                return False
             return True
 
         becomes(changed, self.chaos.watch)

@@ -41,6 +41,7 @@ LASTING = 1 / 12
 """Part of the steps that are faults that last for a while."""
 WRITES = 3
 """Requests that a change of a Service may need: its finalizer, its status, an event. All may change in one second."""
+WRITE = "^(?!GET )"
 PATIENCE = 30.0
 """Seconds until all has converged after a fault: three times what it may take, on a machine that others use as well."""
 
@@ -148,10 +149,13 @@ def endure(soak: Soak, kind: str) -> None:
     chaos.create()
     chaos.add_port()
     time.sleep(fault.settling)
-    api, quiet = soak.faults.api, time.monotonic()
+    api = soak.faults.api
+    if not fault.writes:
+        becomes(lambda: not api.busiest(WRITE, time.monotonic() - fault.settling), chaos.watch)
+    quiet = time.monotonic()
     with soak.figures.nothing_done(kind, chaos.watch.process.pid):
         time.sleep(chaos.chance.uniform(3, 6) * (MINUTES if kind == "gone" else 1))
-    asked, written = api.busiest(since=quiet), api.busiest("^(?!GET )", quiet)
+    asked, written = api.busiest(since=quiet), api.busiest(WRITE, quiet)
     assert len(asked) <= MOST, (kind, asked)
     assert fault.writes or not written, (kind, written)
     for _ in range(chaos.chance.randrange(10)):
