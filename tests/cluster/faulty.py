@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import socket
 import ssl
@@ -83,10 +84,10 @@ class FaultyApi:
         """Let all faults end."""
         self.faults.clear()
 
-    def busiest(self, line: str = "", since: float = 0.0) -> list[str]:
-        """Return the requests of the busiest second, of those whose line matches."""
+    def busiest(self, line: str = "", since: float = 0.0, until: float = math.inf) -> list[str]:
+        """Return the requests of the busiest second, of those between two moments whose line matches."""
         with self.lock:
-            asked = [(at, one) for at, one in zip(self.times, self.lines, strict=True) if at >= since]
+            asked = [(at, one) for at, one in zip(self.times, self.lines, strict=True) if since <= at < until]
         asked = [(at, one) for at, one in asked if re.search(line, one)]
         first, begin, end = 0, 0, 0
         for last, (at, _) in enumerate(asked):
