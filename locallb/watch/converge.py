@@ -56,6 +56,8 @@ class Converger:
     _touched: dict[ObjectKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
     _digests: dict[ObjectKey, tuple[object, str, str]] = field(default_factory=dict)
+    _rejections: dict[ObjectKey, tuple[Rejection, str]] = field(default_factory=dict)
+    """Of live clusters, with their digests."""
     _compared: dict[ObjectKey, tuple[object, Standing, tuple[str, ...]]] = field(default_factory=dict)
     """What was planned and said when they were compared last, and what differed."""
     _proxies: IdentityCache = field(default_factory=IdentityCache)
@@ -100,13 +102,23 @@ class Converger:
             else:
                 fresh[placement.key] = placement, proxy, balancer_digest(placement, proxy)
         self._digests = fresh
-        told = {one.key: rejection_digest(one) for one in plan.rejections if one.access}
+        told = self._rejected(plan)
         needed = {one.proxy for one in plan.placements}
         self._spare = frozenset(one.key for one in plan.proxies if one.proxy.name not in needed)
         stacks = {planned.key: planned.digest for planned in plan.proxies if not planned.key.cluster}
         wanted = stacks | told | {key: digest for key, (_, _, digest) in fresh.items()}
         self._wanted = plan, wanted
         return wanted
+
+    def _rejected(self, plan: Plan) -> dict[ObjectKey, str]:
+        """Return the digests of what Services are told that get nothing; plans make the same anew each time."""
+        known = self._rejections
+        self._rejections = {
+            one.key: before if (before := known.get(one.key)) and before[0] == one else (one, rejection_digest(one))
+            for one in plan.rejections
+            if one.access
+        }
+        return {key: digest for key, (_, digest) in self._rejections.items()}
 
     def differing(
         self, said: Mapping[ObjectKey, Standing], plan: Plan, stale: Collection[ClusterName], now: float
@@ -126,7 +138,7 @@ class Converger:
             if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
             before = self._compared.get(key)
-            same = before and before[0] is one and before[1] is standing
+            same = before and before[1] is standing and (before[0] is one or before[0] == one)
             names = before[2] if before and same else _differences(one, standing)
             kept[key] = one, standing, names
             if names and (settled := self._touched.get(key, 0.0) + SETTLING) > now:

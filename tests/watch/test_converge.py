@@ -15,6 +15,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
+from locallb.watch import converge
 from locallb.watch.converge import Converger
 from tests.planning.objects import DEMO, node, parsed, service
 
@@ -150,3 +151,20 @@ def test_just_after_an_update_the_service_may_be_as_it_was() -> None:
     made._touched[plan.placements[0].key] = 999.5
     assert made.differing({}, plan, (), now=1000.0) == ({}, 1000.5)
     assert made.differing({}, plan, (), now=1000.5)[0].keys() == {plan.placements[0].key}
+
+
+def test_what_is_planned_as_before_costs_no_digest_and_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a pool is too small a thousand may be rejected, and each plan makes all of them anew."""
+    some = [service(f"s{number}", ports=[{"port": 80, "nodePort": 30000 + number}]) for number in range(40)]
+    first, second = plan_of(*some), plan_of(*some)
+    assert first.rejections
+    assert first.placements
+    assert first.rejections == second.rejections
+    assert first.rejections[0] is not second.rejections[0]
+    made = converger(first)
+    before = made.differing({}, first, (), now=1000.0)
+    assert before[0].keys() == made.wanted(first).keys()
+    monkeypatch.setattr(converge, "rejection_digest", lambda one: pytest.fail(str(one.key)))
+    monkeypatch.setattr(converge, "_differences", lambda one, _said: pytest.fail(str(one.key)))
+    assert made.wanted(second) == made.applied
+    assert made.differing({}, second, (), now=1000.0) == before
