@@ -16,14 +16,18 @@ from locallb.kubernetes.status_patch import (
     Standing,
     claiming,
     differences,
+    is_deleted,
+    is_it,
     published,
     publishing,
     releasing,
     standing,
 )
+from locallb.model.identities import Uid
 
 NOW, THEN = "2026-11-21T05:00:00Z", "2026-11-01T00:00:00Z"
 ENTRY = {"ip": "127.77.0.5", "ipMode": "Proxy", "ports": [{"port": 80, "protocol": "TCP"}]}
+ENTRY_PORT = {"port": 80, "protocol": "TCP"}
 THEIRS = {"ip": "192.0.2.1"}
 FINE = {"type": SERVING, "status": "True", "reason": "Serves", "message": ""}
 OTHER = {"type": "example.com/Fine", "status": "True", "reason": "Is", "message": "", "lastTransitionTime": THEN}
@@ -195,3 +199,20 @@ def test_a_service_is_claimed_by_our_finalizer(finalizers: list[str], claimed: b
     assert standing(seen).claimed is claimed
     assert (claiming(seen) is None) is claimed
     assert (releasing(seen) is not None) is claimed
+
+
+def test_another_error_of_a_port_is_a_difference() -> None:
+    """What keeps a port from being served is told anew when it changes."""
+    said, wanted = (
+        {**ENTRY, "ports": [{**ENTRY_PORT, "error": error}]} for error in ("example.com/A", "example.com/B")
+    )
+    assert differences(standing(live(ingress=[said])), (), Published([wanted], [])) == ("ports",)
+
+
+def test_a_service_is_known_by_its_uid_and_its_end_by_the_date() -> None:
+    """The same name with another uid is another Service."""
+    seen: Any = {"metadata": {"uid": "u1"}}
+    assert is_it(seen, Uid("u1"))
+    assert not is_it(seen, Uid("u2"))
+    assert not is_deleted(seen)
+    assert is_deleted({"metadata": {"deletionTimestamp": NOW}})

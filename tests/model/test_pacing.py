@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -115,3 +116,26 @@ def test_chance_only_lengthens_a_wait_by_the_spread(pace: Pace, failures: int, c
     """What failed together is spread; nothing is tried earlier for it."""
     certain = pace.delay(failures)
     assert certain <= pace.delay(failures, chance) <= certain * (1 + pace.spread) + SLACK
+
+
+@pytest.mark.parametrize(
+    ("pace", "delays"),
+    [
+        (Pace(1.0, longest=10.0), [0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]),
+        (Pace(0.5, longest=5.0, factor=3.0, floor=1.0), [1.0, 1.0, 1.5, 4.5, 5.0, 5.0]),
+        (Pace(2.0, longest=2.0, floor=3.0), [3.0, 3.0, 3.0]),
+    ],
+)
+def test_each_failure_multiplies_the_wait_from_the_first_to_the_longest(pace: Pace, delays: list[float]) -> None:
+    """By the number of failures in a row, from none on; never under the floor."""
+    assert [pace.delay(failures) for failures in range(len(delays))] == delays
+
+
+def test_where_success_need_not_last_it_ends_the_row_at_once() -> None:
+    """The next failure is the first; where it must last, from that moment on."""
+    failed = Backoff(Pace(1.0, longest=10.0)).failed(0.0, 0).failed(0.0, 0)
+    assert failed.succeeded(5.0).failures == 0
+    assert failed.succeeded(5.0).failed(5.0, 0).not_before == 6.0
+    calm = Backoff(Pace(1.0, longest=10.0, calm=3.0)).failed(0.0, 0).failed(0.0, 0).succeeded(5.0)
+    assert [calm.succeeded(now).failures for now in (7.9, 8.0)] == [2, 0]
+    assert [calm.is_calm(now) for now in (7.9, 8.0)] == [False, True]
