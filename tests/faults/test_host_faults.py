@@ -155,18 +155,20 @@ def test_used_up_inotify_instances_are_told_as_host_limit_and_freed_ones_are_use
     limit = inotify_limit()
     hold = stage.space.enter(PYTHON, "-c", HOLD_INOTIFY, str(limit), user=USER)
     with subprocess.Popen(hold, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout
-        assert int(holder.stdout.readline()) > 0
-        code, words = doctor(stage)
-        assert code == 1
-        assert f"room for 0 more proxies; what ends it: inotify instances (0 of {limit} are free)" in words
-        assert "host setup --apply" in words
-        stage.up(user=USER)
-        row = stage.status(user=USER)["third"]
-        assert (row["state"], row["reason"]) == ("rejected", "HostLimit")
-        assert "locallb host setup --apply" in row["message"]
-        all_serve(stage, "a", "b")
-        holder.kill()
+        try:
+            assert holder.stdout
+            assert int(holder.stdout.readline()) > 0
+            code, words = doctor(stage)
+            assert code == 1
+            assert f"room for 0 more proxies; what ends it: inotify instances (0 of {limit} left)" in words
+            assert "host setup --apply" in words
+            stage.up(user=USER)
+            row = stage.status(user=USER)["third"]
+            assert (row["state"], row["reason"]) == ("rejected", "HostLimit")
+            assert "locallb host setup --apply" in row["message"]
+            all_serve(stage, "a", "b")
+        finally:
+            holder.kill()
     stage.up(user=USER)
     assert {name: state(stage)[name] for name in before} == before
     all_serve(stage, "a", "b", "third")
