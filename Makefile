@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster lint format goldens bench clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick coverage test-cluster lint format goldens bench clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -59,9 +59,16 @@ status: setup ## Show Services, addresses and health
 doctor: setup ## Say what this host allows, what is in the way, and what to do about it
 	@$(LOCALLB) doctor
 
+PURE := $(addprefix tests/,config envoy/test_goldens.py envoy/test_words.py host/test_doctor.py host/test_setup_plan.py \
+	kubernetes model planning report watch/test_schedule.py watch/test_work.py)
+
 test: .venv/dev ## Check the code and test it, real Envoys included (less than 5 minutes)
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow and not docker and not cluster and not soak"
+
+coverage: .venv/dev ## Show how much of what is pure its tables and golden files reach
+	@$(BIN)/python -m pytest -q -p tests.pure_coverage --cov --cov-report= $(PURE) \
+		-m "not hypothesis and not envoy and not browser and not slow and not docker and not cluster and not soak"
 
 test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host, the loop, containers
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "(slow or docker) and not cluster and not soak"
@@ -99,4 +106,4 @@ bench: .venv/dev ## Measure everything on an otherwise idle machine, for docs/be
 	@$(BIN)/python -m benchmarks.report
 
 clean: ## Remove .venv and caches (first `make down`)
-	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
