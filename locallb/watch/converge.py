@@ -78,7 +78,7 @@ class Converger:
         self.applied, self._told, self._exported = {}, {}, None
         for resource in self.engine.resources():
             if resource.type in ROOTS:
-                key = _key(resource.name)
+                key = ObjectKey.parse(resource.name)
                 tells = resource.type == BALANCER or not key.cluster
                 found = str(resource.inputs.get("digest", "")) if tells else ""
                 self.applied[key] = found or self.applied.get(key, "")
@@ -153,7 +153,7 @@ class Converger:
         seen = self.engine.state_stamp(), *map(files.stamps, (paths.proxies_root(), *paths.ledgers()))
         if seen == self._in_order:
             return set()
-        found = {_key(name_of(urn)) for urn in self.engine.drifted(LOOKED_AFTER)}
+        found = {ObjectKey.parse(name_of(urn)) for urn in self.engine.drifted(LOOKED_AFTER)}
         self._in_order = None if found else seen
         return found
 
@@ -242,12 +242,6 @@ def _touched(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:
     named = {str(key): key for key in keys}
     names = {step.subject.name for step in result.steps if step.op not in _LEAVING_AS_IT_IS}
     return {key for name in names for key in (named.get(name), named.get("/".join(name.split("/")[:3]))) if key}
-
-
-def _key(name: str) -> ObjectKey:
-    """Read the name of a root: a Service's key, or the name of a proxy that is the stack's."""
-    cluster, _, rest = name.rpartition("/")[0].partition("/")
-    return ObjectKey(ClusterName(cluster), rest, name.rpartition("/")[2])
 
 
 def _is_of(urn: str, key: ObjectKey) -> bool:

@@ -20,6 +20,7 @@ from locallb.model.identities import (
     IPAddress,
     NodeName,
     ObjectKey,
+    ObjectKind,
     Owner,
     Protocol,
     Uid,
@@ -46,7 +47,11 @@ addresses: st.SearchStrategy[IPAddress] = contested | st.sampled_from([*IPV4, *I
 """Addresses that some pool may have."""
 askable: st.SearchStrategy[IPAddress] = addresses | st.sampled_from(ODD)
 keys = st.builds(
-    ObjectKey, st.sampled_from(CLUSTERS), st.sampled_from(["shop", "team"]), st.sampled_from([*"abcdefgh"])
+    ObjectKey,
+    st.sampled_from(CLUSTERS),
+    st.sampled_from(["shop", "team"]),
+    st.sampled_from([*"abcdefgh"]),
+    st.just(ObjectKind.SERVICE),
 )
 uids = st.sampled_from([Uid("u1"), Uid("u2"), Uid("")])
 ports = st.builds(

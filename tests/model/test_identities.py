@@ -1,0 +1,40 @@
+"""Keys of objects: what they print as is a promise, because names of resources and URNs are made of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
+
+names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,10}[a-z0-9])?", fullmatch=True) | st.sampled_from([*ObjectKind])
+
+
+@given(cluster=names, namespace=names, name=names, kind=st.sampled_from(ObjectKind))
+def test_a_key_is_read_back_from_what_it_prints_as(cluster: str, namespace: str, name: str, kind: ObjectKind) -> None:
+    """Every kind, also where a namespace is called as a kind is; names of its resources only go on after a slash."""
+    key = ObjectKey(ClusterName(cluster), namespace, name, kind)
+    assert ObjectKey.parse(str(key)) == key
+
+
+@given(one=st.tuples(names, names, names, st.sampled_from(ObjectKind)), other=st.tuples(names, names, names))
+def test_two_objects_never_print_alike(one: tuple[str, str, str, ObjectKind], other: tuple[str, str, str]) -> None:
+    """A Gateway and a Service of one name are two."""
+    key = ObjectKey(ClusterName(one[0]), *one[1:])
+    service = ObjectKey(ClusterName(other[0]), *other[1:])
+    assert (str(key) == str(service)) == (key == service)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (ObjectKey(ClusterName("c"), "n", "web"), "c/n/web"),
+        (ObjectKey(ClusterName("c"), "n", "web", ObjectKind.GATEWAY), "c/gateways/n/web"),
+        (ObjectKey(ClusterName(""), "", "shared-1"), "shared-1"),
+    ],
+)
+def test_keys_print_as_they_always_did(key: ObjectKey, text: str) -> None:
+    """Services as before there were kinds; a proxy of the stack by its name."""
+    assert str(key) == text
+    assert ObjectKey.parse(text) == key
