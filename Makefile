@@ -62,7 +62,7 @@ doctor: setup ## Say what this host allows, what is in the way, and what to do a
 PURE := $(addprefix tests/,config envoy/test_goldens.py envoy/test_words.py host/test_doctor.py host/test_setup_plan.py \
 	kubernetes model planning report watch/test_schedule.py watch/test_work.py)
 
-test: .venv/dev ## Check the code and test it, real Envoys included (less than 5 minutes)
+test: .venv/dev ## Check the code and test it, real Envoys included (about 12 minutes)
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow and not docker and not cluster and not soak"
 
