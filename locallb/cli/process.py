@@ -50,7 +50,10 @@ def end_well_when_interrupted() -> None:
 
 
 def finish(code: int) -> int:
-    """Write out what the streams still hold; return the exit code, another one if results could not be written."""
+    """Write out what the streams still hold; return the exit code, another one if results could not be written.
+
+    A signal that comes from then on comes too late: the code says how the command ended.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -59,6 +62,8 @@ def finish(code: int) -> int:
             if not isinstance(error, BrokenPipeError):
                 _write(_ERRORS, f"error: the output can't be written: {error}\n".encode(errors="replace"))
                 code = code or 1
+    for number in _ENDING:  # not by a handler: the interpreter takes those away at its end
+        signal.signal(number, signal.SIG_IGN)
     return code
 
 

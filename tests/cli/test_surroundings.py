@@ -97,6 +97,31 @@ def test_a_reader_that_has_had_enough_changes_nothing(play: Stage, words: tuple[
         os.close(writing)
 
 
+def test_a_watch_that_nobody_reads_says_so_and_ends(play: Stage) -> None:
+    """Also where the reader is gone before the first line."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = start(play.root, ("watch", "--json"), stdout=writing)
+    finally:
+        os.close(writing)
+    assert done.code == Exit.FAILED
+    assert "nobody reads standard output any more" in done.err
+
+
+def test_a_signal_at_the_very_end_comes_too_late() -> None:
+    """What was done has its exit code, also while the interpreter clears away."""
+    program = (
+        "import atexit, os, signal, sys\n"
+        "from locallb.cli.process import finish, prepare\n"
+        "prepare()\n"
+        "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):\n"
+        "    atexit.register(os.kill, os.getpid(), number)\n"
+        "sys.exit(finish(3))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=SECONDS).returncode == 3
+
+
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
 def test_results_that_can_not_be_written_are_told(play: Stage, words: tuple[str, ...]) -> None:
     """A full disk takes no results: the code is 1, one sentence says so."""

@@ -121,12 +121,14 @@ class Teller:
         self._seen = seen
         self._gone = gone
         self._board, self._narrator = Board(), Narrator()
+        self._first: tuple[LogRecord, ...] = ()
+        """What is told before anything else."""
         self._thread = SupervisedThread(Task.TELLER, "teller", self._run)
 
     def start(self, *first: LogRecord) -> None:
         """Begin, with these records."""
         self._face.open()
-        self._face.show(first, Board(), ())
+        self._first = first
         self._thread.start()
 
     def join(self, seconds: float) -> bool:
@@ -139,6 +141,8 @@ class Teller:
 
     def _run(self) -> None:
         try:
+            first, self._first = self._first, ()
+            self._face.show(first, Board(), ())
             while not self._board.stopped:
                 self._relay.wait()
                 time.sleep(self._face.pace)  # not while the loop goes on with what it just told
