@@ -19,12 +19,12 @@ from locallb.config.settings import (
 from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project, require_stack
 from locallb.engine.engine import PARALLEL
 from locallb.model.identities import Home
+from locallb.model.state_resource import CONTAINER
 from locallb.planning.planned import Plan
 from locallb.provider import make_provider
 from locallb.provider.docker import make_docker_provider
 from locallb.runtimes.docker import Containers
 from locallb.sources.configuration import stack_settings
-from locallb.sources.held import CONTAINER
 from locallb.sources.readings import ReadCache
 from locallb.sources.snapshot import SnapshotResult, readings_directory
 from locallb.sources.stack_home import require_here

@@ -21,14 +21,10 @@ from locallb.model.identity_cache import IdentityCache
 from locallb.model.naming import owner_from
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
+from locallb.model.state_resource import ADDRESS, CONFIG, CONTAINER, PROCESS, SERVICE, Resource
 from locallb.sources import SourceError
 from locallb.storage import files
 
-ADDRESS = "locallb:index:LoopbackAddress"
-CONFIG = "locallb:index:ProxyConfig"
-PROCESS = "locallb:index:EnvoyProcess"
-SERVICE = "locallb:index:ServiceConfig"
-CONTAINER = "docker:index/container:Container"
 _RUNTIMES = {PROCESS: Runtime.PROCESS, CONTAINER: Runtime.DOCKER}
 _OURS = frozenset({*_RUNTIMES, ADDRESS, CONFIG, SERVICE})
 ENDPOINT_FILES = "eds-"
@@ -71,7 +67,7 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def held_by(resources: Iterable[Resource], known: IdentityCache) -> HeldByState:
+def held_by(resources: Iterable[HeldResource], known: IdentityCache) -> HeldByState:
     """Return what the resources of a state in memory hold; `known` has what was read of them before.
 
     Raises:
@@ -84,7 +80,7 @@ def held_by(resources: Iterable[Resource], known: IdentityCache) -> HeldByState:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
 
-def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[Resource]:
+def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[HeldResource]:
     """Return the resources of ours."""
     latest = state["checkpoint"].get("latest") or {}
     for raw in latest.get("resources") or []:
@@ -94,25 +90,13 @@ def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, o
             yield resource
 
 
-def _counts(resource: Resource) -> bool:
+def _counts(resource: HeldResource) -> bool:
     """Return whether a resource holds anything: an old instance that waits for its deletion only has its process."""
     return resource.type in _RUNTIMES or (resource.type in _OURS and not resource.delete)
 
 
-class Resource(Protocol):
-    """What is needed of a resource in a state."""
-
-    @property
-    def type(self) -> str:
-        """Its type token."""
-
-    @property
-    def inputs(self) -> Mapping[str, object]:
-        """Its inputs as the state has them."""
-
-    @property
-    def outputs(self) -> Mapping[str, object]:
-        """Its outputs as the state has them."""
+class HeldResource(Resource, Protocol):
+    """A resource in a state, and whether it still holds what it names."""
 
     @property
     def delete(self) -> bool:
@@ -127,13 +111,13 @@ class _Resource:
     delete: bool
 
 
-def _held(resources: list[Resource], known: IdentityCache) -> HeldByState:
+def _held(resources: list[HeldResource], known: IdentityCache) -> HeldByState:
     """Return what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
-    by_kind: dict[str, list[Resource]] = {}
+    by_kind: dict[str, list[HeldResource]] = {}
     for one in resources:
         by_kind.setdefault(one.type, []).append(one)
 
-    def each(kind: str, read: Callable[[Resource], _Held]) -> list[_Held]:
+    def each(kind: str, read: Callable[[HeldResource], _Held]) -> list[_Held]:
         return [known.of(one, partial(read, one)) for one in by_kind.get(kind, ())]
 
     claims = each(ADDRESS, lambda one: _ranked(_claim(one.inputs)))

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from locallb.model.identities import Home
+from locallb.model.state_resource import ADDRESS, CONFIG
 from locallb.sources import SourceError
-from locallb.sources.held import ADDRESS, CONFIG
 from locallb.storage import files, paths
 
 FORMAT = 1

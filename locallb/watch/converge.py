@@ -18,8 +18,8 @@ from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import Standing, differences
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.identity_cache import IdentityCache
+from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
 from locallb.planning.planned import Placement, Plan, PlannedProxy, Rejection
-from locallb.sources.held import ADDRESS, CONFIG, SERVICE
 from locallb.storage import files, paths
 from locallb.watch.work import Batch, Work
 

@@ -21,11 +21,11 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
+from locallb.model.state_resource import PROCESS
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 from locallb.runtimes.processes import Process
 from locallb.sources import SourceError
-from locallb.sources.held import PROCESS
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage import paths
 from locallb.watch import gc_tuning

@@ -5,40 +5,21 @@ Addresses stay claimed where all users share the ledger. Not here: where a stack
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol
 
 from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.model.naming import owner_from
+from locallb.model.state_resource import ADDRESS, CONFIG, PROCESS, Resource
 from locallb.runtimes import processes
 from locallb.runtimes.processes import Process
 from locallb.runtimes.stopping import stop_process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies, is_id
-
-ADDRESS, CONFIG = "locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"
-PROCESS = "locallb:index:EnvoyProcess"
-
-
-class Resource(Protocol):
-    """What is needed of a resource in a state."""
-
-    @property
-    def type(self) -> str:
-        """Its type token."""
-
-    @property
-    def inputs(self) -> Mapping[str, object]:
-        """Its inputs as the state has them."""
-
-    @property
-    def outputs(self) -> Mapping[str, object]:
-        """Its outputs as the state has them."""
 
 
 def leave(resources: Iterable[Resource], home: Home, state_home: Path) -> int:

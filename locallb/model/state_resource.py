@@ -1,0 +1,31 @@
+"""Resources of a state, as whoever reads them sees them: the types that are looked for, and what is read of one.
+
+The tokens are a promise: state files of every version name types by them. Not here: what a resource does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+ADDRESS = "locallb:index:LoopbackAddress"
+CONFIG = "locallb:index:ProxyConfig"
+PROCESS = "locallb:index:EnvoyProcess"
+SERVICE = "locallb:index:ServiceConfig"
+CONTAINER = "docker:index/container:Container"
+
+
+class Resource(Protocol):
+    """What is needed of a resource in a state."""
+
+    @property
+    def type(self) -> str:
+        """Its type token."""
+
+    @property
+    def inputs(self) -> Mapping[str, object]:
+        """Its inputs as the state has them."""
+
+    @property
+    def outputs(self) -> Mapping[str, object]:
+        """Its outputs as the state has them."""
