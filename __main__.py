@@ -11,6 +11,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError
 from locallb.sources.configuration import program_settings
+from locallb.sources.renamed_project import refuse_renamed
 from locallb.sources.stack_home import require_here, write
 from locallb.sources.workspace import Workspace
 
@@ -19,6 +20,7 @@ home = Home(pulumi.get_project(), pulumi.get_stack(), str(root))
 try:
     refuse_unfinished(root, home.stack)
     check_home = require_here if pulumi.runtime.is_dry_run() else write
+    refuse_renamed(home, state_file(root, home.stack))
     check_home(home, state_file(root, home.stack))
     workspace = Workspace(home, program_settings(), state_file(root, home.stack))
     reading, plan = workspace.read_and_plan(keep=not pulumi.runtime.is_dry_run())

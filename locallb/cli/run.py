@@ -67,7 +67,7 @@ def _run(args: Arguments, out: Out) -> int:
 
     session = Session.open(args.directory, args.stack)
     if args.command not in ANYWHERE:
-        session.require_home()
+        session.require_home(ending=args.command == "destroy")
     if args.command in _ASK_DOCKER:
         session.require_docker(planned=args.command in {"up", "preview"})
     if args.command not in LEADERS or session.election() is None:

@@ -26,6 +26,7 @@ from locallb.provider.docker import make_docker_provider
 from locallb.runtimes.docker import Containers
 from locallb.sources.configuration import stack_settings
 from locallb.sources.readings import ReadCache
+from locallb.sources.renamed_project import has_deployed, refuse_renamed
 from locallb.sources.snapshot import SnapshotResult, readings_directory
 from locallb.sources.stack_home import require_here
 from locallb.sources.stack_home import write as write_home
@@ -90,9 +91,15 @@ class Session:
         """The file that a `watch` of this stack holds locked."""
         return readings_directory(self.home).with_name(f"{self.stack}.watch")
 
-    def require_home(self) -> None:
-        """Check that the stack belongs to this directory, state home and user. Raises SourceError, ClientError."""
-        require_here(self.home, self.project.state_file(self.stack))
+    def require_home(self, *, ending: bool = False) -> None:
+        """Check that the stack belongs to this project, state home and user. Raises SourceError, ClientError.
+
+        `ending`: what was deployed under two names of the project may end under each.
+        """
+        state = self.project.state_file(self.stack)
+        require_here(self.home, state)
+        if not (ending and has_deployed(state)):
+            refuse_renamed(self.home, state)
 
     def require_stack(self) -> None:
         """Check that there is such a stack: a configuration or a state. Raises ProjectError."""

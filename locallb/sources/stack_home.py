@@ -129,15 +129,18 @@ def _parsed(document: Mapping[str, object]) -> Belonging:
 
 
 def _told_by_state(state: Path) -> Belonging | None:
-    """Return what the resources of a state say that an earlier version wrote; what can't be read says nothing here."""
-    try:
-        resources = json.loads(files.read(state) or "{}")["checkpoint"]["latest"]["resources"]
-        found = list(_told_by_resources(resources))
-    except (files.FilesError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+    """Return what the resources of a state say that an earlier version wrote."""
     ours = str(paths.state_home())
-    found.sort(key=lambda one: (not one.state_home, one.state_home != ours))
+    found = sorted(deployed_from(state), key=lambda one: (not one.state_home, one.state_home != ours))
     return found[0] if found else None
+
+
+def deployed_from(state: Path) -> list[Belonging]:
+    """List where the load balancers of a state belong, as they say it; what can't be read says nothing here."""
+    try:
+        return list(_told_by_resources(json.loads(files.read(state) or "{}")["checkpoint"]["latest"]["resources"]))
+    except (files.FilesError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
 
 
 def _told_by_resources(resources: list[Mapping[str, object]]) -> Iterator[Belonging]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -194,6 +195,66 @@ def test_a_renamed_project_is_the_same_one(monkeypatch: pytest.MonkeyPatch) -> N
             renamed.root.rename(made.root)
             shutil.rmtree(home)
         assert (destroyed.code, left) == (0, [])
+
+
+def call(play: Stage, name: str) -> None:
+    """Give the project another name, as an editor does."""
+    path = play.root / "Pulumi.yaml"
+    path.write_text(re.sub("^name: .*", f"name: {name}", path.read_text()))
+
+
+def test_a_project_under_another_name_is_refused_by_every_command(play: Stage) -> None:
+    """Nothing is served twice; under the old name all goes on, or ends, and then the new one is free."""
+    before, pids = state(play), envoys(play.root)
+    call(play, "new")
+    for command in COMMANDS:
+        done = play.run(*command.split())
+        told = " ".join(done.err.split())
+        assert done.code == 1, command
+        assert "is deployed as project 'local-lb'" in told, command
+        assert f"Write `name: local-lb` into {play.root}/Pulumi.yaml again" in told, command
+    doctor = play.run("doctor", "--json")
+    assert any("is deployed as project 'local-lb'" in one["text"] for one in doctor.json["findings"])
+    assert (state(play), envoys(play.root), served(play)) == (before, pids, "web: hello")
+    call(play, "local-lb")
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+    assert play.run("destroy", "--yes").code == 0
+    call(play, "new")
+    play.up()
+    assert play.run("destroy", "--yes").code == 0
+    call(play, "local-lb")
+
+
+def test_what_an_earlier_version_served_under_two_names_may_end_under_each(play: Stage) -> None:
+    """Everything else is refused as long as both are there."""
+    old = play.root / ".state/.pulumi/stacks/local-lb/dev.json"
+    old.rename(play.root / "aside")
+    call(play, "new")
+    play.up()
+    (play.root / "aside").rename(old)
+    assert len(envoys(play.root)) == 2
+    done = play.run("up", "--yes")
+    assert done.code == 1
+    assert "is deployed as project 'local-lb'" in " ".join(done.err.split())
+    assert play.run("destroy", "--yes").code == 0
+    call(play, "local-lb")
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+    assert served(play) == "web: hello"
+
+
+def test_other_projects_of_the_same_backend_are_nobodys_earlier_names(play: Stage, tmp_path: Path) -> None:
+    """A backend in a home directory has states of many projects, of local-lb and of others."""
+    text = state(play).decode().replace(str(play.root), str(tmp_path))
+    for name, words in {
+        "elsewhere": text,
+        "empty": "",
+        "other": '{"checkpoint": {"latest": {"resources": []}}}',
+    }.items():
+        path = play.root / ".state/.pulumi/stacks" / name / "dev.json"
+        path.parent.mkdir()
+        path.write_text(words)
+    assert play.run("up", "--yes", "--expect-no-changes").code == 0
+    shutil.rmtree(play.root / ".state/.pulumi/stacks/elsewhere")
 
 
 def test_destroy_is_refused_while_a_watch_would_undo_it(play: Stage) -> None:

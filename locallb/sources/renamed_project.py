@@ -1,0 +1,43 @@
+"""A project under an earlier name: what it deployed would be served a second time under the new one.
+
+A backend keeps states by the project's name, so a stack that was deployed before `name` in Pulumi.yaml was changed has
+no state under the new name. Not here: a directory that was renamed or copied (`stack_home`), which keeps its states.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from locallb.model.identities import Home
+from locallb.sources import SourceError
+from locallb.sources.stack_home import deployed_from
+from locallb.storage import paths
+
+
+def refuse_renamed(home: Home, state: Path | None) -> None:
+    """Raise SourceError if this project's directory has the stack deployed under another name of the project."""
+    for other in earlier_names(home, state):
+        project_file, now = Path(home.root) / "Pulumi.yaml", "too" if has_deployed(state) else "a second time"
+        raise SourceError(
+            f"stack {home.stack} of {home.root} is deployed as project {other!r}; under its name now, {home.project!r},"
+            f" it would be served {now}. Write `name: {other}` into {project_file} again: all of it goes on as it is."
+            f" Where {home.project!r} is the name to keep, run `locallb destroy` with the old name there first"
+        )
+
+
+def earlier_names(home: Home, state: Path | None) -> list[str]:
+    """List the other projects of the backend that have the stack deployed from this directory."""
+    if state is None:
+        return []
+    others = state.parent.parent.glob(f"*/{state.name}")
+    return sorted(path.parent.name for path in others if path.parent != state.parent and _is_of(path, home.root))
+
+
+def has_deployed(state: Path | None) -> bool:
+    """Return whether a state has anything of a load balancer."""
+    return state is not None and bool(deployed_from(state))
+
+
+def _is_of(state: Path, root: str) -> bool:
+    """Return whether a state is of what was deployed from `root`, or from where that was before."""
+    return any(not paths.is_another_directory(one.root, root) for one in deployed_from(state))
