@@ -29,7 +29,16 @@ _locallb() {{
 }}
 compdef _locallb locallb""",
     "fish": f"""\
-complete -c locallb -a '(locallb completion {ANSWER} -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'""",
+function __locallb
+    set -l words (commandline -opc)
+    set -l answers ($words[1] completion {ANSWER} -- $words[2..-1] (commandline -ct) 2>/dev/null)
+    if test -n "$answers"
+        printf '%s\\n' $answers
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c locallb -f -a '(__locallb)'""",
 }
 _HARMLESS = re.compile(r"[\w./@%+=,-]+")
 """What every shell takes as it is; a name with anything else isn't offered."""
