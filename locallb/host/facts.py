@@ -9,6 +9,7 @@ import errno
 import os
 import socket
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Address, ip_address
 from pathlib import Path
 
@@ -60,11 +61,19 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
     in_use = {protocol: [row for row in rows(protocol, state) if row.port] for protocol, _, state in _PROTOCOLS}
     found = held({row.inode for listed in in_use.values() for row in listed}, our_pids)
     foreign = {protocol: [row for row in in_use[protocol] if row.inode not in found.ours] for protocol in in_use}
-    known = _routes()
-    return HostFacts(
+    facts = HostFacts(
         unprivileged_port_start=_port_start(status),
         watches=max(0, inotify_limit() - found.inotify),
         sockets=tuple(sorted(_sockets(foreign, found.holders), key=_order)),
+    )
+    return with_routes(facts, pools, strict=strict)
+
+
+def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> HostFacts:
+    """Find out which addresses are this host's and what it has a route to. Raises RouteError."""
+    known = _routes()
+    return replace(
+        facts,
         addresses=_addresses(pools, known, strict=strict),
         routed=tuple(sorted({route.destination for route in known if route.is_way}, key=str)) if known else None,
     )

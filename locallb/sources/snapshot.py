@@ -15,7 +15,7 @@ from typing import TypeVar
 from locallb.config.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Sharing, Source
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
-from locallb.host.facts import host_facts
+from locallb.host.facts import host_facts, with_routes
 from locallb.host.sockets import split_place
 from locallb.kubernetes.parsing import Parsed
 from locallb.kubernetes.status_patch import Standing
@@ -213,6 +213,11 @@ def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
     facts = replace(facts, envoy=envoy, group=os.getegid(), unprivileged_port_start=0, sockets=sockets)
     require_suitable(containers, settings.container, facts)
     return replace(facts, subnets=read_subnets(containers, network)) if network else facts
+
+
+def read_routes(settings: Settings, known: HostFacts) -> HostFacts:
+    """Look again at this host's routes and at what they say of addresses, and at nothing else. Raises ClientError."""
+    return with_routes(known, settings.pools, strict=settings.publishes)
 
 
 def _bound(home: Home) -> set[tuple[IPAddress, int, Protocol]]:

@@ -43,6 +43,8 @@ class Task(StrEnum):
     LOOP = "loop"
     PLUGIN = "plugin"
     """A credential that is renewed while the old one is good."""
+    ROUTES = "routes"
+    """Routes of this host."""
     SIGNALS = "signals"
     """The end of patience after a signal."""
     TELLER = "teller"

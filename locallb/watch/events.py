@@ -29,6 +29,8 @@ class Cause(StrEnum):
     """The file that tells how a cluster is reached is different; the subject is the cluster."""
     KIND = "kind"
     """Which clusters of kind there are may be different; the subject is the one concerned, if it was one."""
+    ROUTES = "routes"
+    """This host has other routes."""
     DRIFT = "drift"
     """Somebody else changed or removed files of ours; the subject is what they are of."""
     SPARE = "spare"

@@ -29,6 +29,7 @@ from locallb.sources.snapshot import (
     known_services,
     read_claims,
     read_host,
+    read_routes,
     read_source,
     refuse_another_runtime,
     told_of_pools,
@@ -96,7 +97,7 @@ class SnapshotCache:
             if everything or source.cluster not in self._read or _about(source, marks):
                 self._read[source.cluster] = self._source(source, known, marks, anew=everything)
         read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
-        host, told = self._facts(everything)
+        host, told = self._facts(everything, any(mark.cause is Cause.ROUTES for mark in marks))
         return assemble(self.home, self._held, claims, [*read, told], host)
 
     def stale(self) -> Mapping[ClusterName, str]:
@@ -168,11 +169,14 @@ class SnapshotCache:
             self._claims = stamps, read_claims(self._remembered)
         return self._claims[1]
 
-    def _facts(self, anew: bool) -> tuple[HostFacts, SourceRead]:  # noqa: FBT001 - one caller
+    def _facts(self, anew: bool, rerouted: bool) -> tuple[HostFacts, SourceRead]:  # noqa: FBT001 - one caller
         now = time.monotonic()
         if anew or self._host is None or now > self._host[0] + HOST_FRESH:
             host = read_host(self.home, self.settings, self._held or HeldByState())
             self._host = now, host, told_of_pools(self.settings, host)
+        elif rerouted:
+            host = read_routes(self.settings, self._host[1])
+            self._host = self._host[0], host, told_of_pools(self.settings, host)
         return self._host[1:]
 
 

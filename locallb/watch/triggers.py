@@ -1,4 +1,4 @@
-"""What makes the loop look: files, directories, containers and processes that are watched, as the configuration says.
+"""What makes the loop look: files, directories, containers, processes and routes that are watched.
 
 Each runs in a thread of its own and only sets a mark. Not here: what a mark means (`snapshot_cache`), clusters' own
 events (`followed_cluster`), and when to look (`schedule`).
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from locallb.config.settings import KubernetesSource, ManifestsSource, Runtime, Settings
+from locallb.host.route_events import RouteEvents
 from locallb.kubernetes.api.kubeconfig import kubeconfig_path
 from locallb.model.identities import Home
 from locallb.planning.containers import PROXY_LABEL
@@ -30,7 +31,7 @@ class Triggers:
         self._configuration = configuration
         self._mark = mark
         self._exits = Exits(lambda name: mark(Mark(Cause.PROXY, name)))
-        self._watches: list[FolderWatch | FileWatch | ContainerEvents] = []
+        self._watches: list[FolderWatch | FileWatch | ContainerEvents | RouteEvents] = []
         self._watched: Settings | None = None
 
     def follow(self, settings: Settings) -> None:
@@ -39,7 +40,7 @@ class Triggers:
             return
         self._unwatch()
         self._watched = settings
-        self._watches = [self._files(settings), *self._folders(settings)]
+        self._watches = [self._files(settings), *self._folders(settings), RouteEvents(self._setter(Mark(Cause.ROUTES)))]
         if settings.runtime is Runtime.DOCKER:
             self._watches.append(ContainerEvents(PROXY_LABEL, HARM, self._marker(Cause.PROXY), self._docker))
         if settings.kind is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.signals import Signals
 from locallb.cli.watching.telling import Lines, Teller
 from locallb.config.lease_timing import Timing
+from locallb.host.route_events import RouteEvents
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.lease import Candidate
 from locallb.model.identities import ClusterName
@@ -132,6 +134,17 @@ def exits(case: Case) -> None:
         os.waitpid(pid, 0)
 
 
+def routes(case: Case) -> None:
+    """Tell then what was heard when it broke off."""
+    changed: list[str] = []
+    events = RouteEvents(case.trap.before(lambda: changed.append("routes")))
+    case.stack.callback(events.stop)
+    assert events._link
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as other:
+        other.sendto(b"anything", (events._link.getsockname()[0], 0))
+        becomes(lambda: changed)
+
+
 def _process(pid: int) -> Any:  # noqa: ANN401 - a Process
     from locallb.runtimes.processes import _stat  # noqa: PLC0415 - only here
 
@@ -228,6 +241,7 @@ CASES: dict[Task, Callable[[Case], None]] = {
     Task.FILES: files,
     Task.CONTAINERS: containers,
     Task.EXITS: exits,
+    Task.ROUTES: routes,
     Task.ELECTION: election,
     Task.HTTP: http,
     Task.TELLER: teller,

@@ -1,0 +1,98 @@
+"""Reports at once that routes of this host are different, as the kernel tells it (rtnetlink), whoever changed them.
+
+A message only says that it is worth a look: the routes are read and compared, so what no address of a Service and no
+pod can be behind (link-local routes of each container that starts) wakes nobody, and a lost message loses nothing. A
+flood of messages costs a tenth of a core at most. Not here: what routes mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+
+from locallb.host.netlink import RouteError, routes
+from locallb.model.routes import Route
+from locallb.threads.supervised import SupervisedThread, Task
+
+_GROUPS = 0x1 | 0x40 | 0x400
+"""RTMGRP_LINK, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_ROUTE. IPv4 routes go without a word when their link goes down."""
+_REST = 0.01
+"""Seconds at least between two looks."""
+_SHARE = 9
+"""A rest is so many times as long as the look before it."""
+_MOST = 1000
+"""Messages that are taken at once."""
+
+
+class RouteEvents:
+    """Calls `changed` from a thread of its own when routes became different since this was made, until `stop`."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._seen: frozenset[Route] | None = None
+        """What was there at the last look; None where that isn't known."""
+        self._due = False
+        """Something was heard that hasn't been looked at."""
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._link = _subscribed()
+        self._thread = SupervisedThread(Task.ROUTES, "routes", self._follow)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Report nothing any more."""
+        self._thread.stop()
+        os.eventfd_write(self._bell, 1)
+        if self._thread.join(2):
+            os.close(self._bell)
+            if self._link:
+                self._link.close()
+
+    def _follow(self) -> None:
+        if self._link is None:  # a sandbox without netlink
+            self._thread.stopped.wait()
+            return
+        while not self._thread.stopped.is_set():
+            if not self._due:
+                select.select([self._link.fileno(), self._bell], [], [])
+            if self._thread.stopped.is_set():
+                return
+            self._due, began = True, time.monotonic()
+            _take(self._link)
+            self._due = not self._look()
+            self._thread.stopped.wait(max(_REST, _SHARE * (time.monotonic() - began)))
+
+    def _look(self) -> bool:
+        """Compare the routes with those of the last look; False if they can't be read while they change."""
+        try:
+            now = frozenset(route for route in routes() if route.is_usual)
+        except RouteError as error:
+            return error.forbidden
+        if now != self._seen:
+            self._changed()
+            self._seen = now
+        return True
+
+
+def _subscribed() -> socket.socket | None:
+    """Return a socket that hears of routes; None where that isn't allowed."""
+    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    try:
+        link.bind((0, _GROUPS))
+    except OSError:
+        link.close()
+        return None
+    return link
+
+
+def _take(link: socket.socket) -> None:
+    """Take the messages that wait; what the kernel couldn't keep (ENOBUFS) is as good as one."""
+    for _ in range(_MOST):
+        try:
+            link.recv(1, socket.MSG_DONTWAIT | socket.MSG_TRUNC)
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                return

@@ -1,0 +1,208 @@
+"""Routes that others add and remove, heard from a real kernel in a network namespace of the test's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+import pytest
+
+from tests.host.support import LOCALLB, PYTHON, Namespace, Project, project
+from tests.watch.api import becomes
+
+SPACE = """\
+ip link set lo up
+ip link add d0 type bridge && ip link set d0 addrgenmode none && ip link set d0 up
+ip address add 172.30.0.1/16 dev d0
+ip address add fd30::1/64 dev d0 nodad
+"""
+LISTENER = """
+import sys
+from locallb.host import route_events
+looks = 0
+def routes(real=route_events.routes):
+    global looks
+    looks += 1
+    return real()
+route_events.routes = routes
+events = route_events.RouteEvents(lambda: print("changed", flush=True))
+print("ready", flush=True)
+for line in sys.stdin:
+    print("looks", looks, flush=True)
+events.stop()
+"""
+
+
+class Heard:
+    """What a listener in a namespace says."""
+
+    def __init__(self, space: Namespace) -> None:
+        self.space = space
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(space.enter(PYTHON, "-c", LISTENER), stdin=pipe, stdout=pipe, text=True)
+        self.lines: SimpleQueue[str] = SimpleQueue()
+        Thread(target=self._read, daemon=True).start()
+        assert self.lines.get(timeout=20) == "ready"
+
+    def _read(self) -> None:
+        for line in self.process.stdout or ():
+            self.lines.put(line.strip())
+
+    def changes(self) -> int:
+        """Count the changes since the last call; whatever the listener has heard so far is in it."""
+        return sum(line == "changed" for line in self._asked())
+
+    def looks(self) -> int:
+        """Return how often it has read the routes."""
+        return int(self._asked()[-1].split()[1])
+
+    def _asked(self) -> list[str]:
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        said = [self.lines.get(timeout=20)]
+        while not said[-1].startswith("looks"):
+            said.append(self.lines.get(timeout=20))
+        return said
+
+
+@contextmanager
+def listening() -> Iterator[Heard]:
+    """Listen in a new namespace."""
+    with tempfile.TemporaryDirectory() as root:
+        space = Namespace(Path(root), SPACE)
+        heard = Heard(space)
+        try:
+            yield heard
+        finally:
+            heard.process.kill()
+            heard.process.communicate()
+            space.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ip route add 10.244.1.0/24 via 172.30.0.2",
+        "ip -6 route add fd44:1::/64 via fd30::2",
+        "ip route add local 198.51.100.0/24 dev lo",
+        "ip address add 192.0.2.7/32 dev d0",
+        "ip route del 172.30.0.0/16",
+        "ip link set d0 down",
+        "ip link del d0",
+    ],
+)
+def test_a_route_more_or_less_is_heard_at_once(change: str) -> None:
+    """Whatever made it one."""
+    with listening() as heard:
+        heard.space.shell(change)
+        assert heard.lines.get(timeout=20) == "changed"
+
+
+def test_what_concerns_no_service_and_no_pod_wakes_nobody() -> None:
+    """Each container that starts makes a link with link-local addresses."""
+    with listening() as heard:
+        heard.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
+        becomes(heard.changes)
+        before = heard.looks()
+        heard.space.shell("ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up")
+        becomes(lambda: heard.looks() > before)
+        heard.space.shell("ip address add fe80::77/64 dev v0 nodad")
+        again = heard.looks()
+        heard.space.shell("ip address add 127.9.9.9/8 dev lo")
+        becomes(lambda: heard.looks() > again)
+        assert heard.changes() == 0
+
+
+def _flood(heard: Heard, count: int) -> None:
+    lines = "".join(f"route add 10.{n >> 8}.{n & 255}.0/24 via 172.30.0.2\n" for n in range(count))
+    batch = heard.space.root / "batch"
+    batch.write_text(lines)
+    heard.space.shell(f"ip -batch {batch}")
+
+
+def test_a_flood_is_bounded_and_its_end_is_not_missed() -> None:
+    """More messages than a socket holds: some are lost (ENOBUFS), what they were about is not."""
+    with listening() as heard:
+        heard.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
+        becomes(heard.changes)
+        before = heard.looks()
+        heard.process.send_signal(19)  # SIGSTOP: the kernel has nowhere to put them
+        _flood(heard, 5000)
+        heard.process.send_signal(18)
+        becomes(heard.changes)
+        _settled(heard.looks)
+        assert heard.looks() - before < 100
+        heard.changes()
+        heard.space.shell("ip route add 10.245.0.0/16 via 172.30.0.2")
+        becomes(heard.changes)
+
+
+def _settled(count: Callable[[], int]) -> None:
+    """Wait until a number stays the same."""
+    seen = [-1]
+
+    def same() -> bool:
+        now = count()
+        before, seen[0] = seen[0], now
+        return before == now
+
+    becomes(same)
+
+
+def test_it_ends_in_the_midst_of_a_silence() -> None:
+    """And leaves nothing that would keep the process."""
+    with listening() as heard:
+        out, _ = heard.process.communicate(timeout=20)
+        assert heard.process.returncode == 0, out
+        with pytest.raises(Empty):
+            heard.lines.get_nowait()
+
+
+POD = "10.244.1.5"
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 8000}]},
+}
+SLICE = {
+    "apiVersion": "discovery.k8s.io/v1",
+    "kind": "EndpointSlice",
+    "metadata": {"name": "web-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}},
+    "addressType": "IPv4",
+    "ports": [{"port": 8080}],
+    "endpoints": [{"addresses": [POD]}],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.envoy
+def test_the_loop_serves_pods_as_soon_as_somebody_makes_the_route() -> None:
+    """Its next full pass would be a minute away; when the route goes, the port closes."""
+    with project() as made:
+        made.space.shell(SPACE)
+        made.write("web.yaml", SERVICE, SLICE)
+        home = {"XDG_STATE_HOME": str(made.root / "s"), "HOME": str(made.root)}
+        command = made.space.enter(*LOCALLB, "-C", str(made.root), "watch")
+        watch = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **home})
+        try:
+            becomes(lambda: _said(made) == "Unreachable")
+            made.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
+            becomes(lambda: _said(made) == "serving", lambda: made.locallb("status").out)
+            made.space.shell("ip route del 10.244.1.0/24")
+            becomes(lambda: _said(made) == "Unreachable")
+        finally:
+            watch.terminate()
+            watch.wait(60)
+
+
+def _said(made: Project) -> str:
+    row = made.status().get("web", {})
+    return str(row.get("reason") or row.get("state"))
