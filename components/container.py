@@ -8,9 +8,9 @@ from __future__ import annotations
 import pulumi
 import pulumi_docker as docker
 
-from components.resources import ProxyConfig
 from locallb.model.identities import Family
 from locallb.planning.containers import BOOTSTRAP_LABEL, DIRECTORY, ProxyContainer
+from locallb.resources.declared import ProxyConfig
 
 GRACE = 5
 """Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""

@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 import pulumi
 
 from components.proxy import Proxy
-from components.resources import (
+from locallb.kubernetes.events import event_fields, placement_events
+from locallb.kubernetes.service_status import conditions, ingress_fields
+from locallb.model.naming import access_fields, address_name, owner_fields
+from locallb.model.snapshot import Access
+from locallb.planning.planned import Placement, PlannedPart
+from locallb.resources.declared import (
     LoopbackAddress,
     Reachable,
     ServiceClaim,
@@ -15,11 +20,6 @@ from components.resources import (
     ServiceEvents,
     ServiceStatus,
 )
-from locallb.kubernetes.events import event_fields, placement_events
-from locallb.kubernetes.service_status import conditions, ingress_fields
-from locallb.model.naming import access_fields, address_name, owner_fields
-from locallb.model.snapshot import Access
-from locallb.planning.planned import Placement, PlannedPart
 
 
 class LoadBalancer(pulumi.ComponentResource):

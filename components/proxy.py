@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pulumi
 
-from components.resources import EnvoyProcess, LoopbackAddress, ProxyConfig
 from locallb.model.naming import owner_fields
 from locallb.planning.containers import IDENTITY_PREFIX, ProxyContainer
 from locallb.planning.planned import PlannedProxy
+from locallb.resources.declared import EnvoyProcess, LoopbackAddress, ProxyConfig
 
 
 class Proxy(pulumi.ComponentResource):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pulumi
 
 from components.digests import rejection_digest
-from components.resources import ServiceEvents, ServiceStatus
 from locallb.kubernetes.events import event_fields, rejection_events
 from locallb.kubernetes.service_status import not_serving
 from locallb.model.identities import Owner
 from locallb.model.naming import access_fields, owner_fields
 from locallb.model.snapshot import Access
 from locallb.planning.planned import Rejection
+from locallb.resources.declared import ServiceEvents, ServiceStatus
 
 
 class Rejected(pulumi.ComponentResource):

@@ -27,8 +27,8 @@ from locallb.model.naming import access_fields, owner_fields
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Access
 from locallb.planning.selection import is_ours
-from locallb.provider import properties
 from locallb.provider.resources import live_service
+from locallb.resources import properties
 from locallb.storage import paths
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from pulumi.provider.experimental.provider import Provider
 
 from locallb.provider.dispatch import Dispatcher
-from locallb.provider.errors import ProviderError
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
 from locallb.provider.resources.envoy_process import EnvoyProcess
 from locallb.provider.resources.loopback_address import LoopbackAddress
@@ -20,6 +19,7 @@ from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_config import ServiceConfig
 from locallb.provider.resources.service_events import ServiceEvents
 from locallb.provider.resources.service_status import ServiceStatus
+from locallb.resources.errors import ProviderError
 
 __all__ = ["KINDS", "ProviderError", "make_provider"]
 

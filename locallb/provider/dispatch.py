@@ -15,7 +15,7 @@ from pulumi.provider.experimental import provider as protocol
 from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
 
 from locallb.provider.resource_types import ResourceTypes
-from locallb.provider.values import plain, wrapped
+from locallb.resources.values import plain, wrapped
 
 T = TypeVar("T")
 _AT_ONCE = 32

@@ -40,12 +40,12 @@ _PLAIN = _Words("list of {}", {"string": "string", "integer": "integer", "boolea
 
 
 def properties_module(schema: Schema) -> str:
-    """Make locallb/provider/properties.py: a frozen dataclass for each type, each resource's inputs and its state."""
+    """Make locallb/resources/properties.py: a frozen dataclass for each type, each resource's inputs and its state."""
     return "\n".join([*_properties_head(schema), *_type_classes(schema), *_resource_classes(schema)])
 
 
 def resources_module(schema: Schema) -> str:
-    """Make components/resources.py: a CustomResource for each resource."""
+    """Make locallb/resources/declared.py: a CustomResource for each resource."""
     lines = [
         *_docstring(f"The resources of our provider, for the program. {_WARNING}", ""),
         "",
@@ -80,8 +80,8 @@ def targets() -> Mapping[Path, str]:
     """Make every file, by its place."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     return {
-        ROOT / "locallb" / "provider" / "properties.py": properties_module(schema),
-        ROOT / "components" / "resources.py": resources_module(schema),
+        ROOT / "locallb" / "resources" / "properties.py": properties_module(schema),
+        ROOT / "locallb" / "resources" / "declared.py": resources_module(schema),
         ROOT / "docs" / "resources.md": documentation(schema),
     }
 

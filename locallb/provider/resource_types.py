@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 from pulumi.runtime.rpc import UNKNOWN
 
 from locallb.kubernetes.api.fence import FENCE
-from locallb.provider import codec
-from locallb.provider.errors import ProviderError
-from locallb.provider.resource_type import Difference, ResourceType
-from locallb.provider.values import Values
+from locallb.resources import codec
+from locallb.resources.errors import ProviderError
+from locallb.resources.resource_type import Difference, ResourceType
+from locallb.resources.values import Values
 
 AnyResourceType: TypeAlias = ResourceType[Any, Any]
 

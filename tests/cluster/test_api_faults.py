@@ -16,8 +16,8 @@ from locallb.kubernetes.status_patch import FINALIZER
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
-from locallb.provider.errors import ProviderError
 from locallb.provider.resources import live_service
+from locallb.resources.errors import ProviderError
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.faulty import FaultyApi, faulty_api
 from tests.e2e.support import Stage, port, service

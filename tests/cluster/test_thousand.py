@@ -22,10 +22,10 @@ from locallb.model.naming import access_fields, owner_fields
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
-from locallb.provider.codec import decode, value
-from locallb.provider.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_status import ServiceStatus
+from locallb.resources.codec import decode, value
+from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.sources.kubernetes import read_kubernetes
 from tests.cluster.controlplane import Objects
 from tests.e2e.support import port, service

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from locallb.planning.containers import LABEL_PREFIX
-from locallb.provider.codec import recall
 from locallb.provider.docker import inputs
 from locallb.provider.docker.lifecycle import Lifecycle
-from locallb.provider.errors import ProviderError
-from locallb.provider.properties import ReachableState
 from locallb.provider.resources import reachable
+from locallb.resources.codec import recall
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import ReachableState
 from locallb.runtimes.docker import Containers, ContainersError
 from locallb.runtimes.stopping import drain_container
 from tests.docker.support import (

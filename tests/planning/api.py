@@ -20,11 +20,12 @@ from locallb.kubernetes.api.recent import RECENT
 from locallb.model.identities import ObjectKey
 from locallb.model.snapshot import Access
 from locallb.planning.planned import Plan
-from locallb.provider import KINDS, codec
+from locallb.provider import KINDS
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import ResourceTypes
 from locallb.provider.resources import live_service
-from locallb.provider.values import Values
+from locallb.resources import codec
+from locallb.resources.values import Values
 from tests.engine.support import make_project
 
 ACCESS = Access("/kubeconfig", "context")

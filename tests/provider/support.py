@@ -24,7 +24,7 @@ from locallb.model.naming import owner_fields, proxy_id
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Proxy, Upstream
 from locallb.provider import make_provider
-from locallb.provider.values import plain, wrapped
+from locallb.resources.values import plain, wrapped
 
 Plain = Mapping[str, Any]
 PATIENCE = 5.0

@@ -15,10 +15,10 @@ from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.events import ENSURED, NORMAL, Event
 from locallb.kubernetes.status_patch import FINALIZER, SERVING, Published, claiming, publishing
 from locallb.model.snapshot import Access
-from locallb.provider import properties
 from locallb.provider.resources import live_service
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_status import ServiceStatus
+from locallb.resources import properties
 
 ACCESS = properties.Access(kubeconfig="/k", context="c")
 OWNER = properties.Owner(project="p", stack="s", root="/r", cluster="c", namespace="n", name="web", uid="u1")

@@ -30,7 +30,7 @@ from locallb.engine.state.resource import ResourceState
 from locallb.model.naming import owner_fields
 from locallb.provider import ProviderError, generate
 from locallb.provider.dispatch import Dispatcher
-from locallb.provider.values import wrapped
+from locallb.resources.values import wrapped
 from tests.provider.support import Driver, Wanted, owner, urn
 
 ROOT = Path(__file__).parents[2]

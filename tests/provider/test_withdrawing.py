@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.provider.errors import ProviderError
-from locallb.provider.properties import Access, Owner
 from locallb.provider.resources import live_service
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import Access, Owner
 
 OWNER = Owner("p", "s", "/x", "c", "ns", "svc", "uid")
 WHOLE = yaml.safe_dump(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locallb.provider.values import Values
+from locallb.resources.values import Values
 
 _MAPS = ("logOpts", "storageOpts", "sysctls", "tmpfs")
 _RENAMED = {

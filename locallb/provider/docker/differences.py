@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from locallb.provider.docker.inputs import NOTE, without_notes
-from locallb.provider.values import Values
+from locallb.resources.values import Values
 
 IN_PLACE = frozenset(
     {

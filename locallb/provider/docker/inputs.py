@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from locallb.provider.values import Values, holds_unknown
+from locallb.resources.values import Values, holds_unknown
 
 DEFAULTS: Values = {
     "containerReadRefreshTimeoutMilliseconds": 15000,

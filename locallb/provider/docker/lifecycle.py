@@ -13,8 +13,8 @@ from locallb.config.settings import PullPolicy
 from locallb.planning.containers import labelled_owner
 from locallb.provider.docker import inputs, rendering, spec
 from locallb.provider.docker.differences import compare
-from locallb.provider.errors import ProviderError
-from locallb.provider.values import Values
+from locallb.resources.errors import ProviderError
+from locallb.resources.values import Values
 from locallb.runtimes.docker import Containers, ContainersError, DockerAbsentError
 from locallb.runtimes.stopping import STOP_PATIENCE, drain_container, was_drained
 from locallb.storage import paths

@@ -11,8 +11,8 @@ from pulumi.runtime.rpc import UNKNOWN
 from locallb.provider.docker import inputs, rendering
 from locallb.provider.docker.differences import compare
 from locallb.provider.docker.lifecycle import Lifecycle
-from locallb.provider.errors import ProviderError
-from locallb.provider.values import Values, plain, wrapped
+from locallb.resources.errors import ProviderError
+from locallb.resources.values import Values, plain, wrapped
 
 TOKEN = "docker:index/container:Container"  # noqa: S105 - a resource type, no secret
 

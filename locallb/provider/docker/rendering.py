@@ -14,7 +14,7 @@ from locallb.config.parse_containers import decimal_cpus
 from locallb.provider.docker.delta import raw_state_delta
 from locallb.provider.docker.inputs import without_notes
 from locallb.provider.docker.spec import MIB
-from locallb.provider.values import Values
+from locallb.resources.values import Values
 
 META = (
     '{"e2bfb730-ecaa-11e6-8f88-34363bc7c4c0":{"create":1200000000000,"delete":1200000000000,'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locallb.provider.values import Values
+from locallb.resources.values import Values
 
 MIB = 1 << 20
 NANO = 1_000_000_000

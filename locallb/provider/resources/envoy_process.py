@@ -18,11 +18,11 @@ from locallb.envoy.binary import EnvoyBinary, installed
 from locallb.envoy.waiting import comes_to_answer
 from locallb.host import inotify
 from locallb.model.errors import ClientError
-from locallb.provider import properties
-from locallb.provider.errors import ProviderError
-from locallb.provider.properties import EnvoyProcessInputs, EnvoyProcessState
-from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity, proxy_faults
 from locallb.provider.resources.proxy_config import fingerprint
+from locallb.resources import properties
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import EnvoyProcessInputs, EnvoyProcessState
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity, proxy_faults
 from locallb.runtimes import processes
 from locallb.runtimes.processes import Process
 from locallb.runtimes.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process

@@ -19,9 +19,9 @@ from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.events import Event, event_body
 from locallb.kubernetes.status_patch import Live, is_it
 from locallb.model.snapshot import Access
-from locallb.provider import properties
-from locallb.provider.errors import ProviderError
-from locallb.provider.resource_type import identity
+from locallb.resources import properties
+from locallb.resources.errors import ProviderError
+from locallb.resources.resource_type import identity
 
 if TYPE_CHECKING:
     from locallb.kubernetes.api.client import Cluster, Clusters

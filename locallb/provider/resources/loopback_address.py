@@ -9,9 +9,9 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from locallb.ledger.ledger import Ledger
-from locallb.provider.codec import is_unknown
-from locallb.provider.properties import LoopbackAddressInputs, LoopbackAddressState
-from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity
+from locallb.resources.codec import is_unknown
+from locallb.resources.properties import LoopbackAddressInputs, LoopbackAddressState
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity
 from locallb.storage import paths
 
 

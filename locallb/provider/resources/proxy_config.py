@@ -12,10 +12,10 @@ from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.fragments import joined
 from locallb.host import inotify
 from locallb.ledger.conflicts import refuse_copy
-from locallb.provider.codec import is_unknown
-from locallb.provider.errors import ProviderError
-from locallb.provider.properties import ProxyConfigInputs, ProxyConfigState
-from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity, proxy_faults
+from locallb.resources.codec import is_unknown
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity, proxy_faults
 from locallb.runtimes.stopping import stop_all
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory

@@ -20,7 +20,7 @@ from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.envoy.fragments import Tagged, Texts, joined, taken_apart
 from locallb.model.errors import ClientError
-from locallb.provider.errors import ProviderError
+from locallb.resources.errors import ProviderError
 from locallb.runtimes.stopping import end_hanging
 from locallb.storage import files
 

@@ -14,7 +14,7 @@ from locallb.envoy.admin import EnvoyAdmin
 from locallb.host.sockets import LISTEN, SocketError, connect, rows, split_place
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.naming import upstream_name
-from locallb.provider.errors import ProviderError
+from locallb.resources.errors import ProviderError
 
 PATIENCE = 2.0
 """Seconds that a connection may take to arrive; it takes a few milliseconds."""

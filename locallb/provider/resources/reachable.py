@@ -18,12 +18,12 @@ from locallb.envoy.waiting import comes_to_answer, pauses
 from locallb.host.sockets import SocketError, connect, holder, split_place
 from locallb.model.identities import Protocol
 from locallb.planning.containers import IDENTITY_PREFIX
-from locallb.provider.codec import is_unknown
-from locallb.provider.errors import ProviderError
-from locallb.provider.properties import ListenerState, ReachableInputs, ReachableState, Versions
-from locallb.provider.resource_type import Difference, ResourceType, changed, grown, id_faults, proxy_faults
 from locallb.provider.resources import published_ports
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
+from locallb.resources.codec import is_unknown
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import ListenerState, ReachableInputs, ReachableState, Versions
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults, proxy_faults
 from locallb.runtimes.docker import Containers, ContainersError
 from locallb.runtimes.stopping import STOPPING, drain_container, was_drained
 from locallb.storage import paths

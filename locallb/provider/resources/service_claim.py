@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.events import DELETED, NORMAL, Event
 from locallb.kubernetes.status_patch import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
-from locallb.provider.errors import ProviderError
-from locallb.provider.properties import ServiceClaimInputs, ServiceClaimState
-from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity
 from locallb.provider.resources import live_service
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import ServiceClaimInputs, ServiceClaimState
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity
 
 
 class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):

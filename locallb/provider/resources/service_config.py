@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from locallb.provider.errors import ProviderError
-from locallb.provider.properties import ServiceConfigInputs, ServiceConfigState
-from locallb.provider.resource_type import Difference, ResourceType, changed, grown, id_faults, identity
 from locallb.provider.resources import proxy_fragments
 from locallb.provider.resources.proxy_fragments import FragmentChange
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import ServiceConfigInputs, ServiceConfigState
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults, identity
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 

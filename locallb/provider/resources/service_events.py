@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from locallb.kubernetes.events import DELETING, ENSURED, NORMAL, Allowance, Event, news, spend
-from locallb.provider import properties
-from locallb.provider.properties import ServiceEventsInputs, ServiceEventsState
-from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity
 from locallb.provider.resources import live_service
+from locallb.resources import properties
+from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity
 
 
 class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):

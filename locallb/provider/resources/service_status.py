@@ -17,16 +17,16 @@ from locallb.kubernetes.status_patch import (
     publishing,
     standing,
 )
-from locallb.provider.errors import ProviderError
-from locallb.provider.properties import (
+from locallb.provider.resources import live_service
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import (
     Condition,
     Ingress,
     IngressPort,
     ServiceStatusInputs,
     ServiceStatusState,
 )
-from locallb.provider.resource_type import Difference, ResourceType, changed, grown, identity
-from locallb.provider.resources import live_service
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity
 
 
 class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):

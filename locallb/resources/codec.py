@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from pulumi.runtime.rpc import UNKNOWN
 
-from locallb.provider.values import Values, holds_unknown
+from locallb.resources.values import Values, holds_unknown
 
 T = TypeVar("T")
 _Failures: TypeAlias = "list[tuple[str, str]] | None"

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from locallb.model.identities import Owner
 from locallb.model.naming import owner_from
-from locallb.provider import properties
-from locallb.provider.codec import is_unknown
+from locallb.resources import properties
+from locallb.resources.codec import is_unknown
 from locallb.storage import paths
 from locallb.storage.proxy_directories import is_id
 
