@@ -23,12 +23,10 @@ from locallb.kubernetes.status_patch import (
 )
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
-from locallb.model.naming import access_fields, owner_fields
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Access
 from locallb.planning.selection import is_ours
 from locallb.provider.resources import live_service
-from locallb.resources import properties
 from locallb.storage import paths
 
 
@@ -46,9 +44,8 @@ class LeftService:
 
     def let_go(self) -> None:
         """Withdraw what is ours, the finalizer last. Raises KubeError, ProviderError."""
-        access = properties.Access(**access_fields(self.access))
-        owner = properties.Owner(**owner_fields(self.owner))
-        live_service.withdraw(access, owner, lambda found: publishing(found, self.addresses, NOTHING, ""))
+        access, owner = self.access, self.owner
+        live_service.withdraw(access, owner, lambda live: publishing(live, self.addresses, NOTHING, ""))
         live_service.withdraw(access, owner, releasing)
 
 

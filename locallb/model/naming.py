@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from locallb.model.identities import (
     ClusterName,
@@ -15,6 +16,7 @@ from locallb.model.identities import (
     Home,
     IPAddress,
     ObjectKey,
+    ObjectKind,
     Owner,
     Protocol,
     Uid,
@@ -46,27 +48,21 @@ def upstream_name(protocol: Protocol, port: int, family: Family) -> str:
 
 
 def owner_fields(owner: Owner) -> Mapping[str, str]:
-    """Write an owner as the properties of a resource."""
-    return {
-        "project": owner.home.project,
-        "stack": owner.home.stack,
-        "root": owner.home.root,
-        "cluster": owner.service.cluster,
-        "namespace": owner.service.namespace,
-        "name": owner.service.name,
-        "uid": owner.uid,
-    }
+    """Write an owner flat, as a property of resources; a Service's kind is left out, as before there were others."""
+    key = {name: text for name, text in owner.service._asdict().items() if text is not ObjectKind.SERVICE}
+    return {**owner.home._asdict(), **key, "uid": owner.uid}
 
 
 def owner_from(fields: Mapping[str, str]) -> Owner:
-    """Read what `owner_fields` wrote. Raises KeyError for a missing field."""
-    service = ObjectKey(ClusterName(fields["cluster"]), fields["namespace"], fields["name"])
-    return Owner(Home(fields["project"], fields["stack"], fields["root"]), service, Uid(fields["uid"]))
+    """Read what `owner_fields` wrote. Raises KeyError for a missing field, ValueError for an unknown kind."""
+    cluster, kind = ClusterName(fields["cluster"]), ObjectKind(fields.get("kind", ObjectKind.SERVICE))
+    key = ObjectKey(cluster, fields["namespace"], fields["name"], kind)
+    return Owner(Home(*(fields[name] for name in Home._fields)), key, Uid(fields["uid"]))
 
 
 def access_fields(access: Access) -> Mapping[str, str]:
     """Write how a cluster is reached as the properties of a resource."""
-    return {"kubeconfig": access.kubeconfig, "context": access.context}
+    return asdict(access)
 
 
 def proxy_name(service: ObjectKey) -> str:

@@ -129,5 +129,5 @@ def labelled_owner(labels: Mapping[str, str]) -> Owner | None:
     """Read whose a container is; None where its labels don't tell."""
     try:
         return owner_from({key.removeprefix(LABEL_PREFIX): value for key, value in labels.items()})
-    except KeyError:
+    except (KeyError, ValueError):
         return None

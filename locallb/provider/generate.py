@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _WARNING = "Made from locallb/provider/schema.json by `python -m locallb.provider.generate`: change that file."
 _WIDTH = 120
 _QUOTES = '"' * 3
+_OURS = {"Owner": "locallb.model.identities", "Access": "locallb.model.snapshot"}
+"""Types of the schema that the model has, by their module: the codec goes by their own fields."""
 _FEW = 5  # arguments that the linter takes without a word
 Schema = Mapping[str, Any]
 
@@ -114,11 +116,14 @@ def _properties_head(schema: Schema) -> Iterator[str]:
     if "additionalProperties" in json.dumps(schema):
         yield "from collections.abc import Mapping"
     yield "from dataclasses import dataclass"
+    yield ""
+    yield from sorted(f"from {module} import {name}" for name, module in _OURS.items())
 
 
 def _type_classes(schema: Schema) -> Iterator[str]:
     for token, record in schema["types"].items():
-        yield from _dataclass(_short(token), record["description"], record["properties"])
+        if _short(token) not in _OURS:
+            yield from _dataclass(_short(token), record["description"], record["properties"])
 
 
 def _resource_classes(schema: Schema) -> Iterator[str]:

@@ -8,25 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The full identity of what owns an address or a proxy."""
-
-    project: str
-    """Name of the Pulumi project."""
-    stack: str
-    """Name of the stack."""
-    root: str
-    """Real path of the project's directory."""
-    cluster: str
-    """Name of the cluster in the stack; empty, like the namespace, for a proxy that is the stack's."""
-    namespace: str
-    """Namespace of the Service."""
-    name: str
-    """Name of the Service; of the proxy where that is the stack's."""
-    uid: str
-    """uid of the Service; empty for manifests that never were in a cluster."""
+from locallb.model.identities import Owner
+from locallb.model.snapshot import Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +32,6 @@ class ListenerState:
     """`serving` or `failed`."""
     reason: str
     """Why it failed; empty while it serves."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How a live cluster's API is reached: by reference, never with a credential in it."""
-
-    kubeconfig: str
-    """Path of the kubeconfig, absolute."""
-    context: str
-    """Context in it."""
 
 
 @dataclass(frozen=True, slots=True)

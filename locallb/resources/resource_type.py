@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from locallb.model.identities import Owner
-from locallb.model.naming import owner_from
-from locallb.resources import properties
 from locallb.resources.codec import is_unknown
 from locallb.storage import paths
 from locallb.storage.proxy_directories import is_id
@@ -99,11 +97,6 @@ def grown(kind: type[StateT], inputs: object, **outputs: object) -> StateT:
     """Make a state from inputs and outputs."""
     given = {field.name: getattr(inputs, field.name) for field in dataclasses.fields(_record(inputs))}
     return kind(**{**given, **outputs})
-
-
-def identity(owner: properties.Owner) -> Owner:
-    """Read the property as the owner that it names."""
-    return owner_from(dataclasses.asdict(owner))
 
 
 def _record(value: Any) -> Any:  # noqa: ANN401 - any dataclass

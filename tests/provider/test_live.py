@@ -14,14 +14,15 @@ from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.events import ENSURED, NORMAL, Event
 from locallb.kubernetes.status_patch import FINALIZER, SERVING, Published, claiming, publishing
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.provider.resources import live_service
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_status import ServiceStatus
 from locallb.resources import properties
 
-ACCESS = properties.Access(kubeconfig="/k", context="c")
-OWNER = properties.Owner(project="p", stack="s", root="/r", cluster="c", namespace="n", name="web", uid="u1")
+ACCESS = Access(kubeconfig="/k", context="c")
+OWNER = Owner(Home("p", "s", "/r"), ObjectKey(ClusterName("c"), "n", "web"), Uid("u1"))
 
 
 def service(version: int, *finalizers: str, uid: str = "u1") -> dict[str, Any]:
@@ -58,9 +59,8 @@ class FakeCluster:
 @pytest.fixture
 def told() -> Iterator[Access]:
     """Forget afterwards what was told."""
-    access = Access(ACCESS.kubeconfig, ACCESS.context)
-    yield access
-    RECENT.forget(access)
+    yield ACCESS
+    RECENT.forget(ACCESS)
 
 
 CASES: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any] | None, list[str]]] = {
@@ -107,7 +107,7 @@ def test_the_answer_to_a_patch_is_the_next_guess(told: Access, monkeypatch: pyte
 @pytest.fixture
 def silent() -> Iterator[None]:
     """Know of the cluster that it doesn't answer."""
-    SILENT.put({Access(ACCESS.kubeconfig, ACCESS.context): "it doesn't answer"})
+    SILENT.put({ACCESS: "it doesn't answer"})
     yield
     SILENT.put({})
 

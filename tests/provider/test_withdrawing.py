@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.snapshot import Access
 from locallb.provider.resources import live_service
 from locallb.resources.errors import ProviderError
-from locallb.resources.properties import Access, Owner
 
-OWNER = Owner("p", "s", "/x", "c", "ns", "svc", "uid")
+OWNER = Owner(Home("p", "s", "/x"), ObjectKey(ClusterName("c"), "ns", "svc"), Uid("uid"))
 WHOLE = yaml.safe_dump(
     {
         "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],

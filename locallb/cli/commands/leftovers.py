@@ -11,7 +11,7 @@ from locallb.cli.session import Session
 from locallb.config.settings import KubernetesSource, SettingsError
 from locallb.engine import EngineError
 from locallb.leftovers.host import Leftover, leftovers, remove
-from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.identities import ObjectKey
 from locallb.sources import SourceError
 from locallb.sources.snapshot import find_sources
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 ADDRESS, CONFIG = "locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"
 CLAIM = "locallb:index:ServiceClaim"
 FINALIZER = "finalizer"
-_PARTS = 3
 
 
 def gc(session: Session, args: Arguments, out: Out) -> int:
@@ -58,7 +57,7 @@ def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
         clusters = reached(sources, session.project.root)
     except (EngineError, SettingsError, SourceError):
         return ()
-    known = [ObjectKey(ClusterName(one[0]), one[1], one[2]) for key in claimed if len(one := key.split("/")) == _PARTS]
+    known = [ObjectKey.parse(key) for key in claimed]
     return tuple(left_services(session.home, settings, clusters, known))
 
 

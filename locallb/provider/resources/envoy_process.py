@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, logs, rollout
@@ -18,11 +17,12 @@ from locallb.envoy.binary import EnvoyBinary, installed
 from locallb.envoy.waiting import comes_to_answer
 from locallb.host import inotify
 from locallb.model.errors import ClientError
+from locallb.model.identities import Owner
+from locallb.model.naming import owner_fields
 from locallb.provider.resources.proxy_config import fingerprint
-from locallb.resources import properties
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import EnvoyProcessInputs, EnvoyProcessState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity, proxy_faults
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
 from locallb.runtimes import processes
 from locallb.runtimes.processes import Process
 from locallb.runtimes.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process
@@ -92,7 +92,7 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
 
     def delete(self, state: EnvoyProcessState) -> None:
         """Stop what runs for the proxy: new connections are refused at once, open ones get a moment."""
-        if not self.belongs_to_copied_project(identity(state.owner)):
+        if not self.belongs_to_copied_project(state.owner):
             directory = _proxies().path(state.proxy)
             stop_all(directory)
             known = Process(state.pid, state.started)
@@ -102,16 +102,16 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
                 _proxies().record(state.proxy, None)
 
 
-def owner_mark(owner: properties.Owner) -> str:
+def owner_mark(owner: Owner) -> str:
     """Write an owner for a process's environment."""
-    return json.dumps(asdict(owner), sort_keys=True)
+    return json.dumps(owner_fields(owner), sort_keys=True)
 
 
 def _own_directory(new: EnvoyProcessInputs) -> Path:
     """Find the proxy's directory with the bootstrap that is to be read."""
     directory = _proxies().find(new.proxy)
-    if directory is None or directory.owner != identity(new.owner):
-        raise ProviderError(f"proxy {new.proxy} has no directory of {identity(new.owner)}: refresh and run up again")
+    if directory is None or directory.owner != new.owner:
+        raise ProviderError(f"proxy {new.proxy} has no directory of {new.owner}: refresh and run up again")
     text = files.read_shared(directory.path / rollout.BOOTSTRAP)
     if text is None or fingerprint({rollout.BOOTSTRAP: text}) != new.bootstrap:
         path = directory.path / rollout.BOOTSTRAP

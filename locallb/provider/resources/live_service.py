@@ -18,10 +18,9 @@ from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.events import Event, event_body
 from locallb.kubernetes.status_patch import Live, is_it
+from locallb.model.identities import Owner
 from locallb.model.snapshot import Access
-from locallb.resources import properties
 from locallb.resources.errors import ProviderError
-from locallb.resources.resource_type import identity
 
 if TYPE_CHECKING:
     from locallb.kubernetes.api.client import Cluster, Clusters
@@ -39,24 +38,20 @@ def _clusters() -> Clusters:
     return Clusters()
 
 
-def _at(access: properties.Access) -> Cluster:
+def _at(access: Access) -> Cluster:
     """Return the connection. Raises KubeError, at once where the cluster is known not to answer."""
-    if why := SILENT.why(_context(access)):
+    if why := SILENT.why(access):
         raise KubeError(Fault.UNREACHABLE, why)
-    return _clusters().at(_context(access))
+    return _clusters().at(access)
 
 
-def _context(access: properties.Access) -> Access:
-    return Access(access.kubeconfig, access.context)
-
-
-def find(access: properties.Access, owner: properties.Owner) -> Live | None:
+def find(access: Access, owner: Owner) -> Live | None:
     """Return the very Service; None if it is gone. Raises KubeError."""
-    live = _at(access).service(owner.namespace, owner.name)
-    return live if live is not None and is_it(live, identity(owner).uid) else None
+    live = _at(access).service(owner.service.namespace, owner.service.name)
+    return live if live is not None and is_it(live, owner.uid) else None
 
 
-def write(access: properties.Access, owner: properties.Owner, decide: Decide) -> Live | None:
+def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
     """Make the Service as `decide` wants it; None if it is gone.
 
     `decide` gets the Service as it was read and gives a patch with its resourceVersion, or None if all is well.
@@ -72,41 +67,39 @@ def write(access: properties.Access, owner: properties.Owner, decide: Decide) ->
             return live
         if done := _patched(access, owner, patch):
             return done[0]
-    raise ProviderError(f"{identity(owner).service} is changed by somebody again and again; run up once more")
+    raise ProviderError(f"{owner.service} is changed by somebody again and again; run up once more")
 
 
-def _told(access: properties.Access, owner: properties.Owner) -> Live | None:
+def _told(access: Access, owner: Owner) -> Live | None:
     """Return the very Service as somebody told of it; None if nobody did."""
-    seen = RECENT.find(_context(access), owner.namespace, owner.name)
-    return seen if seen is not None and is_it(seen, identity(owner).uid) else None
+    seen = RECENT.find(access, owner.service.namespace, owner.service.name)
+    return seen if seen is not None and is_it(seen, owner.uid) else None
 
 
-def _patched(
-    access: properties.Access, owner: properties.Owner, patch: Mapping[str, object]
-) -> tuple[Live | None] | None:
+def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple[Live | None] | None:
     """Patch it, once; gives what it is then (None: gone), or nothing at all if somebody was quicker."""
     FENCE.term()  # after reading: a leader that came meanwhile has written since, or will and make this a conflict
     try:
-        made = _at(access).patch_status(owner.namespace, owner.name, patch)
+        made = _at(access).patch_status(owner.service.namespace, owner.service.name, patch)
     except KubeError as error:
         if error.fault is not Fault.CONFLICT:
             raise
         return None
     if made is not None:
-        RECENT.note(_context(access), owner.namespace, owner.name, made)
+        RECENT.note(access, owner.service.namespace, owner.service.name, made)
     return (made,)
 
 
-def tell(access: properties.Access, owner: properties.Owner, event: Event) -> None:
+def tell(access: Access, owner: Owner, event: Event) -> None:
     """Send an event, if it can be sent: nothing waits for it, and nothing fails for want of it."""
     now = time.time_ns()
     stamp = datetime.fromtimestamp(now / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     with suppress(KubeError):
         cluster = _at(access)
-        cluster.create_event(owner.namespace, event_body(event, identity(owner), now, stamp))
+        cluster.create_event(owner.service.namespace, event_body(event, owner, now, stamp))
 
 
-def withdraw(access: properties.Access, owner: properties.Owner, decide: Decide) -> None:
+def withdraw(access: Access, owner: Owner, decide: Decide) -> None:
     """Take away what `decide` takes away; a Service or a whole cluster that is gone has nothing of ours any more.
 
     A cluster counts as gone when its kubeconfig is whole and has no such context any more (ADR 19). Raises KubeError,
@@ -122,5 +115,5 @@ def withdraw(access: properties.Access, owner: properties.Owner, decide: Decide)
             f" --kubeconfig {access.kubeconfig}`, or have that file say `contexts: []` and after it `kind: Config`"
         )
         if error.fault in {Fault.UNREACHABLE, Fault.KUBECONFIG}:
-            raise ProviderError(f"{identity(owner).service} can't be let go: {error}; {remedy}") from error
+            raise ProviderError(f"{owner.service} can't be let go: {error}; {remedy}") from error
         raise

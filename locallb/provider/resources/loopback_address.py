@@ -11,7 +11,7 @@ from pathlib import Path
 from locallb.ledger.ledger import Ledger
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import LoopbackAddressInputs, LoopbackAddressState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown
 from locallb.storage import paths
 
 
@@ -44,7 +44,7 @@ class LoopbackAddress(ResourceType[LoopbackAddressInputs, LoopbackAddressState])
 
     def create(self, new: LoopbackAddressInputs) -> tuple[str, LoopbackAddressState]:
         """Claim it; a claim of ours in a ledger that counted before host setup is given up."""
-        address, owner = ip_address(new.address), identity(new.owner)
+        address, owner = ip_address(new.address), new.owner
         current, *earlier = paths.ledgers()
         ledger = Ledger(current)
         ledger.claim(address, owner, new.sharing)
@@ -56,19 +56,19 @@ class LoopbackAddress(ResourceType[LoopbackAddressInputs, LoopbackAddressState])
     def read(self, state: LoopbackAddressState) -> LoopbackAddressState | None:
         """Look whether the claim is still there and still ours."""
         ledger = Ledger(paths.ledger_directory())
-        if ledger.holds(ip_address(state.address), identity(state.owner)):
+        if ledger.holds(ip_address(state.address), state.owner):
             return replace(state, claim=str(ledger.directory))
         return None
 
     def update(self, old: LoopbackAddressState, new: LoopbackAddressInputs) -> LoopbackAddressState:
         """Hand the claim to the new owner in one step."""
         ledger = Ledger(paths.ledger_directory())
-        ledger.reown(ip_address(new.address), identity(old.owner), identity(new.owner), new.sharing)
+        ledger.reown(ip_address(new.address), old.owner, new.owner, new.sharing)
         return grown(self.state, new, claim=str(ledger.directory))
 
     def delete(self, state: LoopbackAddressState) -> None:
         """Release it where it was claimed, unless it belongs to the project that this one is a copy of."""
-        owner = identity(state.owner)
+        owner = state.owner
         if not self.belongs_to_copied_project(owner):
             ledger = Ledger(Path(state.claim) if state.claim else paths.ledger_directory())
             ledger.release(ip_address(state.address), owner)

@@ -15,7 +15,7 @@ from locallb.ledger.conflicts import refuse_copy
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity, proxy_faults
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
 from locallb.runtimes.stopping import stop_all
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
@@ -53,13 +53,13 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
 
     def create(self, new: ProxyConfigInputs) -> tuple[str, ProxyConfigState]:
         """Make the directory, or adopt ours, and write the files."""
-        directory = _proxies().make(new.proxy, identity(new.owner), new.name)
+        directory = _proxies().make(new.proxy, new.owner, new.name)
         return new.proxy, self._write(directory, new)
 
     def read(self, state: ProxyConfigState) -> ProxyConfigState | None:
         """Read what is on disk: a file that was changed or removed by hand shows as a changed property."""
         directory = _proxies().find(state.proxy)
-        if directory is None or directory.owner != identity(state.owner):
+        if directory is None or directory.owner != state.owner:
             return None
         found = _found(directory.path)
         if _in_parts(state.files):
@@ -69,7 +69,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
 
     def update(self, old: ProxyConfigState, new: ProxyConfigInputs) -> ProxyConfigState:
         """Write what differs; the directory is signed by its new owner where that changed."""
-        before, after = identity(old.owner), identity(new.owner)
+        before, after = old.owner, new.owner
         if before != after:
             refuse_copy(f"proxy {new.proxy}", before, after)
         proxies = _proxies()
@@ -84,7 +84,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
 
         A refresh loses sight of a process that hangs, or that an interrupted run had told to stop.
         """
-        owner = identity(state.owner)
+        owner = state.owner
         directory = _proxies().find(state.proxy)
         if self.belongs_to_copied_project(owner) or (directory and directory.owner != owner):
             return

@@ -10,7 +10,7 @@ from locallb.kubernetes.status_patch import FINALIZER, Live, claiming, has_final
 from locallb.provider.resources import live_service
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceClaimInputs, ServiceClaimState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown
 
 
 class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
@@ -36,8 +36,8 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
     def create(self, new: ServiceClaimInputs) -> tuple[str, ServiceClaimState]:
         """Set it, unless the Service is on its way out."""
         if live_service.write(new.access, new.owner, _claiming) is None:
-            raise ProviderError(f"{identity(new.owner).service} was deleted meanwhile; run again")
-        return str(identity(new.owner).service), grown(self.state, new, finalizer=FINALIZER)
+            raise ProviderError(f"{new.owner.service} was deleted meanwhile; run again")
+        return str(new.owner.service), grown(self.state, new, finalizer=FINALIZER)
 
     def read(self, state: ServiceClaimState) -> ServiceClaimState | None:
         """Look whether it is there. An API that doesn't answer says nothing, so nothing is known to have changed."""
@@ -64,7 +64,7 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
 
     def delete(self, state: ServiceClaimState) -> None:
         """Take it away, unless it belongs to the project that this one is a copy of."""
-        if not self.belongs_to_copied_project(identity(state.owner)):
+        if not self.belongs_to_copied_project(state.owner):
             live_service.withdraw(state.access, state.owner, releasing)
             live_service.tell(state.access, state.owner, Event(NORMAL, DELETED, "nothing of it is left"))
 

@@ -10,7 +10,7 @@ from locallb.provider.resources import proxy_fragments
 from locallb.provider.resources.proxy_fragments import FragmentChange
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceConfigInputs, ServiceConfigState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults, identity
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
@@ -59,13 +59,13 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
     def delete(self, state: ServiceConfigState) -> None:
         """Take it out, and see that nobody listens there any more. Open connections go on with the proxy."""
         directory = _directory(state)
-        if directory and not self.belongs_to_copied_project(identity(state.owner)):
+        if directory and not self.belongs_to_copied_project(state.owner):
             proxy_fragments.apply(directory, FragmentChange(state.part, gone=frozenset(state.listeners)))
 
     def _put(self, new: ServiceConfigInputs, gone: frozenset[str]) -> ServiceConfigState:
         directory = _directory(new)
         if directory is None:
-            home = identity(new.owner).home
+            home = new.owner.home
             raise ProviderError(f"proxy {new.proxy} has no directory of {home}: refresh and run up again")
         proxy_fragments.apply(directory, FragmentChange(new.part, new.listeners, new.clusters, gone))
         return grown(self.state, new)
@@ -74,6 +74,6 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
 def _directory(known: ServiceConfigInputs) -> Path | None:
     """Find the proxy's directory, if it is this stack's."""
     found = Proxies(paths.proxies_root()).find(known.proxy)
-    if found is None or found.owner is None or found.owner.home != identity(known.owner).home:
+    if found is None or found.owner is None or found.owner.home != known.owner.home:
         return None
     return found.path

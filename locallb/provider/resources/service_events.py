@@ -10,7 +10,7 @@ from locallb.kubernetes.events import DELETING, ENSURED, NORMAL, Allowance, Even
 from locallb.provider.resources import live_service
 from locallb.resources import properties
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown
 
 
 class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
@@ -35,7 +35,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     def create(self, new: ServiceEventsInputs) -> tuple[str, ServiceEventsState]:
         """Send all."""
-        return str(identity(new.owner).service), _send(new, _events(new), Allowance())
+        return str(new.owner.service), _send(new, _events(new), Allowance())
 
     def read(self, state: ServiceEventsState) -> ServiceEventsState:
         """Take it as it is: what was told was told."""
@@ -53,9 +53,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     def delete(self, state: ServiceEventsState) -> None:
         """Report that it will serve no more, if it ever did; what is a copy of another project's says nothing."""
-        if not self.belongs_to_copied_project(identity(state.owner)) and any(
-            one.reason == ENSURED for one in state.events
-        ):
+        if not self.belongs_to_copied_project(state.owner) and any(one.reason == ENSURED for one in state.events):
             live_service.tell(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))
 
 

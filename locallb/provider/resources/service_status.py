@@ -26,7 +26,7 @@ from locallb.resources.properties import (
     ServiceStatusInputs,
     ServiceStatusState,
 )
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, identity
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown
 
 
 class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
@@ -51,7 +51,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
     def create(self, new: ServiceStatusInputs) -> tuple[str, ServiceStatusState]:
         """Publish it; what stands there of the same addresses is replaced."""
-        return str(identity(new.owner).service), self._publish(new, ())
+        return str(new.owner.service), self._publish(new, ())
 
     def read(self, state: ServiceStatusState) -> ServiceStatusState | None:
         """Read what the status says of ours. An API that doesn't answer says nothing, so nothing has changed."""
@@ -84,7 +84,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
     def delete(self, state: ServiceStatusState) -> None:
         """Withdraw it, unless it belongs to the project that this one is a copy of."""
-        if not self.belongs_to_copied_project(identity(state.owner)):
+        if not self.belongs_to_copied_project(state.owner):
             live_service.withdraw(state.access, state.owner, _withdrawing(_addresses(state)))
 
     def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
@@ -95,7 +95,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
             )
             is None
         ):
-            raise ProviderError(f"{identity(new.owner).service} was deleted meanwhile; run again")
+            raise ProviderError(f"{new.owner.service} was deleted meanwhile; run again")
         return grown(self.state, new)
 
 
