@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pulumi
 
+from locallb.model.identities import RunIdentity
 from locallb.model.naming import owner_fields
-from locallb.planning.containers import IDENTITY_PREFIX, ProxyContainer
+from locallb.planning.containers import ProxyContainer
 from locallb.planning.planned import PlannedProxy
 from locallb.resources.declared import EnvoyProcess, LoopbackAddress, ProxyConfig
 
@@ -56,10 +57,12 @@ class Proxy(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self.config]),
         )
         self.process = process
-        self.identity = pulumi.Output.concat(process.pid.apply(str), "@", process.started)
+        self.identity = pulumi.Output.all(process.pid, process.started).apply(
+            lambda run: str(RunIdentity.of_process(*run))
+        )
 
     def _run_in_container(self, name: str, planned: ProxyContainer) -> None:
         from components.container import declare_container  # noqa: PLC0415 - pulumi_docker takes 0.3 s to import
 
         self.process = declare_container(name, planned, self.config, self)
-        self.identity = pulumi.Output.concat(IDENTITY_PREFIX, self.process.id)
+        self.identity = self.process.id.apply(lambda container: str(RunIdentity(container, container=True)))

@@ -21,6 +21,7 @@ NodeName = NewType("NodeName", str)
 
 
 _SERVICE_PARTS = 3
+_CONTAINER = "docker:"
 Uid = NewType("Uid", str)
 """metadata.uid; empty in manifests that never were in a cluster."""
 
@@ -82,6 +83,34 @@ class ObjectKey(NamedTuple):
         if len(rest) >= _SERVICE_PARTS and rest[0] in kinds:
             return cls(ClusterName(cluster), rest[1], rest[2], kinds[rest[0]])
         return cls(ClusterName(cluster), rest[0], rest[1])
+
+
+class RunIdentity(NamedTuple):
+    """Which run of Envoy serves a proxy: another process or container has to prove itself again.
+
+    Prints as `<pid>@<start>` or `docker:<id>`, as states of all versions have it.
+    """
+
+    id: str
+    container: bool = False
+
+    def __str__(self) -> str:
+        return f"{_CONTAINER}{self.id}" if self.container else self.id
+
+    @classmethod
+    def of_process(cls, pid: int, started: str) -> RunIdentity:
+        """Name a process: a pid that is used again has another start."""
+        return cls(f"{pid}@{started}")
+
+    @classmethod
+    def parse(cls, text: str) -> RunIdentity:
+        """Return the run that prints as `text`."""
+        return cls(text.removeprefix(_CONTAINER), text.startswith(_CONTAINER))
+
+    @property
+    def short(self) -> str:
+        """A container's id as commands of Docker show it."""
+        return self.id[:12]
 
 
 class Home(NamedTuple):

@@ -25,8 +25,6 @@ OFFICIAL_IMAGE = "envoyproxy/envoy:distroless-v{version}"
 DIRECTORY = "/run/proxy"
 """Where the proxy's directory is mounted, and Envoy's working directory."""
 NAME_PREFIX = "local-lb-"
-IDENTITY_PREFIX = "docker:"
-"""How the identity of a run begins that is a container's: `docker:<id>`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
+from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, RunIdentity
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,10}[a-z0-9])?", fullmatch=True) | st.sampled_from([*ObjectKind])
 
@@ -38,3 +38,21 @@ def test_keys_print_as_they_always_did(key: ObjectKey, text: str) -> None:
     """Services as before there were kinds; a proxy of the stack by its name."""
     assert str(key) == text
     assert ObjectKey.parse(text) == key
+
+
+runs = st.builds(RunIdentity.of_process, st.integers(1), st.text()) | st.builds(RunIdentity, names, st.just(True))
+
+
+@given(run=runs)
+def test_a_run_is_read_back_from_what_it_prints_as(run: RunIdentity) -> None:
+    """Processes and containers."""
+    assert RunIdentity.parse(str(run)) == run
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [(RunIdentity.of_process(7, "b 9"), "7@b 9"), (RunIdentity("0f" * 32, container=True), f"docker:{'0f' * 32}")],
+)
+def test_runs_print_as_they_always_did(run: RunIdentity, text: str) -> None:
+    """States name them so."""
+    assert str(run) == text

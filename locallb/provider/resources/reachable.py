@@ -16,8 +16,7 @@ from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
 from locallb.envoy.fragments import part_version
 from locallb.envoy.waiting import comes_to_answer, pauses
 from locallb.host.sockets import SocketError, connect, holder, split_place
-from locallb.model.identities import Protocol
-from locallb.planning.containers import IDENTITY_PREFIX
+from locallb.model.identities import Protocol, RunIdentity
 from locallb.provider.resources import published_ports
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
 from locallb.resources.codec import is_unknown
@@ -83,7 +82,7 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
     def read(self, state: ReachableState) -> ReachableState | None:
         """Look whether the proof still holds."""
         try:
-            if _is_drained(state.process, _directory(state)):
+            if _is_drained(RunIdentity.parse(state.process), _directory(state)):
                 return None
             proven = _is_proven(_directory(state), state)
             return (
@@ -107,73 +106,69 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
 
     def delete(self, state: ReachableState) -> None:
         """Forget the proof. The Envoy of a container listens no longer from here on, before whoever runs us ends it."""
-        identity = state.process.removeprefix(IDENTITY_PREFIX)
-        if identity != state.process and not state.part:
+        run = RunIdentity.parse(state.process)
+        if run.container and not state.part:
             with suppress(ContainersError):  # who removes the container says that Docker can't be asked
-                if seen := Containers().inspect(identity):
+                if seen := Containers().inspect(run.id):
                     drain_container(seen)
 
     def _prove(self, new: ReachableInputs, probes: tuple[str, ...], arriving: tuple[str, ...]) -> ReachableState:
         """Prove it; connect to `probes`, or to `arriving` where the ports are published."""
-        contained = new.process.startswith(IDENTITY_PREFIX)
+        run = RunIdentity.parse(new.process)
         try:
-            if contained:
-                _refuse_drained(new.process, _directory(new))
+            if run.container:
+                _refuse_drained(run, _directory(new))
                 comes_to_answer(_directory(new), START_PATIENCE)  # a container is made before its Envoy is ready
             _await(_directory(new), new)
             if new.published:
                 published_ports.prove(new.listeners, EnvoyAdmin(_directory(new)), arriving)
         except EnvoyAdminError as error:
-            raise ProviderError(_unanswered(str(error), new.process)) from error
+            raise ProviderError(_unanswered(str(error), run)) from error
         for place in () if new.published else probes:
             _probe(place)
         ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
         return grown(self.state, new, ports=ports)
 
 
-def _unanswered(error: str, process: str) -> str:
+def _unanswered(error: str, run: RunIdentity) -> str:
     """Return what to do about an Envoy that doesn't answer."""
-    identity = process.removeprefix(IDENTITY_PREFIX)
-    name = identity[:12]
-    if identity != process and _is_paused(identity):
-        return f"the container {name} is paused: `docker unpause {name}`, then run up again"
-    log = f"`docker logs {name}` ({_last_words(identity)})" if identity != process else "envoy.log there"
+    if run.container and _is_paused(run):
+        return f"the container {run.short} is paused: `docker unpause {run.short}`, then run up again"
+    log = f"`docker logs {run.short}` ({_last_words(run)})" if run.container else "envoy.log there"
     return f"{error}; run up again, and see {log} if that doesn't help"
 
 
-def _is_paused(identity: str) -> bool:
+def _is_paused(run: RunIdentity) -> bool:
     """Return whether a container is paused; the official plugin takes it for one that runs."""
     try:
-        seen = Containers().inspect(identity)
+        seen = Containers().inspect(run.id)
     except ContainersError:
         return False
     return bool(seen and seen["State"].get("Paused"))
 
 
-def _last_words(identity: str) -> str:
+def _last_words(run: RunIdentity) -> str:
     """Return the end of a container's log: an image of another kind tells there what it is."""
     try:
-        return Containers().logs(identity, 2) or "it says nothing"
+        return Containers().logs(run.id, 2) or "it says nothing"
     except ContainersError as error:
         return str(error)
 
 
-def _is_drained(process: str, directory: Path) -> bool:
+def _is_drained(run: RunIdentity, directory: Path) -> bool:
     """Return whether this is a container that was told to stop: its listeners look alive, for a moment or for good."""
-    identity = process.removeprefix(IDENTITY_PREFIX)
-    if identity == process or not (directory / STOPPING).exists():
+    if not run.container or not (directory / STOPPING).exists():
         return False
-    seen = Containers().inspect(identity)
+    seen = Containers().inspect(run.id)
     return seen is not None and was_drained(seen)
 
 
-def _refuse_drained(process: str, directory: Path) -> None:
+def _refuse_drained(run: RunIdentity, directory: Path) -> None:
     """Refuse a container that an interrupted run told to stop: it answers, but listens no longer."""
-    if _is_drained(process, directory):
-        name = process.removeprefix(IDENTITY_PREFIX)[:12]
+    if _is_drained(run, directory):
         raise ProviderError(
-            f"the container {name} was told to stop by a run that was interrupted:"
-            f" `docker restart {name}`, then run up again"
+            f"the container {run.short} was told to stop by a run that was interrupted:"
+            f" `docker restart {run.short}`, then run up again"
         )
 
 
