@@ -20,9 +20,12 @@ settings.register_profile("untimed", _UNTIMED)
 settings.register_profile("ci", _UNTIMED, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "untimed")
 
-# A shell that starts us in the background has us ignore interrupts, and with us each `locallb` that a test interrupts.
+# A shell that starts us in the background has us ignore interrupts, nohup hangups, and with us each `locallb` that a
+# test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,8 +9,11 @@ import os
 import select
 import signal
 import sys
-from types import FrameType, TracebackType
-from typing import NoReturn, TextIO, cast
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+    from typing import Literal, NoReturn, TextIO
 
 INTERRUPTED = 130
 DEBUG = "LOCALLB_DEBUG"
@@ -79,9 +82,9 @@ def _open_standard_streams() -> None:
     sys.stderr = _usable(sys.stderr, "w")
 
 
-def _usable(stream: TextIO | None, mode: str) -> TextIO:
+def _usable(stream: TextIO | None, mode: Literal["r", "w"]) -> TextIO:
     if stream is None:  # closed by whoever started us
-        return cast("TextIO", open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123 - for good
+        return open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123 - for good
     if reconfigure := getattr(stream, "reconfigure", None):
         reconfigure(errors="replace" if mode == "r" else "backslashreplace")
     return stream

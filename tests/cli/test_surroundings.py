@@ -15,7 +15,7 @@ import pytest
 
 from locallb.cli.exit_code import Exit
 from locallb.cli.place import nearest_project
-from tests.e2e.support import Done, Stage, node, service, stage
+from tests.e2e.support import CHECKOUT, Done, Stage, node, service, stage
 
 LOCALLB = str(Path(sys.executable).parent / "locallb")
 SECONDS = 120
@@ -190,6 +190,16 @@ def test_a_signal_that_was_ignored_stays_ignored(play: Stage, number: signal.Sig
         os.kill(os.getpid(), number)
 
     assert start(play.root, ["status"], before=ignored).code == Exit.OK
+
+
+def test_signals_are_caught_before_anything_large_is_loaded() -> None:
+    """Until then an interrupt shows Python's own traceback: no finder of an installation, no `re`, no `typing`."""
+    script = "import sys; started = {*sys.modules}; import locallb.cli; print(*sorted({*sys.modules} - started))"
+    command = [sys.executable, "-S", "-c", script]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert not {"re", "typing", "pathlib", "argparse", "contextlib"} & {*done.stdout.split()}
+    finders = [finder for finder in sys.meta_path if "__editable__" in str(finder)]
+    assert finders == [], "installed as an earlier version did it: `make setup`"
 
 
 def test_the_project_is_found_from_below(play: Stage) -> None:
