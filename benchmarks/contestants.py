@@ -20,7 +20,7 @@ from benchmarks.traffic import ADDRESS
 from locallb.cli.session import Session
 from locallb.engine import Engine
 from locallb.envoy import ARGUMENTS, render
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Listener, Proxy, Upstream
 
@@ -107,7 +107,9 @@ def ours(ports: list[int], backend: tuple[str, int]) -> Files:
     listeners = tuple(Listener(ip_address(ADDRESS), port, Protocol.TCP, f"tcp-{port}") for port in ports)
     backends = (Backend.at(ip_address(backend[0]), backend[1]),)
     upstreams = tuple(Upstream(each.upstream, Protocol.TCP, backends, health=ConnectCheck()) for each in listeners)
-    return render(Proxy("bench/default/web", "0123456789ab", Discovery.EDS, listeners, upstreams)).files
+    return render(
+        Proxy(ProxyName("bench/default/web"), ProxyId("0123456789ab"), Discovery.EDS, listeners, upstreams)
+    ).files
 
 
 def by_hand(ports: list[int], backend: tuple[str, int]) -> Files:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from locallb.envoy import ADMIN_SOCKET
 from locallb.envoy.fragments import tag
 from locallb.model.errors import ClientError
-from locallb.model.identities import IPAddress, Protocol
+from locallb.model.identities import IPAddress, PartId, Protocol
 
 PATIENCE = 2.0
 """Seconds that one answer may take."""
@@ -142,7 +142,7 @@ class EnvoyAdmin:
             found[match["name"]] = found.get(match["name"], 0) + int(match["value"])
         return found
 
-    def part(self, part: str, names: Collection[str]) -> PartSeen:
+    def part(self, part: PartId, names: Collection[str]) -> PartSeen:
         """Read what runs of a part: its listeners among those called `names`, and its clusters.
 
         Every listener and cluster says which version of itself it is; one that is being replaced is the old one until
@@ -213,7 +213,7 @@ def _bound(status: Mapping[str, Any]) -> tuple[IPAddress, int, Protocol]:
     return address, int(place["port_value"]), Protocol(place.get("protocol", "TCP"))
 
 
-def _versions(part: str, resources: Iterable[Mapping[str, Any] | None]) -> Mapping[str, str]:
+def _versions(part: PartId, resources: Iterable[Mapping[str, Any] | None]) -> Mapping[str, str]:
     """Return the versions of those that are tagged as the part's."""
     there = [resource for resource in resources if resource]
     return {str(one.get("name")): found.version for one in there if (found := tag(one)) and found.part == part}

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Message, digest, text
 from locallb.envoy.listeners import listener
+from locallb.model.identities import PartId
 from locallb.model.objects import Discovery
 from locallb.model.serving import Part
 
@@ -40,7 +41,7 @@ class RenderedPart:
 class Tag:
     """Whose part a listener or cluster is, and which version of itself."""
 
-    part: str
+    part: PartId
     version: str
 
 
@@ -48,7 +49,7 @@ class Tag:
 class Tagged:
     """A listener or cluster in a file: whose part it is (empty where it doesn't say), and its canonical JSON."""
 
-    part: str
+    part: PartId
     text: str
 
 
@@ -77,7 +78,7 @@ def tag(resource: Message) -> Tag | None:
         found = found.get(key) if isinstance(found, Mapping) else None
     if not isinstance(found, Mapping):
         return None
-    return Tag(str(found.get("part", "")), str(found.get("version", "")))
+    return Tag(PartId(str(found.get("part", ""))), str(found.get("version", "")))
 
 
 def joined(resources_by_name: Mapping[str, Tagged]) -> tuple[str, str]:
@@ -101,15 +102,17 @@ def taken_apart(text: str) -> Mapping[str, Tagged]:
 def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:
     """Write a part as the files that would hold it alone, for whoever reads files."""
     named = {"lds.json": listeners, "cds.json": clusters}
-    return {name: joined({one: Tagged("", text) for one, text in texts.items()})[0] for name, texts in named.items()}
+    return {
+        name: joined({one: Tagged(PartId(""), text) for one, text in texts.items()})[0] for name, texts in named.items()
+    }
 
 
 def _tagged(resource: Message) -> Tagged:
     found = tag(resource)
-    return Tagged(found.part if found else "", _canonical(resource))
+    return Tagged(found.part if found else PartId(""), _canonical(resource))
 
 
-def _written(part: str, messages: Mapping[str, Message]) -> tuple[Texts, str]:
+def _written(part: PartId, messages: Mapping[str, Message]) -> tuple[Texts, str]:
     """Write listeners or clusters, each with its tag; give the version of all as well."""
     versions = {name: digest(message) for name, message in messages.items()}
     tags = {name: {METADATA: {"part": part, "version": version}} for name, version in versions.items()}

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from locallb.ledger.ledger import UNKNOWN, Ledger
-from locallb.model.identities import Home, IPAddress, Owner
+from locallb.model.identities import Home, IPAddress, Owner, ProxyId
 from locallb.planning.containers import PROXY_LABEL, labelled_owner
 from locallb.runtimes import processes
 from locallb.runtimes.docker import Containers, DockerAbsentError
@@ -86,13 +86,13 @@ def _remove(leftover: Leftover) -> None:
         _forget_directory(leftover)
     else:
         stop_all(leftover.place)
-        Proxies(leftover.place.parent).remove(leftover.what)
+        Proxies(leftover.place.parent).remove(ProxyId(leftover.what))
 
 
 def _forget_directory(leftover: Leftover) -> None:
     """Remove the directory of a process that ran under another state home."""
     proxies = Proxies(leftover.place.parent)
-    directory = proxies.find(leftover.place.name)
+    directory = proxies.find(ProxyId(leftover.place.name))
     if directory is not None and directory.owner is not None and directory.owner == leftover.owner:
         proxies.remove(directory.id)
 

@@ -26,6 +26,18 @@ Uid = NewType("Uid", str)
 """metadata.uid; empty in manifests that never were in a cluster."""
 
 
+ProxyName = NewType("ProxyName", str)
+"""What a proxy is called: as the key of the Service whose own it is, or `shared-1` or the like; never a path."""
+
+
+ProxyId = NewType("ProxyId", str)
+"""Twelve hex digits, unique on the host: the name of a proxy's directory."""
+
+
+PartId = NewType("PartId", str)
+"""Twelve hex digits, one for each Service of a stack: what it has of a proxy of the stack."""
+
+
 class Protocol(StrEnum):
     """ServicePort.protocol of core/v1."""
 

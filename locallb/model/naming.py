@@ -18,7 +18,10 @@ from locallb.model.identities import (
     ObjectKey,
     ObjectKind,
     Owner,
+    PartId,
     Protocol,
+    ProxyId,
+    ProxyName,
     Uid,
 )
 from locallb.model.snapshot import Access
@@ -32,9 +35,9 @@ def digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def proxy_id(home: Home, name: str) -> str:
+def proxy_id(home: Home, name: ProxyName) -> ProxyId:
     """Name the directory of proxy `name`: twelve hex digits, unique on the host for project, stack and root."""
-    return digest([home.project, home.stack, home.root, name])[:PROXY_ID_DIGITS]
+    return ProxyId(digest([home.project, home.stack, home.root, name])[:PROXY_ID_DIGITS])
 
 
 def address_name(service: ObjectKey, address: IPAddress) -> str:
@@ -65,16 +68,16 @@ def access_fields(access: Access) -> Mapping[str, str]:
     return asdict(access)
 
 
-def proxy_name(service: ObjectKey) -> str:
+def proxy_name(service: ObjectKey) -> ProxyName:
     """Name the proxy of one Service."""
-    return str(service)
+    return ProxyName(str(service))
 
 
-def proxy_owner(home: Home, name: str) -> Owner:
+def proxy_owner(home: Home, name: ProxyName) -> Owner:
     """Name the owner of a proxy that is the stack's and not one Service's: no cluster, no namespace, the proxy."""
     return Owner(home, ObjectKey(ClusterName(""), "", name))
 
 
-def part_id(service: ObjectKey) -> str:
+def part_id(service: ObjectKey) -> PartId:
     """Name what a Service has of a proxy that others may use too: twelve hex digits."""
-    return digest(["part", str(service)])[:PROXY_ID_DIGITS]
+    return PartId(digest(["part", str(service)])[:PROXY_ID_DIGITS])

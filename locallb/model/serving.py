@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from locallb.model.identities import IPAddress, IPNetwork, Protocol
+from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 
 
@@ -97,10 +97,8 @@ class PublishedPort:
 class Proxy:
     """One Envoy: what it is called, how it discovers endpoints and what it serves."""
 
-    name: str
-    """`<cluster>/<namespace>/<name>` of the Service whose own it is, or `shared-1` or the like; never a path."""
-    id: str
-    """Twelve hex digits, unique on the host: the name of its directory."""
+    name: ProxyName
+    id: ProxyId
     discovery: Discovery
     listeners: tuple[Listener, ...] = ()
     upstreams: tuple[Upstream, ...] = ()
@@ -113,9 +111,8 @@ class Proxy:
 class Part:
     """What one Service has of a proxy that is the stack's."""
 
-    id: str
-    """Twelve hex digits, one for each Service of a stack: its upstreams' names begin with them."""
-    proxy: str
-    """The proxy's id."""
+    id: PartId
+    """Its upstreams' names begin with it."""
+    proxy: ProxyId
     listeners: tuple[Listener, ...] = ()
     upstreams: tuple[Upstream, ...] = ()

@@ -20,6 +20,7 @@ from locallb.model.identities import (
     ObjectKey,
     Owner,
     Protocol,
+    ProxyName,
 )
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
 
@@ -60,7 +61,7 @@ class HeldProxyAssignment(NamedTuple):
     """Which of the stack's proxies serves a Service, by the proxy's name."""
 
     service: ObjectKey
-    proxy: str
+    proxy: ProxyName
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class Snapshot:
     remembered: tuple[Claim, ...] = ()
     """Addresses in this stack's own state."""
     proxies: tuple[HeldProxy, ...] = ()
-    stack_proxies: tuple[str, ...] = ()
+    stack_proxies: tuple[ProxyName, ...] = ()
     """Names of the proxies in the state that are the stack's and not one Service's: shared ones and spares."""
     seats: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from locallb.config.settings import Runtime, Settings
 from locallb.envoy import render, render_empty, render_part
-from locallb.model.identities import Family, Home, IPAddress, Owner
+from locallb.model.identities import Family, Home, IPAddress, Owner, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
 from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
@@ -94,7 +94,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     return Placed(placement, _own(placement, proxy, given, frame))
 
 
-def proxy_of_stack(name: str, frame: PlanContext) -> PlannedProxy:
+def proxy_of_stack(name: ProxyName, frame: PlanContext) -> PlannedProxy:
     """Plan a proxy of the stack: what it serves is said by those who are served."""
     proxy = Proxy(name, proxy_id(frame.home, name), Discovery.STATIC)
     planned = PlannedProxy(proxy, proxy_owner(frame.home, name), render_empty(proxy), frame.host.envoy)

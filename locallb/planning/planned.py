@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from locallb.config.settings import IpMode
 from locallb.envoy import Rendered, RenderedPart
-from locallb.model.identities import IPAddress, ObjectKey, Owner
+from locallb.model.identities import IPAddress, ObjectKey, Owner, ProxyName
 from locallb.model.naming import digest, owner_fields
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem
@@ -43,8 +43,7 @@ class Placement:
     owner: Owner
     addresses: tuple[IPAddress, ...]
     ports: tuple[PlannedPort, ...]
-    proxy: str
-    """The name of its proxy."""
+    proxy: ProxyName
     probes: tuple[Listener, ...] = ()
     """Listeners that one TCP connect may check at first publication: with backends, open to everybody."""
     access: Access | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from locallb.config.settings import ProxySettings, Sharing
 from locallb.envoy import watches
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service
 from locallb.model.snapshot import Snapshot
 from locallb.planning.capacity import Need, share_out
@@ -26,7 +26,7 @@ class ProxyAssignment:
     """How a Service is served: by a proxy of its own, or by that one of the stack's that has a name here."""
 
     discovery: Discovery
-    proxy: str = ""
+    proxy: ProxyName = ProxyName("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ProxyAssignments:
     """Who is served and how. Who is missing doesn't fit."""
 
     seats: Mapping[ObjectKey, ProxyAssignment]
-    proxies: tuple[str, ...]
+    proxies: tuple[ProxyName, ...]
     """The stack's proxies that shall run."""
 
 
@@ -76,7 +76,7 @@ def _seats(given: Assignment) -> Mapping[ObjectKey, ProxyAssignment]:
     return {key: ProxyAssignment(Discovery.STATIC, proxy) for key, proxy in given.seats.items()}
 
 
-def _leaving(snapshot: Snapshot, proxies: Sequence[str], own: Sequence[ObjectKey]) -> int:
+def _leaving(snapshot: Snapshot, proxies: Sequence[ProxyName], own: Sequence[ObjectKey]) -> int:
     """Count the instances of those who leave: they are stopped after newcomers are started, so it is for the next run.
 
     `proxies` are those of the stack that stay, `own` the Services that may stay with a proxy of their own.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from locallb.config.settings import ProxySettings
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.snapshot import HeldProxyAssignment
 
 SHARED, SPARE = "shared", "spare"
@@ -26,12 +26,12 @@ _NAME = re.compile(r"(shared|spare)-([1-9][0-9]*)")
 class Assignment:
     """The stack's proxies, and who is served by which."""
 
-    proxies: tuple[str, ...] = ()
+    proxies: tuple[ProxyName, ...] = ()
     """Names, in order of their numbers."""
-    seats: Mapping[ObjectKey, str] = field(default_factory=dict)
+    seats: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
 
 
-def is_shared(name: str) -> bool:
+def is_shared(name: ProxyName) -> bool:
     """Return whether a proxy of this name is shared."""
     return name.startswith(f"{SHARED}-")
 
@@ -40,7 +40,7 @@ def assign_shared(
     services: Sequence[ObjectKey], seats: Iterable[HeldProxyAssignment], settings: ProxySettings, room: int
 ) -> Assignment:
     """Assign a shared proxy to each of `services`, in this order; `room` is how many proxies fit at all."""
-    names = [f"{SHARED}-{number}" for number in range(1, min(settings.count, room) + 1)]
+    names = [ProxyName(f"{SHARED}-{number}") for number in range(1, min(settings.count, room) + 1)]
     if not names:
         return Assignment()
     wanted = set(services)
@@ -56,7 +56,7 @@ def assign_shared(
 def assign_spares(
     newcomers: Sequence[ObjectKey],
     staying: Collection[ObjectKey],
-    held: Iterable[str],
+    held: Iterable[ProxyName],
     seats: Collection[HeldProxyAssignment],
 ) -> Assignment:
     """Assign the spares that wait to `newcomers`, in this order; who stays keeps the one that it took.
@@ -71,7 +71,7 @@ def assign_spares(
     return Assignment(tuple(sorted({*kept.values(), *waiting}, key=_order)), {**kept, **taken})
 
 
-def with_spares(assignment: Assignment, held: Iterable[str], wanted: int) -> Assignment:
+def with_spares(assignment: Assignment, held: Iterable[ProxyName], wanted: int) -> Assignment:
     """Have just `wanted` proxies wait, besides those that are taken; new ones get numbers that nobody has."""
     taken = set(assignment.seats.values())
     waiting = [name for name in assignment.proxies if name not in taken]
@@ -80,18 +80,18 @@ def with_spares(assignment: Assignment, held: Iterable[str], wanted: int) -> Ass
     return Assignment(tuple(sorted({*taken, *spares}, key=_order)), assignment.seats)
 
 
-def _unused(names: set[str]) -> Iterator[str]:
-    return (name for number in count(1) if (name := f"{SPARE}-{number}") not in names)
+def _unused(names: set[ProxyName]) -> Iterator[ProxyName]:
+    return (name for number in count(1) if (name := ProxyName(f"{SPARE}-{number}")) not in names)
 
 
-def _spares(names: Iterable[str]) -> set[str]:
+def _spares(names: Iterable[ProxyName]) -> set[ProxyName]:
     return {name for name in names if (match := _NAME.fullmatch(name)) and match[1] == SPARE}
 
 
-def _number(name: str) -> int:
+def _number(name: ProxyName) -> int:
     match = _NAME.fullmatch(name)
     return int(match[2]) if match else 0
 
 
-def _order(name: str) -> tuple[str, int]:
+def _order(name: ProxyName) -> tuple[str, int]:
     return name.partition("-")[0], _number(name)

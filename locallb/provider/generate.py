@@ -22,6 +22,8 @@ _WIDTH = 120
 _QUOTES = '"' * 3
 _OURS = {"Owner": "locallb.model.identities", "Access": "locallb.model.snapshot"}
 """Types of the schema that the model has, by their module: the codec goes by their own fields."""
+_NAMES = {"proxy": "ProxyId", "part": "PartId", "ProxyConfigInputs.name": "ProxyName"}
+"""Texts that are identities."""
 _FEW = 5  # arguments that the linter takes without a word
 Schema = Mapping[str, Any]
 
@@ -117,7 +119,10 @@ def _properties_head(schema: Schema) -> Iterator[str]:
         yield "from collections.abc import Mapping"
     yield "from dataclasses import dataclass"
     yield ""
-    yield from sorted(f"from {module} import {name}" for name, module in _OURS.items())
+    names: dict[str, list[str]] = {}
+    for name, module in (_OURS | dict.fromkeys(_NAMES.values(), _OURS["Owner"])).items():
+        names.setdefault(module, []).append(name)
+    yield from (f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names))
 
 
 def _type_classes(schema: Schema) -> Iterator[str]:
@@ -141,7 +146,8 @@ def _dataclass(name: str, about: str, fields: Mapping[str, Schema], base: str = 
     if fields:
         yield ""
     for field, value in fields.items():
-        yield f"    {field}: {_written(value, _TYPED)}"
+        identity = _NAMES.get(field) or _NAMES.get(f"{name}.{field}")
+        yield f"    {field}: {identity or _written(value, _TYPED)}"
         yield from _docstring(value["description"], "    ")
 
 

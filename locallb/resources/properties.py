@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from locallb.model.identities import Owner
+from locallb.model.identities import Owner, PartId, ProxyId, ProxyName
 from locallb.model.snapshot import Access
 
 
@@ -111,9 +111,9 @@ class LoopbackAddressState(LoopbackAddressInputs):
 class ProxyConfigInputs:
     """What a program says of its `ProxyConfig`."""
 
-    proxy: str
+    proxy: ProxyId
     """Id of the proxy: twelve hex digits, the name of its directory. Another one replaces it."""
-    name: str
+    name: ProxyName
     """Readable name of the proxy."""
     owner: Owner
     """Whose proxy it is."""
@@ -142,7 +142,7 @@ class ProxyConfigState(ProxyConfigInputs):
 class EnvoyProcessInputs:
     """What a program says of its `EnvoyProcess`."""
 
-    proxy: str
+    proxy: ProxyId
     """Id of the proxy. Another one replaces the process."""
     owner: Owner
     """Whose proxy it is."""
@@ -168,9 +168,9 @@ class EnvoyProcessState(EnvoyProcessInputs):
 class ServiceConfigInputs:
     """What a program says of its `ServiceConfig`."""
 
-    proxy: str
+    proxy: ProxyId
     """Id of the proxy. Another one replaces the part, old before new: both want the same addresses."""
-    part: str
+    part: PartId
     """Id of the part: twelve hex digits, one for each Service. Another one replaces it."""
     owner: Owner
     """The Service."""
@@ -189,9 +189,9 @@ class ServiceConfigState(ServiceConfigInputs):
 class ReachableInputs:
     """What a program says of its `Reachable`."""
 
-    proxy: str
+    proxy: ProxyId
     """Id of the proxy. Another one replaces the proof."""
-    part: str
+    part: PartId
     """Id of the part that is to be proven; empty for a proxy as a whole. Another one replaces the proof."""
     process: str
     """Which run of the proxy's process: another one has to prove itself again."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.host.sockets import connections
 from locallb.model.errors import ClientError
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, ProxyId
 from locallb.planning.containers import PROXY_LABEL
 from locallb.runtimes import processes
 from locallb.runtimes.docker import Containers
@@ -69,7 +69,7 @@ def end_hanging(directory: Path) -> None:
     """
     stop_all(directory)
     proxies = Proxies(paths.proxies_root())
-    if proxies.is_shared(directory.name):  # with Docker; nobody else is asked
+    if proxies.is_shared(ProxyId(directory.name)):  # with Docker; nobody else is asked
         for one in Containers().labelled(f"{PROXY_LABEL}={directory.name}"):
             Containers().stop(str(one["Id"]), 0)
 

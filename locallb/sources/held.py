@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from locallb.config.settings import Runtime
-from locallb.model.identities import ObjectKey, Owner
+from locallb.model.identities import ObjectKey, Owner, ProxyId, ProxyName
 from locallb.model.identity_cache import IdentityCache
 from locallb.model.naming import owner_from
 from locallb.model.objects import Discovery
@@ -41,7 +41,7 @@ class HeldByState:
     pids: tuple[int, ...] = ()
     runtimes: frozenset[Runtime] = frozenset()
     """How its proxies run."""
-    stack_proxies: tuple[str, ...] = ()
+    stack_proxies: tuple[ProxyName, ...] = ()
     """Names of the proxies that are the stack's and not one Service's."""
     seats: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
@@ -124,7 +124,7 @@ def _held(resources: list[HeldResource], known: IdentityCache) -> HeldByState:
     configs = each(CONFIG, lambda one: _config(one.inputs))
     proxies = [one for one in configs if isinstance(one, HeldProxy)]
     names = {one.id: one.name for one in configs if isinstance(one, _OfStack)}
-    served = each(SERVICE, lambda one: (_service(one.inputs), str(one.inputs["proxy"])))
+    served = each(SERVICE, lambda one: (_service(one.inputs), ProxyId(str(one.inputs["proxy"]))))
     seats = [HeldProxyAssignment(service, names[proxy]) for service, proxy in served if proxy in names]
     pids = {pid for one in by_kind.get(PROCESS, ()) if (pid := _pid(one.outputs))}
     known.turn()
@@ -151,8 +151,8 @@ def _claim(inputs: Mapping[str, object]) -> Claim:
 class _OfStack:
     """A proxy that is the stack's: its owner names no cluster."""
 
-    id: str
-    name: str
+    id: ProxyId
+    name: ProxyName
 
 
 def _service(inputs: Mapping[str, object]) -> ObjectKey:
@@ -163,7 +163,7 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | _OfStack:
     """Return how a Service's own proxy learns its endpoints; one that has none to learn has no way to keep."""
     service = _service(inputs)
     if not service.cluster:
-        return _OfStack(str(inputs["proxy"]), str(inputs["name"]))
+        return _OfStack(ProxyId(str(inputs["proxy"])), ProxyName(str(inputs["name"])))
     names = _object(inputs["files"])
     if endpoint_files := sum(name.startswith(ENDPOINT_FILES) for name in names):
         return HeldProxy(service, Discovery.EDS, endpoint_files)

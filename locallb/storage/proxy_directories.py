@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypeGuard
 
 from locallb.model.errors import ClientError
-from locallb.model.identities import Owner
+from locallb.model.identities import Owner, ProxyId, ProxyName
 from locallb.model.naming import owner_fields, owner_from
 from locallb.storage import files, paths
 
@@ -32,7 +33,7 @@ _ID = re.compile(r"[0-9a-f]{12}")
 _UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.[0-9a-f]{8}\.new")
 
 
-def is_id(proxy: str) -> bool:
+def is_id(proxy: str) -> TypeGuard[ProxyId]:
     """Return whether `proxy` may be the name of a proxy's directory."""
     return _ID.fullmatch(proxy) is not None
 
@@ -45,10 +46,10 @@ class ProxiesError(ClientError):
 class ProxyDirectory:
     """A directory of the root, and whose it is. `owner` is None where that can't be read: never touch it."""
 
-    id: str
+    id: ProxyId
     path: Path
     owner: Owner | None
-    name: str = ""
+    name: ProxyName = ProxyName("")
     """The readable name."""
 
 
@@ -70,7 +71,7 @@ class Proxies:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def path(self, proxy: str) -> Path:
+    def path(self, proxy: ProxyId) -> Path:
         """Return where the directory of `proxy` is. Raises ProxiesError if that isn't an id."""
         if not is_id(proxy):
             raise ProxiesError(f"{proxy!r} isn't the id of a proxy: twelve hex digits are expected")
@@ -86,12 +87,12 @@ class Proxies:
             raise ProxiesError(f"{self.root} can't be read: {error.strerror}") from error
         return tuple(_read(self.root / name) for name in names if _ID.fullmatch(name) or _UNFINISHED.fullmatch(name))
 
-    def find(self, proxy: str) -> ProxyDirectory | None:
+    def find(self, proxy: ProxyId) -> ProxyDirectory | None:
         """Read one directory; None if there is none."""
         path = self.path(proxy)
         return _read(path) if path.is_dir() and not path.is_symlink() else None
 
-    def make(self, proxy: str, owner: Owner, name: str) -> ProxyDirectory:
+    def make(self, proxy: ProxyId, owner: Owner, name: ProxyName) -> ProxyDirectory:
         """Make the directory, or take the one that is `owner`'s already. Raises ProxiesError if it is another's."""
         found = self.find(proxy)
         if found and found.owner and _same_service(found.owner, owner):
@@ -105,19 +106,19 @@ class Proxies:
             self._publish(proxy, owner, name)
         return ProxyDirectory(proxy, self.path(proxy), owner, name)
 
-    def sign(self, proxy: str, owner: Owner, name: str) -> None:
+    def sign(self, proxy: ProxyId, owner: Owner, name: ProxyName) -> None:
         """Write whose the existing directory is, where that changed."""
         self._sign(self.path(proxy), owner, name)
 
-    def share(self, proxy: str, *, shared: bool) -> None:
+    def share(self, proxy: ProxyId, *, shared: bool) -> None:
         """Open the directory to our group, for a container, or close it."""
         files.set_mode(self.path(proxy), SHARED if shared else paths.PRIVATE)
 
-    def is_shared(self, proxy: str) -> bool:
+    def is_shared(self, proxy: ProxyId) -> bool:
         """Return whether our group may use the directory."""
         return files.mode(self.path(proxy)) & _GROUP == _GROUP
 
-    def remove(self, proxy: str) -> None:
+    def remove(self, proxy: ProxyId) -> None:
         """Remove a directory, `owner.json` last; absent is fine."""
         path = self.root / proxy if _UNFINISHED.fullmatch(proxy) else self.path(proxy)
         if not path.is_dir() or path.is_symlink():
@@ -133,7 +134,7 @@ class Proxies:
         except (OSError, files.FilesError) as error:
             raise ProxiesError(f"{path} can't be removed: {error}") from error
 
-    def record(self, proxy: str, record: ProcessRecord | None) -> None:
+    def record(self, proxy: ProxyId, record: ProcessRecord | None) -> None:
         """Note what runs in the directory, or that nothing does."""
         path = self.path(proxy) / RECORD
         try:
@@ -144,14 +145,14 @@ class Proxies:
         except files.FilesError as error:
             raise ProxiesError(str(error)) from error
 
-    def recorded(self, proxy: str) -> ProcessRecord | None:
+    def recorded(self, proxy: ProxyId) -> ProcessRecord | None:
         """Read what was started in the directory; None if nothing was, or nothing readable is noted."""
         with suppress(files.FilesError, ValueError, TypeError):
             record = ProcessRecord(**json.loads(files.read_shared(self.path(proxy) / RECORD, _SMALL) or "null"))
             return replace(record, pid=int(record.pid), started=str(record.started))
         return None
 
-    def _publish(self, proxy: str, owner: Owner, name: str) -> None:
+    def _publish(self, proxy: ProxyId, owner: Owner, name: ProxyName) -> None:
         beside = self.root / f".{proxy}.{secrets.token_hex(4)}{files.UNFINISHED}"
         try:
             paths.private_directory(beside)
@@ -160,7 +161,7 @@ class Proxies:
         except (OSError, paths.PlaceError, files.FilesError) as error:
             raise ProxiesError(f"{self.path(proxy)} can't be made: {error}") from error
 
-    def _sign(self, path: Path, owner: Owner, name: str) -> None:
+    def _sign(self, path: Path, owner: Owner, name: ProxyName) -> None:
         try:
             if files.read_shared(path / OWNER, _SMALL) != _text(owner, name):
                 files.write(path / OWNER, _text(owner, name))
@@ -186,9 +187,9 @@ def _read(path: Path) -> ProxyDirectory:
             raise ValueError
         document = json.loads(files.read_shared(path / OWNER, _SMALL) or "null")
         fields = {key: str(value) for key, value in document["owner"].items()}
-        return ProxyDirectory(path.name, path, owner_from(fields), str(document["name"]))
-    return ProxyDirectory(path.name, path, None)
+        return ProxyDirectory(ProxyId(path.name), path, owner_from(fields), ProxyName(str(document["name"])))
+    return ProxyDirectory(ProxyId(path.name), path, None)
 
 
-def _text(owner: Owner, name: str) -> str:
+def _text(owner: Owner, name: ProxyName) -> str:
     return json.dumps({"name": name, "owner": dict(owner_fields(owner))}, indent=1, ensure_ascii=False) + "\n"

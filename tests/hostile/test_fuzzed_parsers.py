@@ -18,7 +18,7 @@ from locallb.host import setup
 from locallb.kubernetes.parsing import parse_objects
 from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ProxyId
 from locallb.sources import SourceError
 from locallb.sources.held import read_held
 from locallb.sources.readings import ReadCache
@@ -111,7 +111,7 @@ def test_any_notes_of_a_proxy_are_read_or_ignored(text: str) -> None:
             (directory / name).write_text(text, errors="replace")
         proxies = Proxies(Path(folder))
         assert len(proxies.list()) == 1
-        proxies.recorded("0123456789ab")
+        proxies.recorded(ProxyId("0123456789ab"))
 
 
 @BUDGET

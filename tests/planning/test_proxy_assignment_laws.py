@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.config.settings import ProxySettings, Sharing
-from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identities import ClusterName, Home, ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.snapshot import HeldProxy, HeldProxyAssignment, HostFacts, Snapshot
 from locallb.planning.capacity import Need
@@ -97,7 +97,7 @@ def test_what_was_carried_out_is_a_fixpoint(history: list[set[str]], settings: P
 @given(HISTORIES, SPARES)
 def test_a_spare_serves_one_service_and_is_replaced(history: list[set[str]], settings: ProxySettings) -> None:
     """As many wait as are wanted; none serves two, and none serves a second one after the first has gone."""
-    world, served = World(settings), dict[str, ObjectKey]()
+    world, served = World(settings), dict[ProxyName, ObjectKey]()
     for names in history:
         made = world.run(sorted(names))
         taken = {seat.proxy: one for one, seat in made.seats.items() if seat.proxy}

@@ -9,7 +9,7 @@ import pytest
 
 from locallb.config.settings import IpMode
 from locallb.kubernetes.service_status import publication
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyName
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener
@@ -31,7 +31,7 @@ def open_port(number: int) -> PlannedPort:
 
 def plan_of(*ports: PlannedPort) -> Plan:
     """Make a plan of one placement."""
-    return Plan(placements=(Placement(OWNER, (ADDRESS,), ports, "c/shop/web"),))
+    return Plan(placements=(Placement(OWNER, (ADDRESS,), ports, ProxyName("c/shop/web")),))
 
 
 WEB, ADMIN = "127.77.0.5:8080/TCP", "127.77.0.5:9000/TCP"
@@ -96,7 +96,7 @@ def test_the_status_body_has_every_port_and_only_real_errors() -> None:
         PlannedPort(ServicePort(9000), problem=NO_BACKENDS),
         PlannedPort(ServicePort(7, Protocol.SCTP), problem=SCTP),
     )
-    assert publication(Placement(OWNER, (ADDRESS,), ports, "p")).ingress == [
+    assert publication(Placement(OWNER, (ADDRESS,), ports, ProxyName("p"))).ingress == [
         {
             "ip": "127.77.0.5",
             "ipMode": "Proxy",

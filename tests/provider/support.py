@@ -19,7 +19,7 @@ from pulumi.provider.experimental import provider as protocol
 
 from locallb.envoy import render
 from locallb.envoy.binary import installed
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, Uid
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyId, ProxyName, Uid
 from locallb.model.naming import owner_fields, proxy_id
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Proxy, Upstream
@@ -50,9 +50,9 @@ class Wanted:
     """Backend port on 127.0.0.1 by listener port."""
 
     @property
-    def proxy(self) -> str:
+    def proxy(self) -> ProxyId:
         """The proxy's id."""
-        return proxy_id(self.owner.home, str(self.owner.service))
+        return proxy_id(self.owner.home, ProxyName(str(self.owner.service)))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Wanted:
             for port, target in self.ports.items()
         ]
         listeners = [Listener(address, port, Protocol.TCP, f"tcp-{port}-ipv4") for port in self.ports]
-        name = str(self.owner.service)
+        name = ProxyName(str(self.owner.service))
         rendered = render(Proxy(name, self.proxy, Discovery.EDS, tuple(listeners), tuple(upstreams)))
         versions = {"lds": rendered.versions.lds, "cds": rendered.versions.cds}
         return {

@@ -11,6 +11,7 @@ import pytest
 
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.host import Sort, leftovers, remove
+from locallb.model.identities import ProxyId, ProxyName
 from locallb.runtimes import processes
 from locallb.runtimes.processes import Process
 from locallb.storage import paths
@@ -25,7 +26,7 @@ def test_what_the_state_knows_is_no_leftover(root: Path) -> None:
     """Known addresses and proxies aren't listed."""
     mine = owner(root)
     Ledger(paths.ledger_directory()).claim(ADDRESS, mine)
-    Proxies(paths.proxies_root()).make("0123456789ab", mine, "web")
+    Proxies(paths.proxies_root()).make(ProxyId("0123456789ab"), mine, ProxyName("web"))
     assert leftovers(mine.home, {"0123456789ab"}, {str(ADDRESS)}) == ()
     assert [str(each.sort) for each in leftovers(mine.home, set(), set())] == ["address", "proxy"]
 
@@ -39,7 +40,7 @@ def test_another_project_or_stack_is_never_listed(root: Path, tmp_path: Path) ->
     proxies = Proxies(paths.proxies_root())
     for number, other in enumerate((elsewhere, sibling)):
         Ledger(paths.ledger_directory()).claim(ADDRESS + number, other)
-        proxies.make(f"0123456789a{number}", other, "web")
+        proxies.make(ProxyId(f"0123456789a{number}"), other, ProxyName("web"))
     assert leftovers(mine.home, set(), set()) == ()
 
 
@@ -57,7 +58,7 @@ def test_what_belongs_to_a_project_that_is_gone_is_shown_and_stays(root: Path) -
 @pytest.mark.usefixtures("home")
 def test_what_cannot_be_read_is_shown_and_stays(root: Path) -> None:
     """A damaged directory and a damaged claim belong to somebody unknown."""
-    Proxies(paths.proxies_root()).make("0123456789ab", owner(root), "web")
+    Proxies(paths.proxies_root()).make(ProxyId("0123456789ab"), owner(root), ProxyName("web"))
     (paths.proxies_root() / "0123456789ab" / "owner.json").write_text("{")
     Ledger(paths.ledger_directory()).claim(ADDRESS, owner(root))
     next(paths.ledger_directory().iterdir()).write_text("{")

@@ -17,7 +17,7 @@ import pytest
 
 from locallb.envoy import render_empty, render_part
 from locallb.envoy.binary import installed
-from locallb.model.identities import Owner, Protocol
+from locallb.model.identities import Owner, Protocol, ProxyId, ProxyName
 from locallb.model.naming import owner_fields, part_id, proxy_id, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Part, Proxy, Upstream
@@ -39,9 +39,9 @@ class Shared:
     owner: Owner
 
     @property
-    def id(self) -> str:
+    def id(self) -> ProxyId:
         """The proxy's id."""
-        return proxy_id(self.owner.home, "shared-1")
+        return proxy_id(self.owner.home, ProxyName("shared-1"))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -49,8 +49,8 @@ class Shared:
         return {
             "proxy": self.id,
             "name": "shared-1",
-            "owner": dict(owner_fields(proxy_owner(self.owner.home, "shared-1"))),
-            "files": dict(render_empty(Proxy("shared-1", self.id, Discovery.STATIC)).files),
+            "owner": dict(owner_fields(proxy_owner(self.owner.home, ProxyName("shared-1")))),
+            "files": dict(render_empty(Proxy(ProxyName("shared-1"), self.id, Discovery.STATIC)).files),
             "versions": {"lds": "", "cds": ""},
             "shared": False,
         }
@@ -188,7 +188,7 @@ def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, shared: 
     """A refresh shows the part as it is, the diff names it, the update restores it."""
     one, _ = shared.part("one", f"{block()}.16", 9, 8080)
     state = driver.create("ServiceConfig", one)
-    path = Proxies(paths.proxies_root()).path(shared.id) / "lds.json"
+    path = Proxies(paths.proxies_root()).path(ProxyId(shared.id)) / "lds.json"
     texts = {"edited": path.read_bytes().replace(b"8080", b"8081"), "emptied": b"{}", "binary": b"\xff\x00"}
     path.write_bytes(texts[damage])
     found = driver.read("ServiceConfig", state)
@@ -200,7 +200,7 @@ def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, shared: 
 
 def test_a_proxy_that_lost_its_files_gets_them_back(driver: Driver, shared: Shared) -> None:
     """The proxy's own configuration shows as changed where a file that parts need is missing."""
-    path = Proxies(paths.proxies_root()).path(shared.id) / "cds.json"
+    path = Proxies(paths.proxies_root()).path(ProxyId(shared.id)) / "cds.json"
     state = {**shared.config, "directory": str(path.parent), "bootstrap": fingerprint(shared.config["files"])}
     assert driver.diff("ProxyConfig", driver.read("ProxyConfig", state) or {}, shared.config).changes is False
     path.unlink()

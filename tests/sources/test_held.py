@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from locallb.config.settings import Runtime
 from locallb.engine.state.resource import resource_from_json
 from locallb.engine.state.snapshot import Snapshot
-from locallb.model.identities import Home, ObjectKey, Owner, Uid
+from locallb.model.identities import Home, ObjectKey, Owner, ProxyName, Uid
 from locallb.model.identity_cache import IdentityCache
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
@@ -101,13 +101,13 @@ def test_a_proxy_without_upstreams_keeps_no_way(tmp_path: Path) -> None:
 
 def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
     """A proxy without a Service of its own is the stack's; who has a part in it keeps its seat there."""
-    its = {"proxy": "1" * 12, "name": "spare-1", "owner": owner_fields(proxy_owner(HOME, "spare-1"))}
+    its = {"proxy": "1" * 12, "name": "spare-1", "owner": owner_fields(proxy_owner(HOME, ProxyName("spare-1")))}
     spare = resource("ProxyConfig", {**its, "files": {"bootstrap.json": "{}"}})
     part = resource("ServiceConfig", {"proxy": "1" * 12, "owner": owner_fields(owner("web"))})
     lost = resource("ServiceConfig", {"proxy": "2" * 12, "owner": owner_fields(owner("lost"))})
     held = read_held(state(tmp_path, spare, part, lost))
     assert (held.stack_proxies, held.proxies) == (("spare-1",), ())
-    assert held.seats == (HeldProxyAssignment(key("web"), "spare-1"),)
+    assert held.seats == (HeldProxyAssignment(key("web"), ProxyName("spare-1")),)
 
 
 def test_old_instances_hold_nothing_but_their_process(tmp_path: Path) -> None:
@@ -128,7 +128,8 @@ RESOURCES = [
     config("other"),
     config("idle", clusters=0),
     resource(
-        "ProxyConfig", {"proxy": "1" * 12, "name": "s", "owner": owner_fields(proxy_owner(HOME, "s")), "files": {}}
+        "ProxyConfig",
+        {"proxy": "1" * 12, "name": "s", "owner": owner_fields(proxy_owner(HOME, ProxyName("s"))), "files": {}},
     ),
     resource("ServiceConfig", {"proxy": "1" * 12, "owner": owner_fields(owner("web"))}),
     resource("EnvoyProcess", {}, {"pid": 7}),

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from locallb.model.identities import Owner
+from locallb.model.identities import Owner, ProxyId, ProxyName
 from locallb.storage.proxy_directories import ProcessRecord, Proxies, ProxiesError, ProxyDirectory
 from tests.ledger.test_ledger import owner
 
-ID = "0123456789ab"
+ID = ProxyId("0123456789ab")
 RECORD = ProcessRecord(7, "boot.1", "/envoy", "1.40.0", "digest")
 
 
@@ -24,8 +24,8 @@ def proxies(tmp_path: Path) -> Proxies:
 def test_a_directory_says_whose_it_is(proxies: Proxies) -> None:
     """Made, found and listed with its owner and readable name."""
     assert (proxies.list(), proxies.find(ID)) == ((), None)
-    made = proxies.make(ID, owner("web"), "local/default/web")
-    assert made == ProxyDirectory(ID, proxies.root / ID, owner("web"), "local/default/web")
+    made = proxies.make(ID, owner("web"), ProxyName("local/default/web"))
+    assert made == ProxyDirectory(ID, proxies.root / ID, owner("web"), ProxyName("local/default/web"))
     assert proxies.find(ID) == made
     assert proxies.list() == (made,)
     assert made.path.stat().st_mode & 0o777 == 0o700
@@ -33,9 +33,9 @@ def test_a_directory_says_whose_it_is(proxies: Proxies) -> None:
 
 def test_a_directory_of_the_same_service_is_taken(proxies: Proxies) -> None:
     """Whatever life of the Service it is from; nothing in it is lost."""
-    made = proxies.make(ID, owner("web"), "web")
+    made = proxies.make(ID, owner("web"), ProxyName("web"))
     (made.path / "lds.json").touch()
-    again = proxies.make(ID, owner("web", uid="u2"), "web")
+    again = proxies.make(ID, owner("web", uid="u2"), ProxyName("web"))
     assert proxies.find(ID) == again
     assert again.owner == owner("web", uid="u2")
     assert (made.path / "lds.json").exists()
@@ -44,9 +44,9 @@ def test_a_directory_of_the_same_service_is_taken(proxies: Proxies) -> None:
 @pytest.mark.parametrize("other", [owner("other"), owner("web", root="/elsewhere")])
 def test_a_directory_of_another_is_refused(proxies: Proxies, other: Owner) -> None:
     """And stays his."""
-    made = proxies.make(ID, owner("web"), "web")
+    made = proxies.make(ID, owner("web"), ProxyName("web"))
     with pytest.raises(ProxiesError, match="belongs to local/default/web"):
-        proxies.make(ID, other, "x")
+        proxies.make(ID, other, ProxyName("x"))
     assert proxies.find(ID) == made
 
 
@@ -54,15 +54,15 @@ def test_a_directory_that_nobody_signed_is_refused_unless_empty(proxies: Proxies
     """Something in it may be precious; an empty one is nobody's."""
     (proxies.root / ID).mkdir(parents=True)
     assert proxies.list()[0].owner is None
-    assert proxies.make(ID, owner("web"), "web").owner == owner("web")
+    assert proxies.make(ID, owner("web"), ProxyName("web")).owner == owner("web")
     (proxies.root / ID / "owner.json").write_text("{}")
     with pytest.raises(ProxiesError, match=r"has no readable owner\.json"):
-        proxies.make(ID, owner("web"), "web")
+        proxies.make(ID, owner("web"), ProxyName("web"))
 
 
 def test_a_removal_ends_with_the_signature(proxies: Proxies) -> None:
     """What a stopped removal leaves still says whose it is; the next one finishes."""
-    made = proxies.make(ID, owner("web"), "web")
+    made = proxies.make(ID, owner("web"), ProxyName("web"))
     for name in ("a", "z", "owner.json.x"):
         (made.path / name).touch()
     (made.path / "deep").mkdir()
@@ -76,7 +76,7 @@ def test_a_removal_ends_with_the_signature(proxies: Proxies) -> None:
 
 def test_a_directory_that_was_never_finished_is_listed_and_can_go(proxies: Proxies) -> None:
     """A crash before the rename leaves it under another name, signed."""
-    made = proxies.make(ID, owner("web"), "web")
+    made = proxies.make(ID, owner("web"), ProxyName("web"))
     made.path.rename(proxies.root / f".{ID}.01234567.new")
     found = proxies.list()
     assert [each.owner for each in found] == [owner("web")]
@@ -86,17 +86,17 @@ def test_a_directory_that_was_never_finished_is_listed_and_can_go(proxies: Proxi
 
 def test_other_things_in_the_root_are_not_ours(proxies: Proxies) -> None:
     """Neither listed nor removed."""
-    proxies.make(ID, owner("web"), "web")
+    proxies.make(ID, owner("web"), ProxyName("web"))
     (proxies.root / "notes").mkdir()
     assert [each.id for each in proxies.list()] == [ID]
     for name in ("notes", "..", "", "../proxies"):
         with pytest.raises(ProxiesError, match="isn't the id of a proxy"):
-            proxies.remove(name)
+            proxies.remove(ProxyId(name))
 
 
 def test_what_runs_is_noted(proxies: Proxies) -> None:
     """Written, read and removed; what can't be read is as if nothing were noted."""
-    made = proxies.make(ID, owner("web"), "web")
+    made = proxies.make(ID, owner("web"), ProxyName("web"))
     assert proxies.recorded(ID) is None
     proxies.record(ID, RECORD)
     assert proxies.recorded(ID) == RECORD
@@ -111,12 +111,12 @@ def test_what_runs_is_noted(proxies: Proxies) -> None:
 def test_what_others_put_into_a_directory_is_neither_followed_nor_waited_for(proxies: Proxies, name: str) -> None:
     """A link, a FIFO and a device stand for nothing that can be read; so does a directory that is a link."""
     for hostile in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
-        proxies.make(ID, owner("web"), "web")
+        proxies.make(ID, owner("web"), ProxyName("web"))
         (proxies.root / ID / name).unlink(missing_ok=True)
         hostile(proxies.root / ID / name)
         assert proxies.recorded(ID) is None
         assert [one.owner for one in proxies.list()] == [None if name == "owner.json" else owner("web")]
         proxies.remove(ID)
-    proxies.make(ID, owner("web"), "web")
+    proxies.make(ID, owner("web"), ProxyName("web"))
     (proxies.root / "0123456789ac").symlink_to(proxies.root / ID)
     assert {one.id: one.owner for one in proxies.list()} == {ID: owner("web"), "0123456789ac": None}

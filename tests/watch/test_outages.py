@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Listener, Proxy
 from locallb.planning.status import Observation
@@ -51,10 +51,10 @@ def test_a_proxy_that_is_planned_no_more_is_forgotten(failed: frozenset[str], pl
 def test_a_proxy_serves_that_answers_with_any_of_its_listeners() -> None:
     """One port that somebody else took is no outage; an Envoy that hangs, or has none of them, is one."""
     listeners = tuple(Listener(ip_address("127.77.0.5"), port, Protocol.TCP, "up") for port in (80, 443))
-    proxy = Proxy("web", "0" * 12, Discovery.STATIC, listeners)
+    proxy = Proxy(ProxyName("web"), ProxyId("0" * 12), Discovery.STATIC, listeners)
     both = frozenset(one.name for one in listeners)
     assert serves(proxy, Observation(both))
     assert serves(proxy, Observation(frozenset({listeners[0].name}), {listeners[1].name: "in use"}))
     assert not serves(proxy, Observation())
     assert not serves(proxy, None)
-    assert serves(Proxy("shared-1", "1" * 12, Discovery.STATIC), Observation())
+    assert serves(Proxy(ProxyName("shared-1"), ProxyId("1" * 12), Discovery.STATIC), Observation())

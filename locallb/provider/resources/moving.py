@@ -52,7 +52,7 @@ def _lives(process: Process) -> bool:
 def _remove(proxies: Proxies, proxy: str, home: Home) -> None:
     directory = proxies.find(proxy) if is_id(proxy) else None
     if directory and directory.owner and directory.owner.home == home:
-        proxies.remove(proxy)
+        proxies.remove(directory.id)
 
 
 def _release(resource: Resource) -> None:

@@ -20,6 +20,7 @@ from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.envoy.fragments import Tagged, Texts, joined, taken_apart
 from locallb.model.errors import ClientError
+from locallb.model.identities import PartId
 from locallb.resources.errors import ProviderError
 from locallb.runtimes.stopping import end_hanging
 from locallb.storage import files
@@ -35,7 +36,7 @@ _Signature: TypeAlias = tuple[int, int, int]
 class FragmentChange:
     """What a part shall be; `gone` are listeners that nobody may reach afterwards."""
 
-    part: str
+    part: PartId
     listeners: Texts = field(default_factory=dict)
     clusters: Texts = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
@@ -48,7 +49,7 @@ class _File:
     signature: _Signature
     document: _Document
 
-    def of(self, part: str) -> Texts:
+    def of(self, part: PartId) -> Texts:
         """Return what is of a part."""
         return self._parts.get(part, {})
 
@@ -107,7 +108,7 @@ def apply(directory: Path, change: FragmentChange) -> None:
         raise ticket.error
 
 
-def read(directory: Path, part: str) -> tuple[Texts, Texts]:
+def read(directory: Path, part: PartId) -> tuple[Texts, Texts]:
     """Read the listeners and clusters of a part. Raises ClientError."""
     listeners, clusters = (_file(directory / name) for name in (rollout.LISTENERS, rollout.CLUSTERS))
     return listeners.of(part), clusters.of(part)
@@ -195,5 +196,5 @@ def _signature(path: Path) -> _Signature:
     return (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-def _without(document: _Document, parts: Mapping[str, FragmentChange]) -> _Document:
+def _without(document: _Document, parts: Mapping[PartId, FragmentChange]) -> _Document:
     return {name: one for name, one in document.items() if one.part not in parts}
