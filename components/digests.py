@@ -6,11 +6,12 @@ may get another name without touching a load balancer. Not here: what was applie
 
 from __future__ import annotations
 
-from locallb.kubernetes.events import event_fields, placement_events, rejection_events
-from locallb.kubernetes.service_status import conditions, ingress_fields, not_serving
-from locallb.model.naming import access_fields, digest, owner_fields
+from locallb.kubernetes.events import placement_events, rejection_events
+from locallb.kubernetes.service_status import publication
+from locallb.model.naming import digest, owner_fields
 from locallb.model.snapshot import Access
 from locallb.planning.planned import Placement, Rejection
+from locallb.resources.codec import encode, value
 
 
 def balancer_digest(placement: Placement, proxy: str) -> str:
@@ -36,19 +37,15 @@ def rejection_digest(rejection: Rejection) -> str:
     return digest(
         [
             owner_fields(rejection.owner) if rejection.owner else {},
-            access_fields(rejection.access) if rejection.access else {},
-            not_serving([rejection.problem]),
-            event_fields(rejection_events(rejection)),
+            encode(rejection.access) if rejection.access else {},
+            value(publication(rejection).conditions),
+            value(rejection_events(rejection)),
         ]
     )
 
 
 def _told(placement: Placement, access: Access) -> list[object]:
     """Return what the Service of a live cluster is told."""
-    return [
-        access_fields(access),
-        ingress_fields(placement),
-        conditions(placement),
-        placement.take_over,
-        event_fields(placement_events(placement)),
-    ]
+    told = publication(placement)
+    events = value(placement_events(placement))
+    return [encode(access), value(told.ingress), value(told.conditions), placement.take_over, events]

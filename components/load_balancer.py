@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 import pulumi
 
 from components.proxy import Proxy
-from locallb.kubernetes.events import event_fields, placement_events
-from locallb.kubernetes.service_status import conditions, ingress_fields
-from locallb.model.naming import access_fields, address_name, owner_fields
+from locallb.kubernetes.events import placement_events
+from locallb.kubernetes.service_status import publication
+from locallb.model.naming import address_name, owner_fields
 from locallb.model.snapshot import Access
 from locallb.planning.planned import Placement, PlannedPart
+from locallb.resources.codec import encode, value
 from locallb.resources.declared import (
     LoopbackAddress,
     Reachable,
@@ -66,7 +67,7 @@ class LoadBalancer(pulumi.ComponentResource):
         """Keep the Service of a live cluster from vanishing before what serves it."""
         return ServiceClaim(
             str(self.placement.key),
-            access=access_fields(access),
+            access=encode(access),
             owner=owner_fields(self.placement.owner),
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -85,21 +86,21 @@ class LoadBalancer(pulumi.ComponentResource):
 
     def _tell(self, access: Access, proof: Reachable) -> None:
         """Publish in the Service of a live cluster what it got, once that is proven; at once that it is withdrawn."""
-        withdrawn = self.placement.withdrawn is not None
+        told, withdrawn = publication(self.placement), self.placement.withdrawn is not None
         status = ServiceStatus(
             str(self.placement.key),
-            access=access_fields(access),
+            access=encode(access),
             owner=owner_fields(self.placement.owner),
-            ingress=ingress_fields(self.placement),
-            conditions=conditions(self.placement),
+            ingress=value(told.ingress),
+            conditions=value(told.conditions),
             alone=self.placement.take_over,
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(self.addresses) if withdrawn else [proof]),
         )
         ServiceEvents(
             str(self.placement.key),
-            access=access_fields(access),
+            access=encode(access),
             owner=owner_fields(self.placement.owner),
-            events=event_fields(placement_events(self.placement)),
+            events=value(placement_events(self.placement)),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[status]),
         )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pulumi
 
 from components.digests import rejection_digest
-from locallb.kubernetes.events import event_fields, rejection_events
-from locallb.kubernetes.service_status import not_serving
+from locallb.kubernetes.events import rejection_events
+from locallb.kubernetes.service_status import publication
 from locallb.model.identities import Owner
-from locallb.model.naming import access_fields, owner_fields
+from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
 from locallb.planning.planned import Rejection
+from locallb.resources.codec import encode, value
 from locallb.resources.declared import ServiceEvents, ServiceStatus
 
 
@@ -22,23 +23,23 @@ class Rejected(pulumi.ComponentResource):
     """
 
     def __init__(self, rejection: Rejection, owner: Owner, access: Access) -> None:
-        key, problem = str(rejection.key), rejection.problem
+        key = str(rejection.key)
         shown = {"addresses": [], "ports": [], "uid": owner.uid, "digest": rejection_digest(rejection)}
         super().__init__("locallb:index:LoadBalancer", key, shown)
         status = ServiceStatus(
             key,
-            access=access_fields(access),
+            access=encode(access),
             owner=owner_fields(owner),
             ingress=[],
-            conditions=not_serving([problem]),
+            conditions=value(publication(rejection).conditions),
             alone=False,
             opts=pulumi.ResourceOptions(parent=self),
         )
         ServiceEvents(
             key,
-            access=access_fields(access),
+            access=encode(access),
             owner=owner_fields(owner),
-            events=event_fields(rejection_events(rejection)),
+            events=value(rejection_events(rejection)),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[status]),
         )
         self.register_outputs({})

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from locallb.kubernetes.status_patch import DOMAIN
 from locallb.model.identities import Owner
 from locallb.model.reasons import Problem, Reason
+from locallb.model.status_entries import Event
 from locallb.planning.planned import Placement, Rejection
 
 NORMAL, WARNING = "Normal", "Warning"
@@ -27,16 +28,6 @@ BURST = 25
 SECONDS_A_TOKEN = 300
 """At most so many at once for a Service, and one more every five minutes: client-go's own limit."""
 _LONGEST_NOTE = 1024
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Event:
-    """An event of events.k8s.io/v1 that isn't dated yet."""
-
-    type: str
-    """`Normal` or `Warning`."""
-    reason: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +60,6 @@ def rejection_events(rejection: Rejection) -> tuple[Event, ...]:
 def _warning(problem: Problem) -> Event:
     reason = UNAVAILABLE if problem.reason is Reason.NO_BACKENDS else FAILED
     return Event(WARNING, reason, str(problem)[:_LONGEST_NOTE])
-
-
-def event_fields(events: Sequence[Event]) -> Sequence[Mapping[str, str]]:
-    """Write events as the properties of a resource."""
-    return [{"type": event.type, "reason": event.reason, "note": event.note} for event in events]
 
 
 def news(before: Sequence[Event], now: Sequence[Event]) -> tuple[Event, ...]:

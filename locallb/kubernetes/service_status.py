@@ -5,11 +5,12 @@ Only the body is made here; who writes it, and when it is true, is decided where
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from locallb.kubernetes.status_patch import DOMAIN, SERVING, Published
 from locallb.model.identities import Family, IPAddress
 from locallb.model.reasons import Problem, Reason
+from locallb.model.status_entries import Condition, Ingress, IngressPort
 from locallb.planning.planned import Placement, PlannedPort, Rejection
 
 SERVES = "Serves"
@@ -26,59 +27,28 @@ def publication(planned: Placement | Rejection) -> Published:
     One ingress entry for each address, in the order of spec.ipFamilies, every port in each.
     """
     if isinstance(planned, Rejection):
-        return Published((), not_serving([planned.problem]))
-    return Published([_entry(planned, address) for address in _told(planned)], conditions(planned))
-
-
-def ingress_fields(placement: Placement) -> Sequence[Mapping[str, object]]:
-    """Write the same entries as the properties of a resource, where every field has a value."""
-    return [
-        {
-            "ip": str(address),
-            "mode": str(placement.ip_mode),
-            "ports": [
-                {"port": one.port.port, "protocol": str(one.port.protocol), "error": _error(one, address)}
-                for one in placement.ports
-            ],
-        }
-        for address in _told(placement)
-    ]
-
-
-def conditions(placement: Placement) -> Sequence[Mapping[str, str]]:
-    """Return whether every port serves; of those that don't, the first one's reason and everybody's sentence."""
-    problems = [port.problem for port in placement.ports if port.problem]
-    if placement.withdrawn:
-        return not_serving([placement.withdrawn])
+        return _not_serving([planned.problem])
+    if planned.withdrawn:
+        return _not_serving([planned.withdrawn])
+    ingress = tuple(_entry(planned, address) for address in planned.addresses)
+    problems = [port.problem for port in planned.ports if port.problem]
     if not problems:
-        return [{"type": SERVING, "status": "True", "reason": SERVES, "message": ""}]
-    return not_serving(problems)
+        return Published(ingress, (Condition(SERVING, "True", SERVES, ""),))
+    return _not_serving(problems, ingress)
 
 
-def not_serving(problems: Sequence[Problem]) -> Sequence[Mapping[str, str]]:
-    """Return that it doesn't serve, or not everything, and why."""
+def _not_serving(problems: Sequence[Problem], ingress: tuple[Ingress, ...] = ()) -> Published:
+    """Return that it doesn't serve, or not everything: the first problem's reason, and everybody's sentence."""
     sentences = "; ".join(dict.fromkeys(problem.message for problem in problems))[:LONGEST_MESSAGE]
-    return [{"type": SERVING, "status": "False", "reason": problems[0].reason, "message": sentences}]
+    return Published(ingress, (Condition(SERVING, "False", problems[0].reason, sentences),))
 
 
-def _told(placement: Placement) -> tuple[IPAddress, ...]:
-    """Return the addresses that the Service is told to have."""
-    return () if placement.withdrawn else placement.addresses
-
-
-def _entry(placement: Placement, address: IPAddress) -> Mapping[str, object]:
-    return {
-        "ip": str(address),
-        "ipMode": str(placement.ip_mode),
-        "ports": [_port(port, address) for port in placement.ports],
-    }
-
-
-def _port(planned: PlannedPort, address: IPAddress) -> Mapping[str, object]:
-    body: dict[str, object] = {"port": planned.port.port, "protocol": str(planned.port.protocol)}
-    if error := _error(planned, address):
-        body["error"] = error
-    return body
+def _entry(placement: Placement, address: IPAddress) -> Ingress:
+    ports = (
+        IngressPort(planned.port.port, str(planned.port.protocol), _error(planned, address))
+        for planned in placement.ports
+    )
+    return Ingress(str(address), str(placement.ip_mode), tuple(ports))
 
 
 def _error(planned: PlannedPort, address: IPAddress) -> str:

@@ -9,11 +9,12 @@ Not here: when what is true, and who sends it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
 from locallb.model.identities import Uid
+from locallb.model.status_entries import Condition, Ingress, IngressPort
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 """Upstream's finalizer of load balancers: the Service stays until everything that serves it is gone."""
@@ -22,20 +23,18 @@ SERVING = f"{DOMAIN}/Serving"
 """The condition that tells whether every port serves, and why not."""
 Live: TypeAlias = Mapping[str, Any]
 """A Service as the API gives it."""
-Entry: TypeAlias = Mapping[str, Any]
+_CONDITION = tuple(field.name for field in fields(Condition))
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
     """What we say in the status of a Service."""
 
-    ingress: Sequence[Entry]
-    """One entry an address, complete."""
-    conditions: Sequence[Mapping[str, str]]
-    """Type, status, reason and message of each."""
+    ingress: tuple[Ingress, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
-NOTHING = Published((), ())
+NOTHING = Published()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +43,22 @@ class Standing:
 
     claimed: bool = False
     """Our finalizer is on it."""
-    ingress: tuple[Entry, ...] = ()
-    """Everybody's entries, in the fields that we write."""
-    conditions: tuple[Mapping[str, str], ...] = ()
-    """Ours, without dates."""
+    ingress: tuple[Ingress, ...] = ()
+    """Everybody's entries."""
+    conditions: tuple[Condition, ...] = ()
+    """Ours."""
 
 
 def standing(live: Mapping[Any, Any]) -> Standing:
     """Read what a Service says. Anybody may have written it: what makes no sense is left out. Never raises."""
     metadata, status = _object(live.get("metadata")), _object(live.get("status"))
     entries = _objects(_object(status.get("loadBalancer")).get("ingress"))
-    conditions = [one for one in _objects(status.get("conditions")) if _is_ours(one)]
+    conditions = _objects(status.get("conditions"))
     finalizers = metadata.get("finalizers")
     return Standing(
         isinstance(finalizers, list | tuple) and FINALIZER in finalizers,
-        tuple(_entry(one) for one in entries),
-        tuple(_texts(one, "type", "status", "reason", "message") for one in conditions),
+        tuple(_entry(entry) for entry in entries),
+        _ours(conditions),
     )
 
 
@@ -68,16 +67,16 @@ def differences(seen: Standing, ours: Collection[str], wanted: Published, *, alo
 
     What others have beside ours is theirs, wherever it stands. The arguments are those of `publishing`.
     """
-    mine = {*ours, *(entry["ip"] for entry in wanted.ingress)}
-    said = [entry for entry in seen.ingress if alone or entry["ip"] in mine]
-    same = [entry["ip"] for entry in said] == [entry["ip"] for entry in wanted.ingress]
-    pairs = list(zip(said, map(_entry, wanted.ingress), strict=True)) if same else []
+    mine = {*ours, *(entry.ip for entry in wanted.ingress)}
+    said = [entry for entry in seen.ingress if alone or entry.ip in mine]
+    same = [entry.ip for entry in said] == [entry.ip for entry in wanted.ingress]
+    pairs = list(zip(said, wanted.ingress, strict=True)) if same else []
     differing = {
         "addresses": not same,
         # An API server that is too old for it doesn't keep the field.
-        "ipMode": any(one["ipMode"] not in {"", other["ipMode"]} for one, other in pairs),
-        "ports": any(one["ports"] != other["ports"] for one, other in pairs),
-        "conditions": _by_type(seen.conditions) != _by_type(wanted.conditions),
+        "ipMode": any(is_.mode not in {"", shall.mode} for is_, shall in pairs),
+        "ports": any(is_.ports != shall.ports for is_, shall in pairs),
+        "conditions": _typed(seen.conditions) != _typed(wanted.conditions),
     }
     return tuple(name for name, differs in differing.items() if differs)
 
@@ -124,12 +123,12 @@ def publishing(
     """
     if not differences(standing(live), ours, wanted, alone=alone):
         return None
-    mine = {*ours, *(entry["ip"] for entry in wanted.ingress)}
+    mine = {*ours, *(entry.ip for entry in wanted.ingress)}
     theirs = [] if alone else [entry for entry in _ingress(live) if entry.get("ip") not in mine]
-    ingress = [*wanted.ingress, *theirs]
+    ingress = [*map(_body, wanted.ingress), *theirs]
     conditions = [
-        *(one for one in _conditions(live) if not _is_ours(one)),
-        *(_dated(one, live, now) for one in wanted.conditions),
+        *(condition for condition in _conditions(live) if not _is_ours(condition)),
+        *(_dated(condition, live, now) for condition in wanted.conditions),
     ]
     status = {"loadBalancer": {"ingress": ingress or None}, "conditions": conditions or None}
     return {**_patch(live), "status": status}
@@ -137,38 +136,53 @@ def publishing(
 
 def published(live: Live, ours: Collection[str] | None) -> Published:
     """Read what the status says of ours: entries of the addresses `ours` (None: all), conditions with our prefix."""
-    conditions = [
-        {field: str(one.get(field) or "") for field in ("type", "status", "reason", "message")}
-        for one in _conditions(live)
-        if _is_ours(one)
+    entries = [
+        _entry({**entry, "ip": entry.get("ip") or entry.get("hostname")})
+        for entry in _ingress(live)
+        if ours is None or entry.get("ip") in set(ours)
     ]
-    return Published([one for one in _ingress(live) if ours is None or one.get("ip") in set(ours)], conditions)
+    return Published(tuple(entries), _ours(_conditions(live)))
 
 
 def _patch(live: Live, **metadata: object) -> Mapping[str, object]:
     return {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"], **metadata}}
 
 
-def _dated(condition: Mapping[str, str], live: Live, now: str) -> Mapping[str, str]:
+def _body(entry: Ingress) -> Mapping[str, object]:
+    """Write an entry as the API has it: a port that is served has no error."""
+    ports = [{name: value for name, value in asdict(port).items() if value != ""} for port in entry.ports]
+    return {"ip": entry.ip, "ipMode": entry.mode, "ports": ports}
+
+
+def _dated(condition: Condition, live: Live, now: str) -> Mapping[str, str]:
     """Add the time of the last transition: now, unless the status is the same as before."""
-    before = _by_type(_conditions(live)).get(condition["type"], {})
-    same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
-    return {**condition, "lastTransitionTime": str(before["lastTransitionTime"]) if same else now}
+    before: Mapping[str, Any] = {str(known.get("type")): known for known in _conditions(live)}.get(condition.type, {})
+    same = before.get("status") == condition.status and before.get("lastTransitionTime")
+    return {**asdict(condition), "lastTransitionTime": str(before["lastTransitionTime"]) if same else now}
 
 
-def _by_type(conditions: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
-    return {str(one.get("type")): one for one in conditions}
+def _typed(conditions: Iterable[Condition]) -> Mapping[str, Condition]:
+    return {condition.type: condition for condition in conditions}
 
 
 def _is_ours(condition: Mapping[str, Any]) -> bool:
     return str(condition.get("type")).startswith(f"{DOMAIN}/")
 
 
+def _ours(conditions: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
+    """Read the conditions that have our prefix."""
+    return tuple(
+        Condition(*(str(condition.get(name) or "") for name in _CONDITION))
+        for condition in conditions
+        if _is_ours(condition)
+    )
+
+
 def _finalizers(live: Live) -> list[str]:
     return list(live["metadata"].get("finalizers") or ())
 
 
-def _ingress(live: Live) -> list[Entry]:
+def _ingress(live: Live) -> list[Mapping[str, Any]]:
     return list(((live.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())
 
 
@@ -176,17 +190,17 @@ def _conditions(live: Live) -> list[Mapping[str, Any]]:
     return list((live.get("status") or {}).get("conditions") or ())
 
 
-def _entry(raw: Mapping[str, Any]) -> Entry:
-    """Return an ingress entry in the fields that we write, each with a value."""
-    ports = [
-        {"port": one.get("port"), "protocol": str(one.get("protocol") or ""), "error": str(one.get("error") or "")}
-        for one in _objects(raw.get("ports"))
-    ]
-    return {**_texts(raw, "ip", "ipMode"), "ports": ports}
+def _entry(raw: Mapping[str, Any]) -> Ingress:
+    """Read an ingress entry in the fields that we write."""
+    ports = (
+        IngressPort(_number(port.get("port")), str(port.get("protocol") or ""), str(port.get("error") or ""))
+        for port in _objects(raw.get("ports"))
+    )
+    return Ingress(str(raw.get("ip") or ""), str(raw.get("ipMode") or ""), tuple(ports))
 
 
-def _texts(raw: Mapping[str, Any], *names: str) -> dict[str, str]:
-    return {name: str(raw.get(name) or "") for name in names}
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _object(value: object) -> Mapping[str, Any]:
@@ -194,4 +208,4 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []

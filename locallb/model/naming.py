@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from locallb.model.identities import (
     ClusterName,
@@ -24,7 +23,6 @@ from locallb.model.identities import (
     ProxyName,
     Uid,
 )
-from locallb.model.snapshot import Access
 
 PROXY_ID_DIGITS = 12
 
@@ -61,11 +59,6 @@ def owner_from(fields: Mapping[str, str]) -> Owner:
     cluster, kind = ClusterName(fields["cluster"]), ObjectKind(fields.get("kind", ObjectKind.SERVICE))
     key = ObjectKey(cluster, fields["namespace"], fields["name"], kind)
     return Owner(Home(*(fields[name] for name in Home._fields)), key, Uid(fields["uid"]))
-
-
-def access_fields(access: Access) -> Mapping[str, str]:
-    """Write how a cluster is reached as the properties of a resource."""
-    return asdict(access)
 
 
 def proxy_name(service: ObjectKey) -> ProxyName:

@@ -20,7 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 _WARNING = "Made from locallb/provider/schema.json by `python -m locallb.provider.generate`: change that file."
 _WIDTH = 120
 _QUOTES = '"' * 3
-_OURS = {"Owner": "locallb.model.identities", "Access": "locallb.model.snapshot"}
+_OURS = {
+    "Owner": "locallb.model.identities",
+    "Access": "locallb.model.snapshot",
+    **dict.fromkeys(("Ingress", "IngressPort", "Condition", "Event"), "locallb.model.status_entries"),
+}
 """Types of the schema that the model has, by their module: the codec goes by their own fields."""
 _NAMES = {"proxy": "ProxyId", "part": "PartId", "ProxyConfigInputs.name": "ProxyName"}
 """Texts that are identities."""
@@ -120,8 +124,10 @@ def _properties_head(schema: Schema) -> Iterator[str]:
     yield "from dataclasses import dataclass"
     yield ""
     names: dict[str, list[str]] = {}
+    resources = json.dumps(schema["resources"])
     for name, module in (_OURS | dict.fromkeys(_NAMES.values(), _OURS["Owner"])).items():
-        names.setdefault(module, []).append(name)
+        if name not in _OURS or f':{name}"' in resources:
+            names.setdefault(module, []).append(name)
     yield from (f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names))
 
 

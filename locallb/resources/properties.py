@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from locallb.model.identities import Owner, PartId, ProxyId, ProxyName
 from locallb.model.snapshot import Access
+from locallb.model.status_entries import Condition, Event, Ingress
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,56 +33,6 @@ class ListenerState:
     """`serving` or `failed`."""
     reason: str
     """Why it failed; empty while it serves."""
-
-
-@dataclass(frozen=True, slots=True)
-class IngressPort:
-    """A port of an ingress entry (core/v1 PortStatus)."""
-
-    port: int
-    """Number of the Service's port."""
-    protocol: str
-    """`TCP`, `UDP` or `SCTP`."""
-    error: str
-    """Why it isn't served; empty while it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ingress:
-    """An address in a Service's status (core/v1 LoadBalancerIngress)."""
-
-    ip: str
-    """The address."""
-    mode: str
-    """`Proxy`: kube-proxy leaves the address alone."""
-    ports: tuple[IngressPort, ...]
-    """Every port of the Service."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition in a Service's status, with our own prefix."""
-
-    type: str
-    """`local-lb.dev/Serving`."""
-    status: str
-    """`True` or `False`."""
-    reason: str
-    """CamelCase word."""
-    message: str
-    """Sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """What an event tells (events.k8s.io/v1)."""
-
-    type: str
-    """`Normal` or `Warning`."""
-    reason: str
-    """CamelCase word, upstream's where it has one."""
-    note: str
-    """Sentence."""
 
 
 @dataclass(frozen=True, slots=True)

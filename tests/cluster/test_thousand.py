@@ -16,15 +16,15 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from locallb.config.parse_settings import parse_settings
 from locallb.config.settings import KubernetesSource, Settings
 from locallb.kubernetes.api.client import SERVICE
-from locallb.kubernetes.service_status import conditions, ingress_fields
+from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home
-from locallb.model.naming import access_fields, owner_fields
+from locallb.model.naming import owner_fields
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_status import ServiceStatus
-from locallb.resources.codec import decode, value
+from locallb.resources.codec import decode, encode, value
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.sources.kubernetes import read_kubernetes
 from tests.cluster.controlplane import Objects
@@ -73,9 +73,10 @@ def planned(settings: Settings, cluster: Objects, root: Path) -> tuple[Placement
 def tell(one: Placement) -> None:
     """Do what the resources of a load balancer do to its Service."""
     assert one.access
-    both: dict[str, object] = {"access": access_fields(one.access), "owner": owner_fields(one.owner)}
+    both: dict[str, object] = {"access": encode(one.access), "owner": owner_fields(one.owner)}
     ServiceClaim(None).create(decode(ServiceClaimInputs, properties(both.items())))
-    status = {**both, "ingress": ingress_fields(one), "conditions": conditions(one), "alone": False}
+    told = publication(one)
+    status = {**both, "ingress": value(told.ingress), "conditions": value(told.conditions), "alone": False}
     ServiceStatus(None).create(decode(ServiceStatusInputs, properties(status.items())))
 
 

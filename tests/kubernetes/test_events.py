@@ -17,7 +17,6 @@ from locallb.kubernetes.events import (
     UNAVAILABLE,
     UPDATED,
     Allowance,
-    Event,
     event_body,
     news,
     placement_events,
@@ -26,6 +25,7 @@ from locallb.kubernetes.events import (
 )
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access, Snapshot
+from locallb.model.status_entries import Event
 from locallb.planning.notices import NODES, OTHERS
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan

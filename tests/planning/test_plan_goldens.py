@@ -114,7 +114,7 @@ def test_what_is_written_is_what_a_watch_wants_to_see(case: str) -> None:
         assert engine.destroy().ok
         for service in api.services.values():
             left = standing(service)
-            assert ([entry["ip"] for entry in left.ingress], left.conditions, left.claimed) == ([FOREIGN], (), False)
+            assert ([entry.ip for entry in left.ingress], left.conditions, left.claimed) == ([FOREIGN], (), False)
 
 
 @pytest.mark.parametrize("case", CASES)

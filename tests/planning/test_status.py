@@ -13,6 +13,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protoc
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener
+from locallb.model.status_entries import Ingress, IngressPort
 from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection
 from locallb.planning.status import Observation, State, rows
 
@@ -96,21 +97,21 @@ def test_the_status_body_has_every_port_and_only_real_errors() -> None:
         PlannedPort(ServicePort(9000), problem=NO_BACKENDS),
         PlannedPort(ServicePort(7, Protocol.SCTP), problem=SCTP),
     )
-    assert publication(Placement(OWNER, (ADDRESS,), ports, ProxyName("p"))).ingress == [
-        {
-            "ip": "127.77.0.5",
-            "ipMode": "Proxy",
-            "ports": [
-                {"port": 8080, "protocol": "TCP"},
-                {"port": 9000, "protocol": "TCP"},
-                {"port": 7, "protocol": "SCTP", "error": "local-lb.dev/ProtocolNotSupported"},
-            ],
-        }
-    ]
+    assert publication(Placement(OWNER, (ADDRESS,), ports, ProxyName("p"))).ingress == (
+        Ingress(
+            "127.77.0.5",
+            "Proxy",
+            (
+                IngressPort(8080, "TCP"),
+                IngressPort(9000, "TCP"),
+                IngressPort(7, "SCTP", "local-lb.dev/ProtocolNotSupported"),
+            ),
+        ),
+    )
 
 
 def test_the_mode_of_an_address_can_be_set() -> None:
     """KEP-1860: with VIP kube-proxy takes Pods' connections itself."""
     (placement,) = plan_of(open_port(8080)).placements
-    modes = [one["ipMode"] for mode in IpMode for one in publication(replace(placement, ip_mode=mode)).ingress]
+    modes = [entry.mode for mode in IpMode for entry in publication(replace(placement, ip_mode=mode)).ingress]
     assert modes == ["Proxy", "VIP"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from components.digests import balancer_digest
 from locallb.config.parse_settings import parse_settings
-from locallb.kubernetes.events import Event, news, placement_events
-from locallb.kubernetes.service_status import conditions, ingress_fields, publication
+from locallb.kubernetes.events import news, placement_events
+from locallb.kubernetes.service_status import publication
 from locallb.model.identities import Home
 from locallb.model.snapshot import Access, Snapshot
+from locallb.model.status_entries import Event
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.withdrawal import withdraw
@@ -42,10 +43,10 @@ def test_the_status_has_no_address_and_the_condition_says_why() -> None:
     """The address stays claimed all the same; what is told is another digest, so it is brought about."""
     plan = plan_of("per-service")
     before, after = plan.placements[0], withdraw(plan, {plan.placements[0].proxy}).placements[0]
-    assert (ingress_fields(after), publication(after).ingress) == ([], [])
-    (told,) = conditions(after)
-    assert (told["status"], told["reason"]) == ("False", "ProxyDown")
-    assert told["message"].startswith("demo/shop/api: its proxy ended and can't be brought back")
+    assert publication(after).ingress == ()
+    (told,) = publication(after).conditions
+    assert (told.status, told.reason) == ("False", "ProxyDown")
+    assert told.message.startswith("demo/shop/api: its proxy ended and can't be brought back")
     assert balancer_digest(after, "x") != balancer_digest(before, "x")
     (event,) = placement_events(after)
     assert (event.type, event.reason) == ("Warning", "SyncLoadBalancerFailed")

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, Uid
-from locallb.model.naming import access_fields, owner_fields, owner_from
+from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Access
+from locallb.model.status_entries import Condition, Event, Ingress, IngressPort
 from locallb.provider.generate import SCHEMA
 from locallb.resources.codec import CodecError, decode, encode, recall
 from locallb.resources.properties import ServiceClaimInputs
@@ -28,7 +29,7 @@ GATEWAY = Owner(OWNER.home, OWNER.service._replace(kind=ObjectKind.GATEWAY), OWN
 def test_an_owner_is_read_back_from_what_is_written(owner: Owner) -> None:
     """By the program's converter and by the provider's, which write the same."""
     claim = ServiceClaimInputs(Access("/k", "c"), owner)
-    assert encode(claim) == {"access": access_fields(claim.access), "owner": owner_fields(owner)}
+    assert encode(claim) == {"access": {"kubeconfig": "/k", "context": "c"}, "owner": owner_fields(owner)}
     assert decode(ServiceClaimInputs, json.loads(json.dumps(encode(claim)))) == claim
     assert owner_from(owner_fields(owner)) == owner
 
@@ -62,6 +63,7 @@ def test_what_is_no_owner_is_refused(change: dict[str, object], failure: tuple[s
 def test_the_schema_has_the_models_fields() -> None:
     """Types of the schema that the model has are those of the model."""
     types = json.loads(SCHEMA.read_text(encoding="utf-8"))["types"]
-    assert types["locallb:index:Access"]["properties"].keys() == {field.name for field in fields(Access)}
+    for kind in (Access, Ingress, IngressPort, Condition, Event):
+        assert types[f"locallb:index:{kind.__name__}"]["properties"].keys() == {field.name for field in fields(kind)}
     assert types["locallb:index:Owner"]["properties"].keys() == owner_fields(GATEWAY).keys()
     assert types["locallb:index:Owner"]["required"] == list(owner_fields(OWNER))

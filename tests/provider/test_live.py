@@ -12,10 +12,11 @@ import pytest
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.events import ENSURED, NORMAL, Event
+from locallb.kubernetes.events import ENSURED, NORMAL
 from locallb.kubernetes.status_patch import FINALIZER, SERVING, Published, claiming, publishing
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
+from locallb.model.status_entries import Condition, Event, Ingress, IngressPort
 from locallb.provider.resources import live_service
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_status import ServiceStatus
@@ -139,8 +140,8 @@ FINE = {"type": SERVING, "status": "True", "reason": "Serves", "message": ""}
 STATE = properties.ServiceStatusState(
     access=ACCESS,
     owner=OWNER,
-    ingress=(properties.Ingress("127.77.0.5", "Proxy", (properties.IngressPort(80, "TCP", ""),)),),
-    conditions=(properties.Condition(**FINE),),
+    ingress=(Ingress("127.77.0.5", "Proxy", (IngressPort(80, "TCP"),)),),
+    conditions=(Condition(**FINE),),
     alone=False,
 )
 SAID: Mapping[str, tuple[list[dict[str, Any]], list[dict[str, Any]], bool]] = {
@@ -167,5 +168,5 @@ def test_a_refresh_finds_a_difference_where_an_update_would_write(name: str, mon
     found = kind.read(STATE)
     assert found is not None
     assert (kind.diff(found, STATE).changed == frozenset()) == same
-    wanted = Published([ENTRY], [FINE])
+    wanted = Published(STATE.ingress, STATE.conditions)
     assert (publishing(there, ["127.77.0.5"], wanted, "2026-01-02T00:00:00Z") is None) == same

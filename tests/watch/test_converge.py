@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, cast
 
 import pytest
@@ -40,11 +41,14 @@ def plan_of(*objects: Object) -> Plan:
 
 def live(published: Published) -> Object:
     """Make a Service that says what was published, beside an entry and a condition of others."""
-    conditions = [{**one, "lastTransitionTime": "2026-01-01T00:00:00Z"} for one in published.conditions]
+    (ours,) = published.conditions
+    conditions = [{**asdict(ours), "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    ports = [{"port": 8080, "protocol": "TCP"}] if published.ingress else []
+    entries = [{"ip": entry.ip, "ipMode": entry.mode, "ports": ports} for entry in published.ingress]
     return {
         "metadata": {"finalizers": [FINALIZER, "example.com/other"]},
         "status": {
-            "loadBalancer": {"ingress": [*map(dict, published.ingress), THEIRS]},
+            "loadBalancer": {"ingress": [*entries, THEIRS]},
             "conditions": [*conditions, {"type": "example.com/Fine", "status": "True"}],
         },
     }

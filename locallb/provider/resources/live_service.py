@@ -16,10 +16,11 @@ from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.fence import FENCE
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.events import Event, event_body
+from locallb.kubernetes.events import event_body
 from locallb.kubernetes.status_patch import Live, is_it
 from locallb.model.identities import Owner
 from locallb.model.snapshot import Access
+from locallb.model.status_entries import Event
 from locallb.resources.errors import ProviderError
 
 if TYPE_CHECKING:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 
-from locallb.kubernetes.events import DELETING, ENSURED, NORMAL, Allowance, Event, news, spend
+from locallb.kubernetes.events import DELETING, ENSURED, NORMAL, Allowance, news, spend
+from locallb.model.status_entries import Event
 from locallb.provider.resources import live_service
-from locallb.resources import properties
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown
 
@@ -35,7 +34,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     def create(self, new: ServiceEventsInputs) -> tuple[str, ServiceEventsState]:
         """Send all."""
-        return str(new.owner.service), _send(new, _events(new), Allowance())
+        return str(new.owner.service), _send(new, new.events, Allowance())
 
     def read(self, state: ServiceEventsState) -> ServiceEventsState:
         """Take it as it is: what was told was told."""
@@ -48,12 +47,12 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     def update(self, old: ServiceEventsState, new: ServiceEventsInputs) -> ServiceEventsState:
         """Send what wasn't told before; another Service of the same name was told nothing."""
-        told = _events(old) if old.owner == new.owner else ()
-        return _send(new, news(told, _events(new)), Allowance(old.tokens, old.since))
+        told = old.events if old.owner == new.owner else ()
+        return _send(new, news(told, new.events), Allowance(old.tokens, old.since))
 
     def delete(self, state: ServiceEventsState) -> None:
         """Report that it will serve no more, if it ever did; what is a copy of another project's says nothing."""
-        if not self.belongs_to_copied_project(state.owner) and any(one.reason == ENSURED for one in state.events):
+        if not self.belongs_to_copied_project(state.owner) and any(event.reason == ENSURED for event in state.events):
             live_service.tell(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))
 
 
@@ -62,8 +61,3 @@ def _send(new: ServiceEventsInputs, events: Sequence[Event], allowance: Allowanc
     for event in events[:allowed]:
         live_service.tell(new.access, new.owner, event)
     return grown(ServiceEventsState, new, tokens=left.tokens, since=left.since)
-
-
-def _events(those: ServiceEventsInputs | ServiceEventsState) -> list[Event]:
-    given: Sequence[properties.Event] = those.events
-    return [Event(**asdict(one)) for one in given]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.status_patch import (
@@ -19,13 +18,7 @@ from locallb.kubernetes.status_patch import (
 )
 from locallb.provider.resources import live_service
 from locallb.resources.errors import ProviderError
-from locallb.resources.properties import (
-    Condition,
-    Ingress,
-    IngressPort,
-    ServiceStatusInputs,
-    ServiceStatusState,
-)
+from locallb.resources.properties import ServiceStatusInputs, ServiceStatusState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown
 
 
@@ -64,8 +57,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
         if not differences(standing(found), _addresses(state), _said(state), alone=state.alone):
             return state
         seen = published(found, None if state.alone else _addresses(state))
-        ingress = tuple(_ingress(entry) for entry in seen.ingress)
-        return replace(state, ingress=ingress, conditions=tuple(Condition(**one) for one in seen.conditions))
+        return replace(state, ingress=seen.ingress, conditions=seen.conditions)
 
     def leaves_nothing(self, state: ServiceStatusState) -> bool:
         """Return whether the status has nothing of ours, or its Service or the whole cluster is gone."""
@@ -104,26 +96,11 @@ def _withdrawing(ours: Collection[str]) -> Callable[[Live], Mapping[str, object]
 
 
 def _said(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:
-    """Write what is published as the API has it."""
-    return Published([_entry(one) for one in inputs.ingress], [asdict(one) for one in inputs.conditions])
+    return Published(inputs.ingress, inputs.conditions)
 
 
 def _addresses(state: ServiceStatusState) -> list[str]:
     return [entry.ip for entry in state.ingress]
-
-
-def _entry(entry: Ingress) -> Mapping[str, object]:
-    """Write an entry as the API has it: a port that is served has no error."""
-    ports = [{key: value for key, value in asdict(port).items() if value != ""} for port in entry.ports]
-    return {"ip": entry.ip, "ipMode": entry.mode, "ports": ports}
-
-
-def _ingress(entry: Mapping[str, Any]) -> Ingress:
-    ports = [
-        IngressPort(int(port.get("port") or 0), str(port.get("protocol") or ""), str(port.get("error") or ""))
-        for port in entry.get("ports") or ()
-    ]
-    return Ingress(str(entry.get("ip") or entry.get("hostname") or ""), str(entry.get("ipMode") or ""), tuple(ports))
 
 
 def _now() -> str:
