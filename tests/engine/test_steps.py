@@ -1,5 +1,6 @@
 """What a single operation may never do, whichever run it is part of."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -96,3 +97,46 @@ def test_what_failed_is_not_under_way(
     bench.world.control = {}
     assert engine.up(wanted).ok
     assert [value for thing in bench.world.things.values() for value in thing.values()] == ([after] if after else [])
+
+
+@pytest.mark.parametrize("plans", [True, False])
+def test_what_a_preview_makes_has_an_id_that_is_not_known_yet(
+    plans: bool,  # noqa: FBT001 - a case
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever uses the id is planned with an unknown value, whether the provider says no id or isn't asked."""
+    inputs: list[object] = []
+
+    def program() -> None:
+        made = Thing("ProxyConfig", "a", {"listeners": "1"})
+        made.id.apply(inputs.append)
+        Thing("ProxyConfig", "b", {"listeners": made.id})
+
+    def note(_provider: WorldProvider, _method: str, request: CreateRequest | UpdateRequest) -> None:
+        planned[request.urn.rpartition("::")[2]] = request
+
+    planned: dict[str, CreateRequest | UpdateRequest] = {}
+    monkeypatch.setattr(WorldProvider, "planned", note)
+    bench.world.preview_support = plans
+    assert bench.engine().preview(program).ok
+    assert inputs == []  # what waits for the id isn't run
+    if plans:
+        listeners = planned["b"].properties["listeners"] if isinstance(planned["b"], CreateRequest) else None
+        assert listeners is not None
+        assert listeners.value != ""
+
+
+def test_an_old_instance_whose_deletion_is_done_only_leaves_the_state(bench: Bench) -> None:
+    """The CLI keeps such an entry when it was stopped between the deletion and the creation of the successor."""
+    engine = bench.engine()
+    assert engine.up(config("1")).ok
+    state = json.loads(bench.state_path.read_text())
+    resources = state["checkpoint"]["latest"]["resources"]
+    (entry,) = (resource for resource in resources if resource["urn"].endswith("ProxyConfig::a"))
+    resources.insert(resources.index(entry) + 1, {**entry, "delete": True, "pendingReplacement": True})
+    bench.state_path.write_text(json.dumps(state))
+    assert bench.engine().up(config("1")).ok
+    assert bench.world.called("delete") == []
+    after = json.loads(bench.state_path.read_text())["checkpoint"]["latest"]["resources"]
+    assert [resource for resource in after if resource.get("delete")] == []

@@ -100,7 +100,7 @@ def test_what_may_have_mended_the_whole_does_not_wait_for_its_next_try(cause: Ca
         schedule = schedule.broken(0.0, 0)
     assert schedule.marked(1.0, MARK).look_at() == WHOLE.longest
     mended = schedule.marked(1.0, Mark(cause))
-    assert mended.look_at() == 1.0
+    assert mended.look_at() == schedule.marked(1.0, MARK, Mark(cause)).look_at() == 1.0
     again = mended.taken(1.0).broken(1.0, 0)
     assert again.marked(1.0, MARK).look_at() == 1.0 + WHOLE.longest
 
