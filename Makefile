@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick coverage test-cluster lint format goldens bench clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick coverage test-cluster test-kubelets lint format goldens bench clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -79,7 +79,12 @@ test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.cluster.build
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m cluster
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "cluster and not kubelets"
+
+test-kubelets: .venv/dev ## Run the tests against real kubelets: Nodes are containers (Docker, mmdebstrap; builds once)
+	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
+	@$(BIN)/python -m tests.kubelets.ready
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m kubelets
 
 soak: .venv/dev ## Shake a live cluster's stack for MINUTES=5 with faults of every kind
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt

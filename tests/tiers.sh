@@ -5,6 +5,12 @@
 # a line `flaky: FILE::TEST` for each, or `flaky: none`; a line `failed: FILE::TEST` for what failed twice.
 tiers=() named=()
 
+# skipped WHY: say that a tier doesn't run on this machine, here and at the end.
+skipped() {
+  step "SKIPPED: $1"
+  tiers+=("SKIPPED    $1")
+}
+
 step() { printf '\n== %s (after %d s)\n' "$1" "$SECONDS"; }
 
 # tier TARGET [VARIABLE=VALUE...]: make a target; what fails there is repeated.

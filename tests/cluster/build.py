@@ -1,6 +1,7 @@
-"""The binaries of the test cluster: Kubernetes' own from its Go module, etcd from the system or its Go module.
+"""The binaries of the test clusters: Kubernetes' own from its Go module, etcd from the system.
 
-`python -m tests.cluster.build` makes what is missing. Versions are pinned by go/go.mod; results are kept in .cache.
+`python -m tests.cluster.build [NAME...]` makes what is missing: by default what a cluster without kubelets needs.
+Versions are pinned by go/go.mod; results are kept in .cache.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ BIN = CHECKOUT / ".cache" / "cluster" / "bin"
 MODULE = Path(__file__).with_name("go")
 PACKAGE = "k8s.io/kubernetes"
 BINARIES = ("kube-apiserver", "kube-controller-manager", "kube-proxy")
+KUBELETS = (*BINARIES, "kube-scheduler", "kubelet", "agnhost")
+"""What a cluster with kubelets needs; agnhost is what its pods run."""
+UPSTREAM = "e2e.test"
+"""Kubernetes' own end-to-end tests, as one program."""
 _PREFIX = "k8s.io/component-base/version"
 
 
@@ -58,17 +63,25 @@ def build(name: str) -> None:
     flags = " ".join(f"-X {_PREFIX}.{key}={value}" for key, value in values.items())
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_suffix(".new")
-    command = [go, "build", "-mod=readonly", "-trimpath", f"-ldflags=-s -w {flags}", "-o", str(fresh)]
+    command = [go, *_verb(name), "-mod=readonly", "-trimpath", f"-ldflags=-s -w {flags}", "-o", str(fresh)]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
-    subprocess.run([*command, f"{PACKAGE}/cmd/{name}"], check=True, cwd=MODULE, env=environment)
+    subprocess.run([*command, f"{PACKAGE}/{_directory(name)}"], check=True, cwd=MODULE, env=environment)
     fresh.rename(target)
+
+
+def _verb(name: str) -> list[str]:
+    return ["test", "-c", "-vet=off"] if name == UPSTREAM else ["build"]
+
+
+def _directory(name: str) -> str:
+    return {"agnhost": "test/images/agnhost", UPSTREAM: "test/e2e"}.get(name, f"cmd/{name}")
 
 
 def main() -> None:
     """Build what the tests need, and complain of what they can't do without."""
     try:
         etcd()
-        for name in BINARIES:
+        for name in sys.argv[1:] or BINARIES:
             build(name)
     except FileNotFoundError as error:
         sys.exit(str(error))

@@ -11,7 +11,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,15 +54,28 @@ class ControlPlane:
         """The cluster as a source of the stack configuration."""
         return {"kubernetes": {"name": self.name, "kubeconfig": str(self.kubeconfig)}}
 
+    @property
+    def users(self) -> Mapping[str, str]:
+        """Who may talk to the API, with the group that each is in."""
+        return {"owner": "system:masters", "local-lb": "", KUBE_PROXY: ""}
+
+    @property
+    def flags(self) -> Sequence[str]:
+        """What the API server is told that depends on whether there are kubelets: here there are none."""
+        return (
+            "--authorization-mode=RBAC",
+            "--endpoint-reconciler-type=none",
+            "--disable-admission-plugins=ServiceAccount",
+        )
+
     def start(self) -> None:
         """Start everything and wait until it answers."""
         self.root.mkdir(parents=True)
         self.port, self._etcd_port, self._peer_port = _free_ports(3)
         _make_key(self.root / "sa.key")
-        self.tokens = {user: secrets.token_hex(16) for user in ("owner", "local-lb", KUBE_PROXY)}
-        groups = {"owner": ',"system:masters"'}
+        self.tokens = {user: secrets.token_hex(16) for user in self.users}
         (self.root / "tokens.csv").write_text(
-            "".join(f"{token},{user},{user}{groups.get(user, '')}\n" for user, token in self.tokens.items())
+            "".join(f'{self.tokens[user]},{user},{user},"{group}"\n' for user, group in self.users.items())
         )
         self.start_etcd()
         self.start_api()
@@ -72,7 +85,7 @@ class ControlPlane:
     def start_etcd(self) -> None:
         """Start etcd, again if need be, with what it had."""
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
-        self._spawn(
+        self.spawn(
             "etcd",
             str(etcd()),
             f"--data-dir={self.root}/etcd",
@@ -86,7 +99,7 @@ class ControlPlane:
 
     def start_api(self) -> None:
         """Start the API server, again if need be, on the same port."""
-        self._spawn(
+        self.spawn(
             "kube-apiserver",
             str(kubernetes("kube-apiserver")),
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
@@ -95,17 +108,15 @@ class ControlPlane:
             f"--secure-port={self.port}",
             f"--cert-dir={self.root}/certs",
             f"--token-auth-file={self.root}/tokens.csv",
-            "--authorization-mode=RBAC",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.root}/sa.key",
             f"--service-account-signing-key-file={self.root}/sa.key",
             "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
             "--service-node-port-range=20000-31999",
-            "--endpoint-reconciler-type=none",
-            "--disable-admission-plugins=ServiceAccount",
             f"--audit-policy-file={self._audit_policy()}",
             f"--audit-log-path={self.audit_log}",
             "--shutdown-delay-duration=0s",
+            *self.flags,
         )
         self._await()
 
@@ -122,7 +133,7 @@ class ControlPlane:
 
     def start_controllers(self) -> None:
         """Start the controllers that make EndpointSlices from Services and pods, and no others."""
-        self._spawn(
+        self.spawn(
             "kube-controller-manager",
             str(kubernetes("kube-controller-manager")),
             f"--kubeconfig={self.root}/owner.kubeconfig",
@@ -183,7 +194,8 @@ class ControlPlane:
         }
         (self.root / f"{user}.kubeconfig").write_text(yaml.safe_dump(document))
 
-    def _spawn(self, name: str, *command: str) -> None:
+    def spawn(self, name: str, *command: str) -> None:
+        """Start a process that ends with the cluster."""
         with (self.root / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.root, start_new_session=True
@@ -204,12 +216,19 @@ _BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRol
 def control_plane(name: str, root: Path, address: str = "127.0.0.1") -> Iterator[ControlPlane]:
     """Run a cluster, with local-lb's rights and the namespace `n` in it."""
     plane = ControlPlane(name, root, address)
+    with running(plane):
+        yield plane
+
+
+@contextlib.contextmanager
+def running(plane: ControlPlane) -> Iterator[None]:
+    """Run a cluster that isn't started yet."""
     try:
         plane.start()
         with plane.client() as client:
             _grant(client)
             client.create(_NAMESPACE.from_dict({"metadata": {"name": "n"}}))
-        yield plane
+        yield
     finally:
         plane.stop()
 

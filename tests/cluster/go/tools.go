@@ -1,0 +1,6 @@
+//go:build tools
+
+// Keeps what `go test -c` needs in go.mod: upstream's end-to-end tests.
+package tools
+
+import _ "k8s.io/kubernetes/test/e2e"

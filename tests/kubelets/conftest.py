@@ -1,0 +1,52 @@
+"""Fixtures of the tests with real kubelets: one cluster for all of them, emptied after each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.support import Stage, stage
+from tests.e2e.watching import Watch, watching
+from tests.kubelets.cluster import Cluster, kubelet_cluster
+from tests.kubelets.daemon import DockerError
+from tests.kubelets.ready import make_ready
+from tests.kubelets.workloads import Workloads
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Run a cluster; skip where there is no Docker or nothing to make Nodes of, which CI must have."""
+    try:
+        make_ready()
+    except (DockerError, FileNotFoundError) as error:
+        if os.environ.get("CI") or os.environ.get("LOCALLB_TEST_DOCKER"):
+            pytest.fail(str(error))
+        pytest.skip(f"no Nodes with kubelets: {error}")
+    with kubelet_cluster() as made:
+        yield made
+
+
+@pytest.fixture
+def world(cluster: Cluster) -> Iterator[Workloads]:
+    """Return the owner of the cluster, which has Nodes and nothing else."""
+    made = Workloads(cluster)
+    with made.client:
+        yield made
+        made.empty()
+
+
+@pytest.fixture
+def play(world: Workloads) -> Iterator[Stage]:
+    """Return a project whose only source is the cluster; destroyed before the cluster is emptied."""
+    with stage() as made:
+        made.configure(sources=[world.plane.source])
+        yield made
+
+
+@pytest.fixture
+def watch(play: Stage) -> Iterator[Watch]:
+    """Watch the cluster."""
+    with watching(play, "--plain") as running:
+        yield running

@@ -1,0 +1,127 @@
+"""What Nodes and pods are made of: an image of Debian's packages for Nodes, and the images that pods run.
+
+Both are made here, as no registry is asked, and kept in .cache: a root file system by mmdebstrap from the sources of
+packages that this machine uses itself, and an archive of images around agnhost. Not here: starting anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+from tests.cluster.build import CHECKOUT, kubernetes, version
+from tests.kubelets.daemon import DockerError, docker
+
+CACHE = CHECKOUT / ".cache" / "kubelets"
+PACKAGES = (
+    *("tini", "containerd", "runc", "containernetworking-plugins", "iptables", "nftables", "iproute2", "conntrack"),
+    *("procps", "socat", "kmod", "ca-certificates", "util-linux", "mount", "curl", "netcat-openbsd", "wget"),
+)
+_TAG = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
+NODE_IMAGE = f"local-lb/test-node:{_TAG}"
+AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.59"
+"""As upstream's tests name it; nothing is pulled, as the Nodes have it already."""
+PAUSE = "registry.k8s.io/pause:3.10.1"
+_ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "amd64")
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def make_node_image() -> None:
+    """Make the image of Nodes where Docker doesn't have it. Raises FileNotFoundError with the remedy."""
+    try:
+        docker("image", "inspect", NODE_IMAGE)
+    except DockerError:
+        words = ("-c", f"ENV {_PATH}", "-c", 'ENTRYPOINT ["/usr/bin/tini", "--"]')
+        docker("import", *words, str(make_root_file_system()), NODE_IMAGE, seconds=300)
+
+
+def make_root_file_system() -> Path:
+    """Make the root file system of Nodes, where it isn't cached. Raises FileNotFoundError with the remedy."""
+    made = CACHE / f"rootfs-{_TAG}.tar"
+    if not made.exists():
+        if not shutil.which("mmdebstrap"):
+            raise FileNotFoundError("mmdebstrap isn't installed (Debian: apt install mmdebstrap)")
+        CACHE.mkdir(parents=True, exist_ok=True)
+        fresh = made.with_name(f".new-{made.name}")  # mmdebstrap goes by the ending
+        words = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", "", str(fresh)]
+        subprocess.run([*words, *_package_sources()], check=True, timeout=900)
+        fresh.rename(made)
+    return made
+
+
+def _package_sources() -> list[str]:
+    places = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    return [str(one) for one in places if one.suffix in {".list", ".sources"} and one.exists()]
+
+
+def pod_images() -> Path:
+    """Return a directory with an archive of the images of pods: agnhost, and agnhost again as what holds a pod."""
+    directory = CACHE / f"images-{version()}"
+    archive = directory / "agnhost.tar"
+    if not archive.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        fresh = archive.with_suffix(".new")
+        _pack(fresh, kubernetes("agnhost"))
+        fresh.rename(archive)
+    return directory
+
+
+def upstream_images() -> Path:
+    """Return a directory with the same images, but that agnhost's has a shell and clients, as upstream's tests want."""
+    directory = CACHE / f"upstream-images-{version()}"
+    archive = directory / "agnhost.tar"
+    if not archive.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        context = directory / "context"
+        context.mkdir(exist_ok=True)
+        shutil.copy(kubernetes("agnhost"), context / "agnhost")
+        build = f'FROM {NODE_IMAGE}\nCOPY agnhost /agnhost\nENTRYPOINT ["/agnhost"]\nCMD ["pause"]\n'
+        (context / "Dockerfile").write_text(build)
+        docker("build", "--quiet", "--tag", AGNHOST, str(context), seconds=300)
+        try:
+            docker("save", "--output", str(archive), AGNHOST, seconds=300)
+        finally:
+            docker("image", "rm", AGNHOST)
+            shutil.rmtree(context)
+        _pack(directory / "pause.tar", kubernetes("agnhost"), (PAUSE,))
+    return directory
+
+
+def _pack(archive: Path, agnhost: Path, names: tuple[str, ...] = (PAUSE, AGNHOST)) -> None:
+    """Write images with one layer, agnhost, in the format of `docker save`."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as packed:
+        packed.add(agnhost, "agnhost", filter=_of_root)
+    configuration = json.dumps(_configuration(layer.getvalue())).encode()
+    manifest = [{"Config": "config.json", "RepoTags": list(names), "Layers": ["layer.tar"]}]
+    files = {
+        "layer.tar": layer.getvalue(),
+        "config.json": configuration,
+        "manifest.json": json.dumps(manifest).encode(),
+    }
+    with tarfile.open(archive, "w") as packed:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            packed.addfile(entry, io.BytesIO(content))
+
+
+def _configuration(layer: bytes) -> dict[str, object]:
+    return {
+        "architecture": _ARCHITECTURE,
+        "os": "linux",
+        "config": {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+
+
+def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = "root"
+    return entry

@@ -1,0 +1,59 @@
+"""The networks of a cluster with kubelets, chosen so that nothing on this host has them: no kind cluster either."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import secrets
+import subprocess
+from dataclasses import dataclass
+
+FIRST = 2
+"""The last byte of the first Node's address; the host has 1."""
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Networks of both families, told apart from other clusters' by one byte."""
+
+    byte: int
+    pod_byte: int
+    """Another byte for the pods: two clusters may have the same."""
+
+    @property
+    def nodes(self) -> tuple[str, str]:
+        """Those of the Docker network."""
+        return f"10.{self.byte}.0.0/24", f"fd00:6c6c:{self.byte:x}::/64"
+
+    @property
+    def gateways(self) -> tuple[str, str]:
+        """The host's own addresses there."""
+        return f"10.{self.byte}.0.1", f"fd00:6c6c:{self.byte:x}::1"
+
+    @property
+    def pods(self) -> tuple[str, str]:
+        """Those of all pods."""
+        return f"10.{self.pod_byte}.128.0/17", f"fd00:6c6c:{self.pod_byte:x}:8000::/50"
+
+    def node(self, number: int) -> tuple[str, str]:
+        """Return the addresses of a Node."""
+        return f"10.{self.byte}.0.{FIRST + number}", f"fd00:6c6c:{self.byte:x}::{FIRST + number:x}"
+
+    def pods_of(self, number: int) -> tuple[str, str]:
+        """Return the networks of a Node's pods."""
+        return f"10.{self.pod_byte}.{128 + number}.0/24", f"fd00:6c6c:{self.pod_byte:x}:{0x8000 + number:x}::/64"
+
+
+def unused() -> Ranges:
+    """Choose ranges that no route of this host leads to."""
+    taken = [ipaddress.ip_network(one) for one in _routes()]
+    while True:
+        byte = 100 + secrets.randbelow(150)
+        if not any(ipaddress.ip_network(f"10.{byte}.0.0/16").overlaps(one) for one in taken):
+            return Ranges(byte, byte)
+
+
+def _routes() -> list[str]:
+    command = ["ip", "-json", "-4", "route", "show", "table", "all"]
+    listed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return [str(one["dst"]) for one in listed if one["dst"] != "default"]

@@ -1,0 +1,46 @@
+"""What a cluster with kubelets needs, made once: Kubernetes' binaries, the Nodes' image, the images of pods.
+
+    python -m tests.kubelets.ready [--upstream]
+
+Go builds while the root file system of Nodes is loaded. Not here: what is in them (`images`).
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.cluster.build import KUBELETS, UPSTREAM, build, etcd
+from tests.kubelets.daemon import DockerError, docker
+from tests.kubelets.images import make_node_image, pod_images, upstream_images
+
+
+def make_ready() -> None:
+    """Make what isn't there. Raises FileNotFoundError or DockerError with the reason why that can't be."""
+    docker("version")
+    etcd()
+    with ThreadPoolExecutor(1) as beside:
+        image = beside.submit(make_node_image)
+        for name in KUBELETS:
+            build(name)
+        image.result()
+    pod_images()
+
+
+def make_ready_for_upstream() -> None:
+    """Make what upstream's own tests need besides."""
+    make_ready()
+    build(UPSTREAM)
+    upstream_images()
+
+
+def main() -> None:
+    """Make it, and complain of what is missing for that."""
+    try:
+        (make_ready_for_upstream if "--upstream" in sys.argv else make_ready)()
+    except (FileNotFoundError, DockerError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
