@@ -28,8 +28,8 @@ from benchmarks.contestants import Locallb, by_hand
 from benchmarks.figures import result, spreads, table, tell
 from benchmarks.traffic import ADDRESS, PORT, backend, until
 from locallb.envoy import ARGUMENTS
-from locallb.runtimes.docker import Containers
-from locallb.runtimes.envoy_image import make_image
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.image import make_image
 
 BACKEND_PORT = 18080
 

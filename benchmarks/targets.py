@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.requests import until
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
-from locallb.planning.containers import PROXY_LABEL
+from locallb.runtimes.docker.containers import PROXY_LABEL
 from tests.cluster.controlplane import ControlPlane
 from tests.e2e.support import CHECKOUT, Stage, envoys, stage
 from tests.e2e.watching import Watch, watching

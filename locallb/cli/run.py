@@ -40,7 +40,7 @@ ANYWHERE = frozenset({"host", "state"})
 """Commands that leave the stack's proxies alone, wherever they live."""
 LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""
-_ASK_DOCKER = frozenset({"up", "preview", "refresh", "destroy"})
+_ASK_RUNTIME = frozenset({"up", "preview", "refresh", "destroy"})
 
 
 def run(args: Arguments) -> int:
@@ -68,8 +68,8 @@ def _run(args: Arguments, out: Out) -> int:
     session = Session.open(args.directory, args.stack)
     if args.command not in ANYWHERE:
         session.require_home(ending=args.command == "destroy")
-    if args.command in _ASK_DOCKER:
-        session.require_docker(planned=args.command in {"up", "preview"})
+    if args.command in _ASK_RUNTIME:
+        session.require_runtime(planned=args.command in {"up", "preview"})
     if args.command not in LEADERS or session.election() is None:
         return command(session, args, out)
     from locallb.cli.leading import leading  # noqa: PLC0415 - loads a client of Kubernetes

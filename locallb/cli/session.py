@@ -11,7 +11,6 @@ from pathlib import Path
 from locallb.config.settings import (
     KubernetesSource,
     LeaderElection,
-    Runtime,
     Settings,
     SettingsError,
     Sharing,
@@ -19,11 +18,11 @@ from locallb.config.settings import (
 from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project, require_stack
 from locallb.engine.engine import PARALLEL
 from locallb.model.identities import Home
-from locallb.model.state_resource import CONTAINER
 from locallb.planning.planned import Plan
+from locallb.planning.runs import run_types
 from locallb.provider import make_provider
 from locallb.provider.docker import make_docker_provider
-from locallb.runtimes.docker import Containers
+from locallb.runtimes.runtime import runtime
 from locallb.sources.configuration import stack_settings
 from locallb.sources.readings import ReadCache
 from locallb.sources.renamed_project import has_deployed, refuse_renamed
@@ -144,17 +143,17 @@ class Session:
         except (EngineError, SettingsError):
             return None
 
-    def require_docker(self, *, planned: bool) -> None:
-        """Ask Docker before anything begins, where this stack has containers, or (`planned`) will have them.
+    def require_runtime(self, *, planned: bool) -> None:
+        """Check what this stack's proxies run in before anything begins, or (`planned`) will run in.
 
         Raises:
-            DockerAbsentError: if no daemon answers.
+            ClientError: if it isn't there.
 
         """
         known = self.engine(lambda _event: None).resources()
-        contained = any(one.type == CONTAINER for one in known)
-        if contained or (planned and self.settings.runtime is Runtime.DOCKER):
-            Containers().ping()
+        words = {run_types()[one.type] for one in known if one.type in run_types()}
+        for word in sorted({*words, self.settings.runtime} if planned else words):
+            runtime(word).require()
 
     def program(self) -> Program:
         """Make the program of one update."""

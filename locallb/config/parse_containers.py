@@ -1,6 +1,6 @@
 """What the stack's configuration says of containers: `network`, `image`, `limits` and `compat`.
 
-They belong to the runtime docker and are refused with another one. Not here: what a container is made of.
+They belong to runtimes that make containers and are refused with another one. Not here: what a container is made of.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
-from locallb.config.settings import KIND_NETWORK, Compat, ContainerSettings, PullPolicy, Runtime
+from locallb.config.registry import RUNTIMES
+from locallb.config.settings import KIND_NETWORK, Compat, ContainerSettings, PullPolicy
 from locallb.config.values import Mistakes
 from locallb.model.formatting import shown
 
@@ -27,8 +28,9 @@ _CPU_DIGITS = 9
 def parse_containers(mistakes: Mistakes, config: Mapping[str, object]) -> ContainerSettings:
     """Read them; every mistake is noted."""
     for key in KEYS:
-        if key in config and config.get("runtime") != Runtime.DOCKER:
-            mistakes.add(key, f"{shown(config[key])} is for the runtime docker only; remove the key")
+        if key in config and not makes_containers(config.get("runtime")):
+            makers = " and ".join(word for word in RUNTIMES if makes_containers(word))
+            mistakes.add(key, f"{shown(config[key])} is for the runtime {makers} only; remove the key")
     image, pull, mirror = _image(mistakes, config.get("image"))
     limits = mistakes.mapping("limits", config.get("limits", {}), _EXAMPLE_LIMITS)
     mistakes.unknown("limits.", limits, ("memory", "cpus"))
@@ -41,6 +43,11 @@ def parse_containers(mistakes: Mistakes, config: Mapping[str, object]) -> Contai
         mirror=mirror,
         compat=_compat(mistakes, config["compat"]) if "compat" in config else None,
     )
+
+
+def makes_containers(runtime: object) -> bool:
+    """Return whether this is a runtime for which these keys are."""
+    return isinstance(runtime, str) and runtime in RUNTIMES and RUNTIMES.load(runtime, "planner").makes_containers
 
 
 def _network(mistakes: Mistakes, value: object) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from locallb.config.settings import ProxySettings, Runtime, Sharing
+from locallb.config.parse_containers import makes_containers
+from locallb.config.settings import ProxySettings, Sharing
 from locallb.config.values import Mistakes
 from locallb.model.formatting import shown
 
@@ -38,7 +39,7 @@ def parse_proxies(mistakes: Mistakes, config: Mapping[str, object]) -> ProxySett
 
 def _refuse_published(mistakes: Mistakes, config: Mapping[str, object], settings: ProxySettings) -> None:
     """Refuse what containers don't do: published ports are fixed when a container is made."""
-    published = config.get("runtime") == Runtime.DOCKER and config.get("network", HOST) != HOST
+    published = makes_containers(config.get("runtime")) and config.get("network", HOST) != HOST
     if published and (settings.spares or settings.mode is Sharing.SHARED):
         mistakes.add("proxies", "published ports can't be shared or spared; use network host, or per-service proxies")
 

@@ -20,12 +20,12 @@ from locallb.config.parse_policies import parse_policies
 from locallb.config.parse_pools import DEFAULT_POOL, parse_pools
 from locallb.config.parse_proxies import parse_proxies
 from locallb.config.parse_selection import parse_classes, parse_namespaces, parse_selector
+from locallb.config.registry import RUNTIMES
 from locallb.config.settings import (
     IpMode,
     KubernetesSource,
     ManifestsSource,
     Pool,
-    Runtime,
     Settings,
     SettingsError,
     Source,
@@ -58,7 +58,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         classes=parse_classes(mistakes, config.get("classes", {})),
         namespaces=parse_namespaces(mistakes, "namespaces", config.get("namespaces", [])),
         selector=parse_selector(mistakes, "selector", config.get("selector", {})),
-        runtime=_runtime(mistakes, config.get("runtime", Runtime.PROCESS)),
+        runtime=_runtime(mistakes, config.get("runtime", "process")),
         container=parse_containers(mistakes, config),
         proxies=parse_proxies(mistakes, config),
         ip_mode=_ip_mode(mistakes, config.get("ipMode", IpMode.PROXY)),
@@ -82,11 +82,11 @@ def _ip_mode(mistakes: Mistakes, value: object) -> IpMode:
     return IpMode(str(value))
 
 
-def _runtime(mistakes: Mistakes, value: object) -> Runtime:
-    if value not in list(Runtime):
-        mistakes.add("runtime", f"{shown(value)} is no runtime; use process or docker, or remove the key")
-        return Runtime.PROCESS
-    return Runtime(str(value))
+def _runtime(mistakes: Mistakes, value: object) -> str:
+    if value not in list(RUNTIMES):
+        mistakes.add("runtime", f"{shown(value)} is no runtime; use {' or '.join(RUNTIMES)}, or remove the key")
+        return "process"
+    return str(value)
 
 
 def _sources(mistakes: Mistakes, value: object) -> tuple[Source, ...]:

@@ -21,13 +21,6 @@ class SettingsError(Exception):
         self.sentences = sentences
 
 
-class Runtime(StrEnum):
-    """How proxies run."""
-
-    PROCESS = "process"
-    DOCKER = "docker"
-
-
 class PullPolicy(StrEnum):
     """When an image is fetched before a container is made: words and meaning of a Pod's imagePullPolicy (core/v1)."""
 
@@ -77,7 +70,7 @@ class IpMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
-    """How containers of proxies are made, with the runtime `docker`."""
+    """How containers of proxies are made, with a runtime that makes them."""
 
     image: str = ""
     """The image's reference; empty for Envoy's official one."""
@@ -206,7 +199,8 @@ class Settings:
     """Only Services of these namespaces are ours; empty for all."""
     selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Only Services with all of these labels are ours."""
-    runtime: Runtime = Runtime.PROCESS
+    runtime: str = "process"
+    """How proxies run: a word of `registry.RUNTIMES`."""
     policies: Policies = field(default_factory=Policies)
     container: ContainerSettings = field(default_factory=ContainerSettings)
     metrics: str = ""
@@ -222,4 +216,4 @@ class Settings:
     @property
     def publishes(self) -> bool:
         """Whether Docker publishes the ports, so that its proxy has to bind every address."""
-        return self.runtime is Runtime.DOCKER and bool(self.container.network)
+        return bool(self.container.network)

@@ -7,6 +7,7 @@ Pure: texts in, steps out; `proxy_config` takes them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -97,3 +98,9 @@ def _document(text: str) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def fingerprint(texts: Mapping[str, str]) -> str:
+    """Make the sha256 (hex) of the bootstrap; empty if there is none."""
+    text = texts.get(BOOTSTRAP)
+    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()

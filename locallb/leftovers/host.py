@@ -13,13 +13,10 @@ from pathlib import Path
 
 from locallb.ledger.ledger import UNKNOWN, Ledger
 from locallb.model.identities import Home, IPAddress, Owner, ProxyId
-from locallb.planning.containers import PROXY_LABEL, labelled_owner
-from locallb.runtimes import processes
-from locallb.runtimes.docker import Containers, DockerAbsentError
-from locallb.runtimes.processes import Process
-from locallb.runtimes.stopping import stop_all, stop_process
+from locallb.runtimes.process.stopping import stop_all
+from locallb.runtimes.runtime import HostRun, Runtime, runtimes
 from locallb.storage import paths
-from locallb.storage.proxy_directories import PROXY_MARK, Proxies, marked_owner
+from locallb.storage.proxy_directories import Proxies
 
 
 class Sort(StrEnum):
@@ -28,29 +25,21 @@ class Sort(StrEnum):
     ADDRESS = "address"
     PROXY = "proxy"
     """A directory, and what runs in it."""
-    PROCESS = "process"
-    """A process whose directory is gone."""
-    CONTAINER = "container"
-
-
-_TURNS = (Sort.CONTAINER, Sort.PROCESS, Sort.PROXY, Sort.ADDRESS)
-"""What is removed first: addresses when nobody serves any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
     """One thing that no state knows. `ours` tells whether it may be removed from here."""
 
-    sort: Sort
+    sort: str
+    """One of `Sort`, or what a runtime calls its runs."""
     what: str
-    """The address, the proxy's id, the pid, or the container's name."""
+    """The address, the proxy's id, or the run as its user knows it."""
     owner: Owner | None
     ours: bool
     place: Path
     address: IPAddress | None = None
-    process: Process | None = None
-    container: str = ""
-    """The container's id."""
+    run: HostRun | None = None
 
     def __str__(self) -> str:
         return f"{self.sort} {self.what} of {self.owner or 'somebody unknown'}"
@@ -58,43 +47,41 @@ class Leftover:
 
 def leftovers(home: Home, known_proxies: Collection[str], known_addresses: Collection[str]) -> tuple[Leftover, ...]:
     """List what is left, addresses first. `known_…` are those in the state of stack `home`."""
-    found = on_this_host(home, known_proxies, known_addresses)
-    containers = (*_containers(home, known_proxies),)
-    return (*(one for one in found if one.process is None), *containers, *(one for one in found if one.process))
+    return _found(home, known_proxies, known_addresses, runtimes())
 
 
 def on_this_host(home: Home, known_proxies: Collection[str], known_addresses: Collection[str]) -> tuple[Leftover, ...]:
-    """List the same without asking Docker."""
-    return (*_addresses(home, known_addresses), *_proxies(home, known_proxies), *_processes(home, known_proxies))
+    """List the same without asking anybody but this host."""
+    return _found(home, known_proxies, known_addresses, [one for one in runtimes() if not one.asks_a_daemon])
+
+
+def _found(
+    home: Home, proxies: Collection[str], addresses: Collection[str], asked: Sequence[Runtime]
+) -> tuple[Leftover, ...]:
+    return (*_addresses(home, addresses), *_proxies(home, proxies), *_runs(home, proxies, asked))
 
 
 def remove(found: Sequence[Leftover]) -> tuple[Leftover, ...]:
     """Remove those that are ours; gives what was removed. Raises ClientError."""
     removed = tuple(each for each in found if each.ours)
-    for each in sorted(removed, key=lambda leftover: _TURNS.index(leftover.sort)):
+    for each in sorted(removed, key=_turn):
         _remove(each)
     return removed
 
 
+def _turn(leftover: Leftover) -> int:
+    """Return what is removed first: addresses when nobody serves any more."""
+    return 0 if leftover.run else 1 if leftover.sort == Sort.PROXY else 2
+
+
 def _remove(leftover: Leftover) -> None:
-    if leftover.container:
-        Containers().remove(leftover.container, volumes=True)
+    if leftover.run:
+        leftover.run.end()
     elif leftover.address is not None and leftover.owner is not None:
         Ledger(leftover.place).release(leftover.address, leftover.owner)
-    elif leftover.process is not None:
-        stop_process(leftover.place, leftover.process)
-        _forget_directory(leftover)
     else:
         stop_all(leftover.place)
         Proxies(leftover.place.parent).remove(ProxyId(leftover.what))
-
-
-def _forget_directory(leftover: Leftover) -> None:
-    """Remove the directory of a process that ran under another state home."""
-    proxies = Proxies(leftover.place.parent)
-    directory = proxies.find(ProxyId(leftover.place.name))
-    if directory is not None and directory.owner is not None and directory.owner == leftover.owner:
-        proxies.remove(directory.id)
 
 
 def _addresses(home: Home, known: Collection[str]) -> Iterator[Leftover]:
@@ -111,29 +98,15 @@ def _proxies(home: Home, known: Collection[str]) -> Iterator[Leftover]:
             yield Leftover(Sort.PROXY, directory.id, directory.owner, _ours(directory.owner, home), directory.path)
 
 
-def _processes(home: Home, known: Collection[str]) -> Iterator[Leftover]:
-    """Find processes without a directory, and this stack's that run under another state home than its own."""
+def _runs(home: Home, known: Collection[str], asked: Sequence[Runtime]) -> Iterator[Leftover]:
+    """Find runs that no directory leads to, and this stack's under another state home than its own."""
     root = paths.proxies_root()
-    for process, mark in processes.marked(PROXY_MARK).items():
-        directory, owner = Path(mark[PROXY_MARK]), marked_owner(mark)
-        lost = directory.name not in known and not _exists(directory)
-        elsewhere = _ours(owner, home) and paths.is_another_directory(str(directory.parent), str(root))
-        if (lost or elsewhere) and _shown(owner, home):
-            yield Leftover(Sort.PROCESS, str(process.pid), owner, _ours(owner, home), directory, process=process)
-
-
-def _containers(home: Home, known: Collection[str]) -> Iterator[Leftover]:
-    """Find containers by their labels; none where Docker doesn't answer."""
-    try:
-        listed = Containers().labelled(PROXY_LABEL)
-    except DockerAbsentError:
-        return
-    for one in listed:
-        labels, name = one["Labels"], str(one["Names"][0]).lstrip("/")
-        owner, directory = labelled_owner(labels), paths.proxies_root() / labels[PROXY_LABEL]
-        if labels[PROXY_LABEL] not in known and _shown(owner, home):
-            identity = str(one["Id"])
-            yield Leftover(Sort.CONTAINER, name, owner, _ours(owner, home), directory, container=identity)
+    for run in (run for each in reversed(asked) for run in each.runs()):
+        lost = run.directory.name not in known and (run.apart or not _exists(run.directory))
+        ours = _ours(run.owner, home)
+        elsewhere = ours and paths.is_another_directory(str(run.directory.parent), str(root))
+        if (lost or elsewhere) and _shown(run.owner, home):
+            yield Leftover(run.sort, run.what, run.owner, ours, run.directory, run=run)
 
 
 def _ours(owner: Owner | None, home: Home) -> bool:

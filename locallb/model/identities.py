@@ -21,7 +21,8 @@ NodeName = NewType("NodeName", str)
 
 
 _SERVICE_PARTS = 3
-_CONTAINER = "docker:"
+PROCESS = "process"
+"""The word of the runtime whose runs are processes of this host."""
 Uid = NewType("Uid", str)
 """metadata.uid; empty in manifests that never were in a cluster."""
 
@@ -98,16 +99,17 @@ class ObjectKey(NamedTuple):
 
 
 class RunIdentity(NamedTuple):
-    """Which run of Envoy serves a proxy: another process or container has to prove itself again.
+    """Which run of Envoy serves a proxy: another one has to prove itself again.
 
-    Prints as `<pid>@<start>` or `docker:<id>`, as states of all versions have it.
+    Prints as `<pid>@<start>` for a process and as `<runtime>:<id>` for any other, as states of all versions have it.
     """
 
     id: str
-    container: bool = False
+    runtime: str = PROCESS
+    """The word of its runtime."""
 
     def __str__(self) -> str:
-        return f"{_CONTAINER}{self.id}" if self.container else self.id
+        return self.id if self.runtime == PROCESS else f"{self.runtime}:{self.id}"
 
     @classmethod
     def of_process(cls, pid: int, started: str) -> RunIdentity:
@@ -117,12 +119,8 @@ class RunIdentity(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> RunIdentity:
         """Return the run that prints as `text`."""
-        return cls(text.removeprefix(_CONTAINER), text.startswith(_CONTAINER))
-
-    @property
-    def short(self) -> str:
-        """A container's id as commands of Docker show it."""
-        return self.id[:12]
+        runtime, colon, identity = text.partition(":")
+        return cls(identity, runtime) if colon and "@" not in runtime else cls(text)
 
 
 class Home(NamedTuple):

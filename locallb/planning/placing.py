@@ -7,10 +7,9 @@ whether it is still the same (`memory`). Not here: which addresses, which proxy,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from locallb.config.settings import Runtime, Settings
+from locallb.config.settings import Settings
 from locallb.envoy import render, render_empty, render_part
 from locallb.model.identities import Family, Home, IPAddress, Owner, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
@@ -19,12 +18,11 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener, Part, Proxy, Upstream
 from locallb.model.snapshot import Access, HostFacts
 from locallb.planning.backends.backends import BackendIndex, PortBackends, upstreams
-from locallb.planning.containers import container_of
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy
-from locallb.planning.port_mapping import Place, internal_addresses, publish
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment
+from locallb.planning.runs import Place, RunInputs, RunPlanner, run_planner
 
 
 class PlanContext(NamedTuple):
@@ -96,29 +94,26 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
 
 def proxy_of_stack(name: ProxyName, frame: PlanContext) -> PlannedProxy:
     """Plan a proxy of the stack: what it serves is said by those who are served."""
-    proxy = Proxy(name, proxy_id(frame.home, name), Discovery.STATIC)
-    planned = PlannedProxy(proxy, proxy_owner(frame.home, name), render_empty(proxy), frame.host.envoy)
-    return _contained(planned, frame) if frame.settings.runtime is Runtime.DOCKER else planned
+    owner = proxy_owner(frame.home, name)
+    inputs = RunInputs(owner, frame.settings, frame.host)
+    proxy, run = _planner(frame).plan(Proxy(name, proxy_id(frame.home, name), Discovery.STATIC), inputs)
+    return PlannedProxy(proxy, owner, render_empty(proxy), run)
 
 
 def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: PlanContext) -> PlannedProxy:
-    """Plan a Service's own proxy: a process, or a container on the host's network or with its ports published."""
-    if frame.settings.runtime is not Runtime.DOCKER:
-        return PlannedProxy(proxy, placement.owner, render(proxy), frame.host.envoy)
-    if not frame.settings.container.network:
-        return _contained(PlannedProxy(proxy, placement.owner, render(proxy)), frame)
-    proxy = publish(proxy, _places(placement, given))
-    inside = tuple(internal_addresses(placement.addresses, frame.host.subnets, frame.settings.pools))
-    return _contained(PlannedProxy(proxy, placement.owner, render(proxy)), frame, inside)
+    """Plan a Service's own proxy, as its runtime runs it."""
+    places = _places(placement, given)
+    inputs = RunInputs(placement.owner, frame.settings, frame.host, placement.addresses, places)
+    proxy, run = _planner(frame).plan(proxy, inputs)
+    return PlannedProxy(proxy, placement.owner, render(proxy), run)
 
 
-def _contained(planned: PlannedProxy, frame: PlanContext, inside: tuple[IPAddress, ...] = ()) -> PlannedProxy:
-    container = container_of(planned.proxy, planned.owner, frame.settings.container, frame.host, inside)
-    return replace(planned, container=container, envoy="")
+def _planner(frame: PlanContext) -> RunPlanner:
+    return run_planner(frame.settings.runtime)
 
 
 def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
-    """Return what Docker shall publish: also ports that wait for backends, none that this host can't serve."""
+    """Return where clients come: also ports that wait for backends, none that this host can't serve."""
     for planned in placement.ports:
         if planned.listeners or planned.problem is None or planned.problem.reason is Reason.NO_BACKENDS:
             for address in placement.addresses:

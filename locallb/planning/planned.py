@@ -12,8 +12,8 @@ from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem
 from locallb.model.serving import Listener, Part, Proxy
 from locallb.model.snapshot import Access
-from locallb.planning.containers import ProxyContainer
 from locallb.planning.notices import Notice
+from locallb.planning.runs import PlannedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,8 @@ class PlannedProxy:
     proxy: Proxy
     owner: Owner
     rendered: Rendered
-    envoy: str = ""
-    """The version of Envoy that shall run it; another one is a new process. Empty for a container: its image tells."""
-    container: ProxyContainer | None = None
-    """How it runs with the runtime docker; None for a process."""
+    run: PlannedRun
+    """How it runs."""
 
     @property
     def key(self) -> ObjectKey:
@@ -97,9 +95,8 @@ class PlannedProxy:
     @property
     def digest(self) -> str:
         """What the proxy's resources depend on, in one word."""
-        container = [self.container.fields] if self.container else []
-        version = [self.envoy] if self.envoy else []
-        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *container, *version])
+        run = [word for word in (self.run.fields, self.run.envoy) if word]
+        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *run])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from pulumi.provider.experimental.provider import Provider
 
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
-from locallb.provider.resources.envoy_process import EnvoyProcess
 from locallb.provider.resources.loopback_address import LoopbackAddress
 from locallb.provider.resources.proxy_config import ProxyConfig
 from locallb.provider.resources.reachable import Reachable
@@ -20,13 +19,14 @@ from locallb.provider.resources.service_config import ServiceConfig
 from locallb.provider.resources.service_events import ServiceEvents
 from locallb.provider.resources.service_status import ServiceStatus
 from locallb.resources.errors import ProviderError
+from locallb.runtimes.runtime import runtimes
 
 __all__ = ["KINDS", "ProviderError", "make_provider"]
 
 KINDS: tuple[type[AnyResourceType], ...] = (
     LoopbackAddress,
     ProxyConfig,
-    EnvoyProcess,
+    *(kind for each in runtimes() for kind in each.resource_types),
     ServiceConfig,
     Reachable,
     ServiceClaim,

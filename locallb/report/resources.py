@@ -18,14 +18,12 @@ from types import MappingProxyType
 from locallb.envoy.fragments import as_files
 from locallb.model.identities import IPAddress, IPNetwork, ObjectKey, Protocol
 from locallb.model.naming import owner_from
-from locallb.planning.containers import container_words, labelled_owner
+from locallb.planning.runs import run_planner, run_types
 from locallb.report.sides import Balancer, Port, Side, fingerprint, sorted_networks
 
-ADDRESS, CONFIG, PROCESS, SERVICE, BALANCER = (
-    f"locallb:index:{kind}"
-    for kind in ("LoopbackAddress", "ProxyConfig", "EnvoyProcess", "ServiceConfig", "LoadBalancer")
+ADDRESS, CONFIG, SERVICE, BALANCER = (
+    f"locallb:index:{kind}" for kind in ("LoopbackAddress", "ProxyConfig", "ServiceConfig", "LoadBalancer")
 )
-CONTAINER = "docker:index/container:Container"
 _PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
 """A listener's name, as `serving.Listener.name` makes it."""
 _LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?: (\w+))?")
@@ -87,10 +85,9 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
 
 def _key(resource: Resource) -> ObjectKey | None:
     """Return which Service a resource belongs to; None if it isn't one of ours that matters here."""
-    if resource.type == CONTAINER:
-        owner = labelled_owner(_labels(resource.inputs.get("labels")))
-        return owner.service if owner else None
-    if resource.type not in {ADDRESS, CONFIG, PROCESS, SERVICE}:
+    if runtime := run_types().get(resource.type):
+        return run_planner(runtime).owner(resource.inputs)
+    if resource.type not in {ADDRESS, CONFIG, SERVICE}:
         return None
     try:
         return owner_from(_strings(resource.inputs.get("owner"))).service
@@ -110,10 +107,8 @@ def _take(parts: _Parts, resource: Resource) -> None:
         case "locallb:index:ServiceConfig":
             parts.owner, parts.proxy = _strings(inputs.get("owner")), _text(inputs.get("proxy"))
             parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
-        case "docker:index/container:Container":
-            parts.container = _container(inputs)
         case _:
-            parts.envoy = _text(inputs.get("version"))
+            parts.envoy, parts.container = run_planner(run_types()[resource.type]).told(inputs)
 
 
 def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
@@ -135,19 +130,6 @@ def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
             "\n".join((parts.envoy, *parts.container)),
         ),
     )
-
-
-def _container(inputs: Mapping[str, object]) -> tuple[str, ...]:
-    """Read how a container is declared with pulumi-docker."""
-    networks, memory = inputs.get("networksAdvanced"), inputs.get("memory")
-    network = _text(_object(networks[0]).get("name")) if isinstance(networks, list) and networks else ""
-    number = int(memory) if isinstance(memory, int | float) else 0
-    return container_words(_text(inputs.get("image")), number, _text(inputs.get("cpus")), network)
-
-
-def _labels(value: object) -> Mapping[str, str]:
-    pairs = (_object(one) for one in value) if isinstance(value, list) else ()
-    return {_text(one.get("label")): _text(one.get("value")) for one in pairs}
 
 
 def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:

@@ -117,7 +117,7 @@ def _balancer(
     files = as_files(part.rendered.listeners, part.rendered.clusters) if part else planned.rendered.files
     backends = {each.name: tuple(str(one) for one in each.backends) for each in upstreams}
     ports = tuple(_port(port, service, backends) for port in placement.ports)
-    container = planned.container.told if planned.container else ()
+    run = planned.run
     if hostless:
         ports = tuple(
             _unjudged(port) if service.key.cluster in blind or not given.port.node_port else port
@@ -129,14 +129,14 @@ def _balancer(
         ports=ports,
         proxy=placement.proxy,
         uid=placement.owner.uid,
-        envoy=planned.envoy,
-        container=container,
+        envoy=run.envoy,
+        container=run.told,
         fingerprint=fingerprint(
             ([str(each) for each in placement.addresses], [str(each) for each in placement.ports]),
             planned.proxy.id,
             owner_fields(placement.owner),
             files,
-            "\n".join((planned.envoy, *container)),
+            "\n".join((run.envoy, *run.told)),
         ),
     )
 

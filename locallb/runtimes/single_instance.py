@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from locallb.model.errors import ClientError
-from locallb.runtimes import processes
-from locallb.runtimes.processes import Process
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
 
 

@@ -15,18 +15,17 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from locallb.config.settings import Runtime
 from locallb.model.identities import ObjectKey, Owner, ProxyId, ProxyName
 from locallb.model.identity_cache import IdentityCache
 from locallb.model.naming import owner_from
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
-from locallb.model.state_resource import ADDRESS, CONFIG, CONTAINER, PROCESS, SERVICE, Resource
+from locallb.model.state_resource import ADDRESS, CONFIG, PROCESS, SERVICE, Resource
+from locallb.planning.runs import run_types
 from locallb.sources import SourceError
 from locallb.storage import files
 
-_RUNTIMES = {PROCESS: Runtime.PROCESS, CONTAINER: Runtime.DOCKER}
-_OURS = frozenset({*_RUNTIMES, ADDRESS, CONFIG, SERVICE})
+_OURS = frozenset({ADDRESS, CONFIG, SERVICE})
 ENDPOINT_FILES = "eds-"
 """How the names of files begin that a proxy learns endpoints from."""
 _Held = TypeVar("_Held")
@@ -39,7 +38,7 @@ class HeldByState:
     remembered: tuple[Claim, ...] = ()
     proxies: tuple[HeldProxy, ...] = ()
     pids: tuple[int, ...] = ()
-    runtimes: frozenset[Runtime] = frozenset()
+    runtimes: frozenset[str] = frozenset()
     """How its proxies run."""
     stack_proxies: tuple[ProxyName, ...] = ()
     """Names of the proxies that are the stack's and not one Service's."""
@@ -92,7 +91,7 @@ def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, o
 
 def _counts(resource: HeldResource) -> bool:
     """Return whether a resource holds anything: an old instance that waits for its deletion only has its process."""
-    return resource.type in _RUNTIMES or (resource.type in _OURS and not resource.delete)
+    return resource.type in run_types() or (resource.type in _OURS and not resource.delete)
 
 
 class HeldResource(Resource, Protocol):
@@ -132,7 +131,7 @@ def _held(resources: list[HeldResource], known: IdentityCache) -> HeldByState:
         tuple(claim for _, claim in sorted(claims, key=itemgetter(0))),
         tuple(sorted(proxies, key=lambda proxy: proxy.service)),
         tuple(sorted(pids)),
-        frozenset(runtime for kind, runtime in _RUNTIMES.items() if kind in by_kind),
+        frozenset(runtime for kind, runtime in run_types().items() if kind in by_kind),
         tuple(sorted(names.values())),
         tuple(sorted(seats)),
     )

@@ -21,7 +21,7 @@ from locallb.model.errors import ClientError
 from locallb.model.fields import LABEL
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
-from locallb.runtimes.docker import Containers, ContainersError, DockerAbsentError, Document
+from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError, Document
 from locallb.sources import SourceError
 from locallb.sources.kind_access import LARGEST, Way, admitted, is_usable
 from locallb.storage import files, paths

@@ -16,7 +16,7 @@ import yaml
 
 from locallb.kubernetes.documents import DocumentError, read_documents
 from locallb.model.formatting import clipped
-from locallb.runtimes.docker import Document
+from locallb.runtimes.docker.engine_api import Document
 from locallb.storage import foreign_files
 
 API_PORT = "6443/tcp"

@@ -5,34 +5,26 @@ What is held is read first, because it decides whether a source that can't be re
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from locallb.config.settings import KubernetesSource, ManifestsSource, Runtime, Settings, Sharing, Source
-from locallb.envoy import binary
-from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
-from locallb.host.facts import host_facts, with_routes
-from locallb.host.sockets import split_place
+from locallb.config.settings import KubernetesSource, ManifestsSource, Settings, Sharing, Source
+from locallb.host.facts import with_routes
 from locallb.kubernetes.parsing import Parsed
 from locallb.kubernetes.status_patch import Standing
 from locallb.ledger.ledger import ClaimMemory, Ledger
-from locallb.model.identities import ClusterName, Family, Home, IPAddress, ObjectKey, Protocol
+from locallb.model.identities import ClusterName, Family, Home, ObjectKey
 from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot
 from locallb.planning.addresses.pool_routes import pool_notices
 from locallb.planning.sharing import is_shared
-from locallb.runtimes import processes
-from locallb.runtimes.docker import Containers
+from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
-from locallb.sources.containers import read_contained, read_subnets, require_suitable
 from locallb.sources.held import HeldByState, read_held
 from locallb.sources.manifests import ParseCache, SourceResult, read_manifests
 from locallb.sources.readings import ReadCache
 from locallb.storage import paths
-from locallb.storage.proxy_directories import PROXY_MARK, Proxies, marked_owner
 
 MOST_SENTENCES = 50
 """Complaints, and notices, that are told of one source: nobody reads a thousand."""
@@ -200,46 +192,16 @@ def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
 
 
 def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
-    """Find out what this host allows. A container may bind every port, whoever runs us. Raises ClientError."""
-    pids = _our_pids(home, held)
-    envoy = binary.installed().version
-    if settings.runtime is not Runtime.DOCKER:
-        return replace(host_facts(settings.pools, pids), envoy=envoy)
-    containers, network = Containers(), settings.container.network
-    contained = read_contained(containers, home)
-    facts = host_facts(settings.pools, {*pids, *contained.pids}, strict=settings.publishes)
-    bound = {*_bound(home), *contained.places}
-    sockets = tuple(one for one in facts.sockets if (one.address, one.port, one.protocol) not in bound)
-    facts = replace(facts, envoy=envoy, group=os.getegid(), unprivileged_port_start=0, sockets=sockets)
-    require_suitable(containers, settings.container, facts)
-    return replace(facts, subnets=read_subnets(containers, network)) if network else facts
+    """Find out what this host allows the stack's runtime. Raises SourceError, ClientError."""
+    try:
+        return runtime(settings.runtime).facts(home, settings, held.pids)
+    except UnfitError as error:
+        raise SourceError(str(error)) from None
 
 
 def read_routes(settings: Settings, known: HostFacts) -> HostFacts:
     """Look again at this host's routes and at what they say of addresses, and at nothing else. Raises ClientError."""
     return with_routes(known, settings.pools, strict=settings.publishes)
-
-
-def _bound(home: Home) -> set[tuple[IPAddress, int, Protocol]]:
-    """Ask this stack's proxies what they have bound: whose sockets they are isn't told to everybody."""
-    bound: set[tuple[IPAddress, int, Protocol]] = set()
-    for directory in Proxies(paths.proxies_root()).list():
-        if directory.owner and directory.owner.home == home:
-            with suppress(EnvoyAdminError):
-                bound.update(_place(name) for name in EnvoyAdmin(directory.path).listeners())
-    return bound
-
-
-def _place(name: str) -> tuple[IPAddress, int, Protocol]:
-    place, _, protocol = name.rpartition("/")
-    address, port = split_place(place)
-    return address, port, Protocol(protocol)
-
-
-def _our_pids(home: Home, held: HeldByState) -> set[int]:
-    """Find this stack's proxies: those in its state, and those that a crash kept out of it."""
-    marked = processes.marked(PROXY_MARK).items()
-    return {*held.pids, *(one.pid for one, mark in marked if (owner := marked_owner(mark)) and owner.home == home)}
 
 
 def _each(parts: Iterable[tuple[_Part, ...]]) -> tuple[_Part, ...]:

@@ -22,7 +22,7 @@ class Cause(StrEnum):
     PROXY = "proxy"
     """A proxy ended; the subject is its name or its id."""
     RUNTIME = "runtime"
-    """Docker answers again: whatever happened to containers meanwhile is unknown."""
+    """What proxies run in answers again: whatever happened to them meanwhile is unknown; the subject is the runtime."""
     CONFIGURATION = "configuration"
     """The stack's configuration is different, or everything is to be looked at as if it were."""
     KUBECONFIG = "kubeconfig"

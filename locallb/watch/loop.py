@@ -21,10 +21,8 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
-from locallb.model.state_resource import PROCESS
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
-from locallb.runtimes.processes import Process
 from locallb.sources import SourceError
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage import paths
@@ -186,7 +184,7 @@ class Loop:
         world = self._outlook.world
         if not marks:  # it is time to try again what failed: the host may be different
             world.surprised()
-        back = Mark(Cause.RUNTIME, "docker") in marks
+        back = any(mark.cause is Cause.RUNTIME and mark.subject for mark in marks)
         if back or self._engine.state_stamp() != self._state:
             self._converger.learn()
             self._updated()
@@ -329,14 +327,9 @@ class Loop:
         }
 
     def _updated(self) -> None:
-        """Follow the processes that the state has now."""
+        """Follow the runs that the state has now."""
         self._outlook.world.updated()
-        processes = {
-            Process(int(pid), str(one.outputs["started"])): one.name
-            for one in self._engine.resources()
-            if one.type == PROCESS and isinstance(pid := one.outputs.get("pid"), int | float)
-        }
-        self._triggers.processes(processes)
+        self._triggers.runs(self._engine.resources())
 
     def _close(self) -> None:
         self._triggers.stop()

@@ -6,17 +6,16 @@ events (`followed_cluster`), and when to look (`schedule`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
-from locallb.config.settings import KubernetesSource, ManifestsSource, Runtime, Settings
+from locallb.config.settings import KubernetesSource, ManifestsSource, Settings
 from locallb.host.route_events import RouteEvents
 from locallb.kubernetes.api.kubeconfig import kubeconfig_path
 from locallb.model.identities import Home
-from locallb.planning.containers import PROXY_LABEL
-from locallb.runtimes.docker_events import HARM, LIFE, ContainerEvents
-from locallb.runtimes.process_watch import Exits
-from locallb.runtimes.processes import Process
+from locallb.runtimes.docker.events import LIFE, ContainerEvents
+from locallb.runtimes.runtime import Run, RunWatch, runtime
 from locallb.sources.kind import CLUSTER_LABEL
 from locallb.sources.manifests import manifests_path
 from locallb.storage.folder_watch import FileWatch, FolderWatch
@@ -30,7 +29,8 @@ class Triggers:
         self._root = Path(home.root)
         self._configuration = configuration
         self._mark = mark
-        self._exits = Exits(lambda name: mark(Mark(Cause.PROXY, name)))
+        self._runs: tuple[str, RunWatch] | None = None
+        """What is watched of which runtime."""
         self._watches: list[FolderWatch | FileWatch | ContainerEvents | RouteEvents] = []
         self._watched: Settings | None = None
 
@@ -41,21 +41,24 @@ class Triggers:
         self._unwatch()
         self._watched = settings
         self._watches = [self._files(settings), *self._folders(settings), RouteEvents(self._setter(Mark(Cause.ROUTES)))]
-        if settings.runtime is Runtime.DOCKER:
-            self._watches.append(ContainerEvents(PROXY_LABEL, HARM, self._marker(Cause.PROXY), self._docker))
+        if self._runs is None or self._runs[0] != settings.runtime:
+            self._unwatch_runs()
+            word, ended = settings.runtime, self._marker(Cause.PROXY)
+            self._runs = word, runtime(word).watch(ended, partial(self._presence, word))
         if settings.kind is not None:
             # A Docker that went away or came back tells nobody which clusters there are now.
             found = self._marker(Cause.KIND)
             self._watches.append(ContainerEvents(CLUSTER_LABEL, LIFE, found, lambda _fault: found("")))
 
-    def processes(self, processes: Mapping[Process, str]) -> None:
-        """Watch for the end of these, by name, and of no others."""
-        self._exits.follow(processes)
+    def runs(self, resources: Iterable[Run]) -> None:
+        """Watch for the end of the runs among these, and of no others."""
+        if self._runs:
+            self._runs[1].follow(resources)
 
     def stop(self) -> None:
         """Watch nothing any more."""
         self._unwatch()
-        self._exits.stop()
+        self._unwatch_runs()
 
     def _files(self, settings: Settings) -> FileWatch:
         """Watch the configuration, and the kubeconfigs that it names."""
@@ -79,15 +82,20 @@ class Triggers:
             if isinstance(one, ManifestsSource)
         ]
 
-    def _docker(self, fault: str) -> None:
-        """Note that Docker went away (why) or came back."""
-        self._mark(Mark(Cause.RUNTIME, "" if fault else "docker"))
+    def _presence(self, word: str, fault: str) -> None:
+        """Note that nobody tells any more what ends (why), or that somebody does again."""
+        self._mark(Mark(Cause.RUNTIME, "" if fault else word))
 
     def _setter(self, mark: Mark) -> Callable[[], None]:
         return lambda: self._mark(mark)
 
     def _marker(self, cause: Cause) -> Callable[[str], None]:
         return lambda subject: self._mark(Mark(cause, subject))
+
+    def _unwatch_runs(self) -> None:
+        if self._runs:
+            self._runs[1].stop()
+            self._runs = None
 
     def _unwatch(self) -> None:
         for each in self._watches:

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from docker.models.containers import Container
 
-from locallb.runtimes.docker import Containers, ContainersError
+from locallb.runtimes.docker.engine_api import Containers, ContainersError
 from tests.cluster.controlplane import ControlPlane
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.runtimes.docker import Containers
-from locallb.runtimes.envoy_image import make_image
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.image import make_image
 from tests.host.support import PYTHON, Done, Namespace, Project, background, project
 
 SECONDS = 60.0

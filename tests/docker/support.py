@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from locallb.planning.containers import LABEL_PREFIX
+from locallb.runtimes.docker.containers import LABEL_PREFIX
 from tests.e2e.support import Backend, Done, Stage, ask, node, port, service
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.planning.containers import LABEL_PREFIX
 from locallb.provider.docker import inputs
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.provider.resources import reachable
 from locallb.resources.codec import recall
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ReachableState
-from locallb.runtimes.docker import Containers, ContainersError
-from locallb.runtimes.stopping import drain_container
+from locallb.runtimes.docker.containers import LABEL_PREFIX
+from locallb.runtimes.docker.engine_api import Containers, ContainersError
+from locallb.runtimes.docker.runs import drain_container
 from tests.docker.support import (
     Harm,
     configure,

@@ -40,7 +40,7 @@ def test_keys_print_as_they_always_did(key: ObjectKey, text: str) -> None:
     assert ObjectKey.parse(text) == key
 
 
-runs = st.builds(RunIdentity.of_process, st.integers(1), st.text()) | st.builds(RunIdentity, names, st.just(True))
+runs = st.builds(RunIdentity.of_process, st.integers(1), st.text()) | st.builds(RunIdentity, names, st.just("docker"))
 
 
 @given(run=runs)
@@ -51,7 +51,7 @@ def test_a_run_is_read_back_from_what_it_prints_as(run: RunIdentity) -> None:
 
 @pytest.mark.parametrize(
     ("run", "text"),
-    [(RunIdentity.of_process(7, "b 9"), "7@b 9"), (RunIdentity("0f" * 32, container=True), f"docker:{'0f' * 32}")],
+    [(RunIdentity.of_process(7, "b 9"), "7@b 9"), (RunIdentity("0f" * 32, "docker"), f"docker:{'0f' * 32}")],
 )
 def test_runs_print_as_they_always_did(run: RunIdentity, text: str) -> None:
     """States name them so."""

@@ -61,7 +61,7 @@ def outputs(plan: Plan) -> Mapping[str, str]:
         "placements": [placement_words(placement) for placement in plan.placements],
         "proxies": [
             {"name": p.proxy.name, "id": p.proxy.id, "discovery": p.proxy.discovery, "digest": p.digest}
-            | ({"container": p.container.fields} if p.container else {})
+            | ({"container": p.run.fields} if p.run.fields else {})
             for p in plan.proxies
         ],
         "rejections": [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.runtimes.stopping import stop_all
+from locallb.runtimes.process.stopping import stop_all
 from locallb.storage import paths
 from tests.provider.support import Driver, Wanted, block, owner
 

@@ -12,8 +12,8 @@ import pytest
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.host import Sort, leftovers, remove
 from locallb.model.identities import ProxyId, ProxyName
-from locallb.runtimes import processes
-from locallb.runtimes.processes import Process
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from tests.provider.support import Driver, Wanted, accepts, owner
@@ -90,6 +90,6 @@ def test_a_process_without_a_directory_is_found_by_its_mark(driver: Driver, want
     config, process, _ = driver.up(wanted)
     shutil.rmtree(config["directory"])
     found = leftovers(wanted.owner.home, set(), set())
-    assert [(each.sort, each.owner, each.ours) for each in found] == [(Sort.PROCESS, wanted.owner, True)]
+    assert [(each.sort, each.owner, each.ours) for each in found] == [("process", wanted.owner, True)]
     remove(found)
     assert not processes.is_alive(Process(process["pid"], process["started"]))

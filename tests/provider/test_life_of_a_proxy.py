@@ -18,10 +18,10 @@ import pytest
 from locallb.host import inotify
 from locallb.host.inotify import InotifyError
 from locallb.provider import ProviderError
-from locallb.provider.resources.envoy_process import LOG
-from locallb.runtimes import processes
-from locallb.runtimes.processes import Process
-from locallb.runtimes.stopping import running
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.envoy_process import LOG
+from locallb.runtimes.process.processes import Process
+from locallb.runtimes.process.stopping import running
 from locallb.storage import paths
 from tests.provider.support import Driver, Wanted, accepts, echo, exchanges, owner
 from tests.traffic.waiting import eventually
@@ -249,7 +249,7 @@ def test_a_proof_without_an_envoy_fails_in_one_sentence(driver: Driver, wanted: 
 def test_an_idle_proxy_stops_at_once(driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is connected, so nobody is waited for, however long that might be."""
     _, process, _ = driver.up(wanted)
-    monkeypatch.setattr("locallb.runtimes.stopping.LINGER", 600.0)
+    monkeypatch.setattr("locallb.runtimes.draining.LINGER", 600.0)
     start = time.monotonic()
     driver.delete("EnvoyProcess", process)
     assert time.monotonic() - start < 600

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from locallb.envoy import logs
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.runtimes import processes
+from locallb.runtimes.process import processes
 from locallb.storage import paths
 from tests.provider.support import Driver, Wanted
 from tests.provider.waiting import becomes

@@ -17,14 +17,14 @@ import pytest
 
 from locallb.envoy import render_empty, render_part
 from locallb.envoy.binary import installed
+from locallb.envoy.rollout import fingerprint
 from locallb.model.identities import Owner, Protocol, ProxyId, ProxyName
 from locallb.model.naming import owner_fields, part_id, proxy_id, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Part, Proxy, Upstream
 from locallb.provider import ProviderError
-from locallb.provider.resources.proxy_config import fingerprint
-from locallb.runtimes import processes, stopping
-from locallb.runtimes.processes import Process
+from locallb.runtimes.process import processes, stopping
+from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from tests.provider.support import Driver, accepts, block, echo, exchanges, owner

@@ -64,7 +64,7 @@ def declared(plan: Plan) -> Iterator[Resource]:
         proxy = {"proxy": planned.proxy.id, "name": planned.proxy.name, "owner": owner}
         files = {"files": dict(planned.rendered.files), "versions": {"lds": "", "cds": ""}}
         yield Resource("locallb:index:ProxyConfig", key, {**proxy, **files})
-        version = {"bootstrap": "", "version": planned.envoy}
+        version = {"bootstrap": "", "version": planned.run.envoy}
         yield Resource("locallb:index:EnvoyProcess", key, {"proxy": planned.proxy.id, "owner": owner, **version})
 
 

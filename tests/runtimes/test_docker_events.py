@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.runtimes import docker_events
-from locallb.runtimes.docker_events import ContainerEvents
+from locallb.runtimes.docker import events as docker_events
+from locallb.runtimes.docker.events import ContainerEvents
 
 PATIENCE = 20.0
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.runtimes import processes
-from locallb.runtimes.processes import Process, ProcessError
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process, ProcessError
 from tests.traffic.waiting import eventually
 
 KEY = "LOCALLB_TEST"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.runtimes import processes
+from locallb.runtimes.process import processes
 from locallb.runtimes.single_instance import TakenError, holder, only_one
 
 HOLD = """

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.settings import Runtime
 from locallb.engine.state.resource import resource_from_json
 from locallb.engine.state.snapshot import Snapshot
 from locallb.model.identities import Home, ObjectKey, Owner, ProxyName, Uid
@@ -90,7 +89,7 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
         ),
         proxies=(HeldProxy(key("dual"), Discovery.STATIC), HeldProxy(key("web"), Discovery.EDS)),
         pids=(815, 4711),
-        runtimes=frozenset({Runtime.PROCESS}),
+        runtimes=frozenset({"process"}),
     )
 
 
@@ -117,7 +116,7 @@ def test_old_instances_hold_nothing_but_their_process(tmp_path: Path) -> None:
         config("web", delete=True),
         resource("EnvoyProcess", {}, {"pid": 7}, delete=True),
     ]
-    assert read_held(state(tmp_path, *old)) == HeldByState(pids=(7,), runtimes=frozenset({Runtime.PROCESS}))
+    assert read_held(state(tmp_path, *old)) == HeldByState(pids=(7,), runtimes=frozenset({"process"}))
 
 
 RESOURCES = [

@@ -18,7 +18,7 @@ from locallb.kubernetes.api.kubeconfig import connection
 from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access
-from locallb.runtimes.docker import Containers, ContainersError, DockerAbsentError
+from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError
 from locallb.sources import SourceError
 from locallb.sources.kind import find_clusters
 from locallb.sources.kind_access import LARGEST, admitted, endpoint

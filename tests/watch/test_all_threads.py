@@ -28,8 +28,8 @@ from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.lease import Candidate
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
-from locallb.runtimes.docker_events import ContainerEvents
-from locallb.runtimes.process_watch import Exits
+from locallb.runtimes.docker.events import ContainerEvents
+from locallb.runtimes.process.exits import Exits
 from locallb.sources.followed_cluster import FollowedCluster
 from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.threads import supervised
@@ -146,7 +146,7 @@ def routes(case: Case) -> None:
 
 
 def _process(pid: int) -> Any:  # noqa: ANN401 - a Process
-    from locallb.runtimes.processes import _stat  # noqa: PLC0415 - only here
+    from locallb.runtimes.process.processes import _stat  # noqa: PLC0415 - only here
 
     seen = _stat(pid)
     assert seen

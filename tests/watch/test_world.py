@@ -12,7 +12,7 @@ import yaml
 from locallb.config.settings import KindSource, ManifestsSource, Settings
 from locallb.engine import Engine
 from locallb.model.identities import ClusterName, Home
-from locallb.runtimes.docker import Containers, DockerAbsentError
+from locallb.runtimes.docker.engine_api import Containers, DockerAbsentError
 from locallb.sources import SourceError
 from locallb.sources.snapshot import SnapshotResult
 from locallb.watch import snapshot_cache as worlds

@@ -27,8 +27,8 @@ from locallb.model.errors import ClientError
 from locallb.model.formatting import counted
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.planning.addresses.pool_routes import pool_routes
-from locallb.runtimes import processes
-from locallb.runtimes.processes import Process
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import PROXY_MARK

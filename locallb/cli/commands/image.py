@@ -6,8 +6,8 @@ import json
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.runtimes.docker import Containers
-from locallb.runtimes.envoy_image import make_image
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.image import make_image
 
 
 def image(args: Arguments, out: Out) -> int:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from locallb.cli.console import Out
 from locallb.cli.session import Session
-from locallb.runtimes import processes
-from locallb.runtimes.processes import Process
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process
 from locallb.runtimes.single_instance import TakenError, holder, only_one
 
 PATIENCE = 30.0

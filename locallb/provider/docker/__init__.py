@@ -14,7 +14,7 @@ from pulumi.provider.experimental.provider import Provider
 from locallb.config.settings import PullPolicy
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.provider.docker.provider import DockerProvider
-from locallb.runtimes.docker import Containers
+from locallb.runtimes.docker.engine_api import Containers
 
 __all__ = ["make_docker_provider"]
 

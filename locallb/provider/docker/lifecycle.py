@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from locallb.config.settings import PullPolicy
-from locallb.planning.containers import labelled_owner
 from locallb.provider.docker import inputs, rendering, spec
 from locallb.provider.docker.differences import compare
 from locallb.resources.errors import ProviderError
 from locallb.resources.values import Values
-from locallb.runtimes.docker import Containers, ContainersError, DockerAbsentError
-from locallb.runtimes.stopping import STOP_PATIENCE, drain_container, was_drained
+from locallb.runtimes.docker.containers import labelled_owner
+from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError
+from locallb.runtimes.docker.runs import drain_container, was_drained
+from locallb.runtimes.process.stopping import STOP_PATIENCE
 from locallb.storage import paths
 
 _GRACE = STOP_PATIENCE

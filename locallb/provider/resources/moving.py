@@ -15,9 +15,9 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.model.naming import owner_from
 from locallb.model.state_resource import ADDRESS, CONFIG, PROCESS, Resource
-from locallb.runtimes import processes
-from locallb.runtimes.processes import Process
-from locallb.runtimes.stopping import stop_process
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process
+from locallb.runtimes.process.stopping import stop_process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies, is_id
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
-from locallb.runtimes.stopping import stop_all
+from locallb.runtimes.process.stopping import stop_all
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 
@@ -49,7 +48,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         del old
         if is_unknown(new.files) or is_unknown(new.proxy):
             return {}
-        return {"directory": str(_proxies().path(new.proxy)), "bootstrap": fingerprint(new.files)}
+        return {"directory": str(_proxies().path(new.proxy)), "bootstrap": rollout.fingerprint(new.files)}
 
     def create(self, new: ProxyConfigInputs) -> tuple[str, ProxyConfigState]:
         """Make the directory, or adopt ours, and write the files."""
@@ -65,7 +64,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         if _in_parts(state.files):
             found = _own(found)
         shared = _proxies().is_shared(state.proxy)
-        return replace(state, name=directory.name, files=found, shared=shared, bootstrap=fingerprint(found))
+        return replace(state, name=directory.name, files=found, shared=shared, bootstrap=rollout.fingerprint(found))
 
     def update(self, old: ProxyConfigState, new: ProxyConfigInputs) -> ProxyConfigState:
         """Write what differs; the directory is signed by its new owner where that changed."""
@@ -102,13 +101,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         _set_modes(directory.path, found, mode)
         steps = _begin(found, new.files) if _in_parts(new.files) else rollout.steps(found, new.files)
         _roll_out(directory.path, steps, mode)
-        return grown(self.state, new, directory=str(directory.path), bootstrap=fingerprint(new.files))
-
-
-def fingerprint(texts: Mapping[str, str]) -> str:
-    """Make the sha256 (hex) of the bootstrap; empty if there is none."""
-    text = texts.get(rollout.BOOTSTRAP)
-    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+        return grown(self.state, new, directory=str(directory.path), bootstrap=rollout.fingerprint(new.files))
 
 
 def _set_modes(directory: Path, found: Mapping[str, str], mode: int) -> None:

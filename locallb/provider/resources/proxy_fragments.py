@@ -22,7 +22,7 @@ from locallb.envoy.fragments import Tagged, Texts, joined, taken_apart
 from locallb.model.errors import ClientError
 from locallb.model.identities import PartId
 from locallb.resources.errors import ProviderError
-from locallb.runtimes.stopping import end_hanging
+from locallb.runtimes.runtime import end_hanging
 from locallb.storage import files
 
 PATIENCE = 10.0

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
 from locallb.envoy.fragments import part_version
-from locallb.envoy.waiting import comes_to_answer, pauses
+from locallb.envoy.waiting import pauses
 from locallb.host.sockets import SocketError, connect, holder, split_place
+from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol, RunIdentity
 from locallb.provider.resources import published_ports
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
@@ -23,15 +23,12 @@ from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ListenerState, ReachableInputs, ReachableState, Versions
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults, proxy_faults
-from locallb.runtimes.docker import Containers, ContainersError
-from locallb.runtimes.stopping import STOPPING, drain_container, was_drained
+from locallb.runtimes.runtime import runtime
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
 PATIENCE = 5.0
 """Seconds until everything must be active; it takes a few milliseconds."""
-START_PATIENCE = 10.0
-"""Seconds until the Envoy of a container that was just started must answer; it takes 0.1 to 0.3."""
 PROBE_PATIENCE = 2.0
 SERVING = "serving"
 
@@ -82,7 +79,8 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
     def read(self, state: ReachableState) -> ReachableState | None:
         """Look whether the proof still holds."""
         try:
-            if _is_drained(RunIdentity.parse(state.process), _directory(state)):
+            run = RunIdentity.parse(state.process)
+            if runtime(run.runtime).is_drained(run, _directory(state)):
                 return None
             proven = _is_proven(_directory(state), state)
             return (
@@ -90,7 +88,7 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
                 if proven and not (state.published and any(published_ports.unpublished(state.listeners)))
                 else None
             )
-        except (EnvoyAdminError, ContainersError):
+        except ClientError:  # neither Envoy nor what it runs in can be asked
             return None
 
     def leaves_nothing(self, state: ReachableState) -> bool:
@@ -105,71 +103,25 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
         return self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
 
     def delete(self, state: ReachableState) -> None:
-        """Forget the proof. The Envoy of a container listens no longer from here on, before whoever runs us ends it."""
-        run = RunIdentity.parse(state.process)
-        if run.container and not state.part:
-            with suppress(ContainersError):  # who removes the container says that Docker can't be asked
-                if seen := Containers().inspect(run.id):
-                    drain_container(seen)
+        """Forget the proof. An Envoy that others end listens no longer from here on, before they do."""
+        if not state.part:
+            run = RunIdentity.parse(state.process)
+            runtime(run.runtime).drain(run)
 
     def _prove(self, new: ReachableInputs, probes: tuple[str, ...], arriving: tuple[str, ...]) -> ReachableState:
         """Prove it; connect to `probes`, or to `arriving` where the ports are published."""
         run = RunIdentity.parse(new.process)
         try:
-            if run.container:
-                _refuse_drained(run, _directory(new))
-                comes_to_answer(_directory(new), START_PATIENCE)  # a container is made before its Envoy is ready
+            runtime(run.runtime).await_start(run, _directory(new))
             _await(_directory(new), new)
             if new.published:
                 published_ports.prove(new.listeners, EnvoyAdmin(_directory(new)), arriving)
         except EnvoyAdminError as error:
-            raise ProviderError(_unanswered(str(error), run)) from error
+            raise ProviderError(runtime(run.runtime).unanswered(run, str(error))) from error
         for place in () if new.published else probes:
             _probe(place)
         ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
         return grown(self.state, new, ports=ports)
-
-
-def _unanswered(error: str, run: RunIdentity) -> str:
-    """Return what to do about an Envoy that doesn't answer."""
-    if run.container and _is_paused(run):
-        return f"the container {run.short} is paused: `docker unpause {run.short}`, then run up again"
-    log = f"`docker logs {run.short}` ({_last_words(run)})" if run.container else "envoy.log there"
-    return f"{error}; run up again, and see {log} if that doesn't help"
-
-
-def _is_paused(run: RunIdentity) -> bool:
-    """Return whether a container is paused; the official plugin takes it for one that runs."""
-    try:
-        seen = Containers().inspect(run.id)
-    except ContainersError:
-        return False
-    return bool(seen and seen["State"].get("Paused"))
-
-
-def _last_words(run: RunIdentity) -> str:
-    """Return the end of a container's log: an image of another kind tells there what it is."""
-    try:
-        return Containers().logs(run.id, 2) or "it says nothing"
-    except ContainersError as error:
-        return str(error)
-
-
-def _is_drained(run: RunIdentity, directory: Path) -> bool:
-    """Return whether this is a container that was told to stop: its listeners look alive, for a moment or for good."""
-    if not run.container or not (directory / STOPPING).exists():
-        return False
-    seen = Containers().inspect(run.id)
-    return seen is not None and was_drained(seen)
-
-
-def _refuse_drained(run: RunIdentity, directory: Path) -> None:
-    """Refuse a container that an interrupted run told to stop: it answers, but listens no longer."""
-    if _is_drained(run, directory):
-        raise ProviderError(
-            f"the container {run.short} was told to stop by a run that was interrupted:"
-            f" `docker restart {run.short}`, then run up again"
-        )
 
 
 def _await(directory: Path, new: ReachableInputs) -> None:

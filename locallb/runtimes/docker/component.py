@@ -5,28 +5,32 @@ Imported only where the runtime is docker: the package takes a while to load.
 
 from __future__ import annotations
 
+from typing import cast
+
 import pulumi
 import pulumi_docker as docker
 
-from locallb.model.identities import Family
-from locallb.planning.containers import BOOTSTRAP_LABEL, DIRECTORY, ProxyContainer
+from locallb.model.identities import Family, RunIdentity
+from locallb.planning.planned import PlannedProxy
 from locallb.resources.declared import ProxyConfig
+from locallb.runtimes.docker.containers import BOOTSTRAP_LABEL, DIRECTORY, ProxyContainer
 
 GRACE = 5
 """Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""
 
 
 def declare_container(
-    name: str, planned: ProxyContainer, config: ProxyConfig, parent: pulumi.Resource
-) -> docker.Container:
-    """Declare the container that serves what `config` writes.
+    proxy: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource
+) -> tuple[docker.Container, pulumi.Output[str]]:
+    """Declare the container that serves what `config` writes, and its identity.
 
     It has no right but to bind low ports, a root file system that it can't write, and nothing of the host but the
     proxy's directory. Docker starts it again after a crash and after a restart of its own.
     """
+    planned = cast("ProxyContainer", proxy.run)
     labels: dict[str, pulumi.Input[str]] = {**planned.labels, BOOTSTRAP_LABEL: config.bootstrap}
-    return docker.Container(
-        name,
+    container = docker.Container(
+        proxy.proxy.name,
         name=planned.name,
         image=planned.image,
         command=list(planned.command),
@@ -50,6 +54,7 @@ def declare_container(
         destroy_grace_seconds=GRACE,
         opts=pulumi.ResourceOptions(parent=parent, depends_on=[config]),
     )
+    return container, container.id.apply(lambda it: str(RunIdentity(it, "docker")))
 
 
 def _networks(planned: ProxyContainer) -> list[docker.ContainerNetworksAdvancedArgs] | None:

@@ -19,13 +19,12 @@ from locallb.host import inotify
 from locallb.model.errors import ClientError
 from locallb.model.identities import Owner
 from locallb.model.naming import owner_fields
-from locallb.provider.resources.proxy_config import fingerprint
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import EnvoyProcessInputs, EnvoyProcessState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
-from locallb.runtimes import processes
-from locallb.runtimes.processes import Process
-from locallb.runtimes.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process
+from locallb.runtimes.process.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK, ProcessRecord, Proxies
 
@@ -113,7 +112,7 @@ def _own_directory(new: EnvoyProcessInputs) -> Path:
     if directory is None or directory.owner != new.owner:
         raise ProviderError(f"proxy {new.proxy} has no directory of {new.owner}: refresh and run up again")
     text = files.read_shared(directory.path / rollout.BOOTSTRAP)
-    if text is None or fingerprint({rollout.BOOTSTRAP: text}) != new.bootstrap:
+    if text is None or rollout.fingerprint({rollout.BOOTSTRAP: text}) != new.bootstrap:
         path = directory.path / rollout.BOOTSTRAP
         raise ProviderError(f"{path} isn't what was planned, somebody changed it: refresh and run up again")
     return directory.path

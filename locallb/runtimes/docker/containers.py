@@ -46,6 +46,9 @@ class ProxyContainer:
     inside: tuple[IPAddress, ...] = ()
     """Its fixed addresses on that network, at most one per family; Docker chooses the others."""
     ports: tuple[PublishedPort, ...] = ()
+    runtime: str = "docker"
+    envoy: str = ""
+    by_group: bool = True
 
     @property
     def fields(self) -> Mapping[str, object]:

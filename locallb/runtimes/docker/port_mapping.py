@@ -13,15 +13,13 @@ from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.serving import Proxy, PublishedPort
 from locallb.model.snapshot import Subnet
+from locallb.planning.runs import Place
 
 FIRST_OTHER_PORT = 10_000
 """Where container ports begin that can't be the Service's own number."""
 LAST_BYTES = 256
 GARDENERS_FIRST = 224
 """Last bytes from here on are the load balancers' in Gardener's layout; below, Docker numbers nodes."""
-
-Place = tuple[IPAddress, int, Protocol]
-"""What clients use: address, port and protocol."""
 
 
 def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
-from locallb.runtimes.docker import Containers, ContainersError, EventStream
+from locallb.runtimes.docker.engine_api import Containers, ContainersError, EventStream
 from locallb.threads.supervised import SupervisedThread, Task
 
 HARM = ("die", "pause", "unpause", "destroy", "update", "rename")

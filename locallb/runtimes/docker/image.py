@@ -14,7 +14,7 @@ from pathlib import Path
 
 from locallb.envoy.binary import installed
 from locallb.model.errors import ClientError
-from locallb.runtimes.docker import Containers
+from locallb.runtimes.docker.engine_api import Containers
 
 REPOSITORY = "local-lb/envoy"
 BINARY = "usr/local/bin/envoy"

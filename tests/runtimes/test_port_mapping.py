@@ -12,7 +12,8 @@ from locallb.config.settings import Pool
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.ranges import AddressRange
 from locallb.model.snapshot import Subnet
-from locallb.planning.port_mapping import Place, internal_addresses, published_ports
+from locallb.planning.runs import Place
+from locallb.runtimes.docker.port_mapping import internal_addresses, published_ports
 
 ADDRESSES = [ip_address(text) for text in ("127.77.0.5", "fd00:ff::e5", "127.77.0.6")]
 PLACES = st.sets(

@@ -5,18 +5,39 @@ A Docker that can't be asked isn't one without containers: every failure is told
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 
-from locallb.config.settings import ContainerSettings, PullPolicy
+from locallb.config.settings import ContainerSettings, PullPolicy, Settings
+from locallb.envoy import binary
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.host.capabilities import docker_shortcoming
+from locallb.host.facts import host_facts
+from locallb.host.sockets import split_place
 from locallb.model.identities import Home, Protocol
 from locallb.model.snapshot import HostFacts, Subnet
-from locallb.planning.containers import PROXY_LABEL, image_of, labelled_owner
-from locallb.planning.port_mapping import Place
-from locallb.runtimes.docker import Containers, Document
-from locallb.sources import SourceError
+from locallb.planning.runs import Place
+from locallb.runtimes.docker.containers import PROXY_LABEL, image_of, labelled_owner
+from locallb.runtimes.docker.engine_api import Containers, Document
+from locallb.runtimes.process.facts import our_pids
+from locallb.runtimes.runtime import UnfitError
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
+
+
+def read_facts(home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
+    """Find out what this host and Docker allow. Raises UnfitError, ClientError."""
+    containers, network = Containers(), settings.container.network
+    contained, envoy = read_contained(containers, home), binary.installed().version
+    facts = host_facts(settings.pools, {*our_pids(home, pids), *contained.pids}, strict=settings.publishes)
+    bound = {*_bound(home), *contained.places}
+    sockets = tuple(one for one in facts.sockets if (one.address, one.port, one.protocol) not in bound)
+    facts = replace(facts, envoy=envoy, group=os.getegid(), unprivileged_port_start=0, sockets=sockets)
+    require_suitable(containers, settings.container, facts)
+    return replace(facts, subnets=read_subnets(containers, network)) if network else facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +51,12 @@ class Contained:
 
 
 def require_suitable(containers: Containers, settings: ContainerSettings, host: HostFacts) -> None:
-    """Refuse a Docker that can't do what the configuration wants. Raises SourceError, ContainersError."""
+    """Refuse a Docker that can't do what the configuration wants. Raises UnfitError, ContainersError."""
     if shortcoming := docker_shortcoming(containers.info(), containers.host):
-        raise SourceError(shortcoming)
+        raise UnfitError(shortcoming)
     image = image_of(settings, host)
     if settings.pull is PullPolicy.NEVER and not containers.has_image(image):
-        raise SourceError(
+        raise UnfitError(
             f"local-lb:image: {image} isn't there, and pullPolicy Never forbids to fetch it:"
             " `docker pull` it, let `locallb image` make one, or choose another policy"
         )
@@ -50,10 +71,10 @@ def read_contained(containers: Containers, home: Home) -> Contained:
 
 
 def read_subnets(containers: Containers, network: str) -> tuple[Subnet, ...]:
-    """Read the subnets of the network on which ports are published. Raises SourceError, ContainersError."""
+    """Read the subnets of the network on which ports are published. Raises UnfitError, ContainersError."""
     found = containers.network(network)
     if found is None:
-        raise SourceError(
+        raise UnfitError(
             f"local-lb:network: Docker has no network {network}; make a kind cluster or run `docker network create"
             f" {network}`, or name another one: {{publish: NETWORK}}"
         )
@@ -80,3 +101,19 @@ def _places(seen: Document) -> Iterator[Place]:
     for inner, bindings in (seen["NetworkSettings"].get("Ports") or {}).items():
         protocol = Protocol(inner.rpartition("/")[2].upper())
         yield from ((ip_address(one["HostIp"]), int(one["HostPort"]), protocol) for one in bindings or ())
+
+
+def _bound(home: Home) -> set[Place]:
+    """Ask this stack's proxies what they have bound: whose sockets they are isn't told to everybody."""
+    bound: set[Place] = set()
+    for directory in Proxies(paths.proxies_root()).list():
+        if directory.owner and directory.owner.home == home:
+            with suppress(EnvoyAdminError):
+                bound.update(_place(name) for name in EnvoyAdmin(directory.path).listeners())
+    return bound
+
+
+def _place(name: str) -> Place:
+    place, _, protocol = name.rpartition("/")
+    address, port = split_place(place)
+    return address, port, Protocol(protocol)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from locallb.runtimes.processes import Process, is_alive
+from locallb.runtimes.process.processes import Process, is_alive
 from locallb.threads.supervised import SupervisedThread, Task
 
 

@@ -1,0 +1,35 @@
+"""What a stack's configuration can name, each word with the package that implements it: a line to add one.
+
+Packages are loaded when they are asked for, so a stack loads what it uses, and a room asks by a protocol of its own for
+what may lie above it: planning has no arrow to what has effects. Not here: what an implementation must offer
+(`planning.runs`, `runtimes.runtime`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The implementations of one seam."""
+
+    packages: Mapping[str, str]
+    """Which package implements a word, in the order in which they are told."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.packages)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.packages
+
+    def load(self, word: str, module: str) -> Any:  # noqa: ANN401 - who asks knows the protocol
+        """Return what the `module` of a word's package offers: its name in capitals."""
+        return getattr(import_module(f"{self.packages[word]}.{module}"), module.upper())
+
+
+RUNTIMES = Registry({"process": "locallb.runtimes.process", "docker": "locallb.runtimes.docker"})
+"""What Envoy runs in, as `runtime` names it; a `planner` and a `runtime` each."""

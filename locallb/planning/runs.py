@@ -1,0 +1,91 @@
+"""How a proxy runs, as far as it is planned: what every runtime says before it has any effect.
+
+Not here: starting, watching and ending runs (`runtimes.runtime`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol, cast
+
+from locallb.config.registry import RUNTIMES
+from locallb.config.settings import Settings
+from locallb.model.identities import IPAddress, ObjectKey, Owner
+from locallb.model.identities import Protocol as Transport
+from locallb.model.serving import Proxy
+from locallb.model.snapshot import HostFacts
+
+Place = tuple[IPAddress, int, Transport]
+"""Where clients find a port."""
+
+
+class PlannedRun(Protocol):
+    """How one proxy shall run. Another one means another run."""
+
+    @property
+    def runtime(self) -> str:
+        """The word of the runtime."""
+
+    @property
+    def envoy(self) -> str:
+        """The version of Envoy; empty where something else tells, such as an image."""
+
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """What else it depends on, as JSON-like values, for digests."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What a reader of a report hears about it."""
+
+    @property
+    def by_group(self) -> bool:
+        """Whether it uses the proxy's directory by this user's group."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInputs:
+    """What a run is planned from, besides its proxy."""
+
+    owner: Owner
+    settings: Settings
+    host: HostFacts
+    addresses: tuple[IPAddress, ...] = ()
+    """Those of the one Service that is served; none for a proxy of the stack."""
+    places: Iterable[Place] = ()
+    """Where its clients come, also while there are no backends."""
+
+
+class RunPlanner(Protocol):
+    """The pure half of a runtime."""
+
+    @property
+    def token(self) -> str:
+        """The type of the resource that is a run, in states of every version."""
+
+    @property
+    def makes_containers(self) -> bool:
+        """Whether the keys of containers are for it."""
+
+    def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, PlannedRun]:
+        """Return how `proxy` runs, and the proxy as it must be for that."""
+
+    def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
+        """Return whose a declared run is. Never raises."""
+
+    def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+        """Return the version of Envoy and what else is told of a declared run, as `PlannedRun` has them."""
+
+
+@cache
+def run_planner(word: str) -> RunPlanner:
+    """Return how a runtime plans."""
+    return cast("RunPlanner", RUNTIMES.load(word, "planner"))
+
+
+@cache
+def run_types() -> Mapping[str, str]:
+    """Return the runtime of each type of resource that is a run."""
+    return {run_planner(word).token: word for word in RUNTIMES}

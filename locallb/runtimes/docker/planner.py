@@ -1,0 +1,63 @@
+"""How a proxy runs in a container: on the host's network, or with its ports published.
+
+Not here: what is said of the container (`containers`), which ports it has inside (`port_mapping`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.model.identities import ObjectKey
+from locallb.model.serving import Proxy
+from locallb.model.state_resource import CONTAINER
+from locallb.planning.runs import RunInputs
+from locallb.runtimes.docker.containers import (
+    ProxyContainer,
+    container_of,
+    container_words,
+    labelled_owner,
+)
+from locallb.runtimes.docker.port_mapping import internal_addresses, publish
+
+
+@dataclass(frozen=True, slots=True)
+class DockerPlanner:
+    """Plans containers."""
+
+    token: str = CONTAINER
+    makes_containers: bool = True
+
+    def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, ProxyContainer]:
+        """Publish the places of a Service's own proxy where the configuration wants that."""
+        settings, host = inputs.settings, inputs.host
+        if not settings.container.network or not inputs.addresses:
+            return proxy, container_of(proxy, inputs.owner, settings.container, host)
+        proxy = publish(proxy, inputs.places)
+        inside = tuple(internal_addresses(inputs.addresses, host.subnets, settings.pools))
+        return proxy, container_of(proxy, inputs.owner, settings.container, host, inside)
+
+    def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
+        """Read the labels."""
+        listed = declared.get("labels")
+        pairs = [_object(one) for one in listed] if isinstance(listed, list) else []
+        owner = labelled_owner({_text(one.get("label")): _text(one.get("value")) for one in pairs})
+        return owner.service if owner else None
+
+    def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+        """Read how a container is declared with pulumi-docker; its image tells the version."""
+        networks, memory = declared.get("networksAdvanced"), declared.get("memory")
+        network = _text(_object(networks[0]).get("name")) if isinstance(networks, list) and networks else ""
+        number = int(memory) if isinstance(memory, int | float) else 0
+        return "", container_words(_text(declared.get("image")), number, _text(declared.get("cpus")), network)
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+PLANNER = DockerPlanner()

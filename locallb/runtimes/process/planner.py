@@ -1,0 +1,53 @@
+"""How a proxy runs as a process: all that is planned is Envoy's version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from locallb.model.identities import ObjectKey
+from locallb.model.naming import owner_from
+from locallb.model.objects import EMPTY
+from locallb.model.serving import Proxy
+from locallb.model.state_resource import PROCESS
+from locallb.planning.runs import RunInputs
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRun:
+    """A process of this host; another version of Envoy is another one."""
+
+    envoy: str = ""
+    runtime: str = "process"
+    fields: Mapping[str, object] = field(default_factory=lambda: EMPTY)
+    told: tuple[str, ...] = ()
+    by_group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPlanner:
+    """Plans processes."""
+
+    token: str = PROCESS
+    makes_containers: bool = False
+
+    def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, ProcessRun]:
+        """Take the version that is installed."""
+        return proxy, ProcessRun(inputs.host.envoy)
+
+    def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
+        """Read the property `owner`."""
+        owner = declared.get("owner")
+        texts = {k: v for k, v in owner.items() if isinstance(v, str)} if isinstance(owner, dict) else {}
+        try:
+            return owner_from(texts).service
+        except (KeyError, ValueError):
+            return None
+
+    def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+        """Read the version."""
+        version = declared.get("version")
+        return version if isinstance(version, str) else "", ()
+
+
+PLANNER = ProcessPlanner()

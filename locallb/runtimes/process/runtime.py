@@ -1,0 +1,100 @@
+"""Processes of this host as a runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from locallb.config.settings import Settings
+from locallb.model.identities import Home, Owner, ProxyId, RunIdentity
+from locallb.model.snapshot import HostFacts
+from locallb.model.state_resource import PROCESS
+from locallb.planning.planned import PlannedProxy
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.envoy_process import EnvoyProcess
+from locallb.runtimes.process.exits import Exits
+from locallb.runtimes.process.facts import read_facts
+from locallb.runtimes.process.processes import Process
+from locallb.runtimes.process.stopping import stop_all, stop_process
+from locallb.runtimes.runtime import HostRun, Run, Runtime
+from locallb.storage.proxy_directories import PROXY_MARK, Proxies, marked_owner
+
+if TYPE_CHECKING:
+    import pulumi
+
+    from locallb.resources.declared import ProxyConfig
+
+
+class Processes(Runtime):
+    """Detached Envoys. Their resource starts, drains and ends them itself."""
+
+    resource_types = (EnvoyProcess,)
+
+    def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
+        """Look at this host."""
+        return read_facts(home, settings, pids)
+
+    def declare(
+        self, planned: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource
+    ) -> tuple[pulumi.Resource, pulumi.Output[str]]:
+        """Declare an EnvoyProcess."""
+        from locallb.runtimes.process.component import declare_process  # noqa: PLC0415 - for programs only
+
+        return declare_process(planned, config, parent)
+
+    def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> ProcessWatch:
+        """Hear of ends from the kernel, which never goes away."""
+        del presence
+        return ProcessWatch(ended)
+
+    def runs(self) -> Iterator[HostRun]:
+        """Find them by what they carry in their environment."""
+        for process, mark in processes.marked(PROXY_MARK).items():
+            directory, owner = Path(mark[PROXY_MARK]), marked_owner(mark)
+            end = partial(_end, directory, process, owner)
+            yield HostRun("process", str(process.pid), owner, directory, apart=False, end=end)
+
+    def log(self, run: RunIdentity) -> str:
+        """Return the name of its log."""
+        del run
+        return "envoy.log there"
+
+    def end_hanging(self, directory: Path) -> None:
+        """End them as always: they are drained if they answer after all."""
+        stop_all(directory)
+
+
+class ProcessWatch:
+    """Follows the processes that a state has."""
+
+    def __init__(self, ended: Callable[[str], None]) -> None:
+        self._exits = Exits(ended)
+
+    def follow(self, runs: Iterable[Run]) -> None:
+        """Follow these and no others."""
+        named = ((one, one.outputs.get("pid")) for one in runs if one.type == PROCESS)
+        self._exits.follow(
+            {
+                Process(int(pid), str(one.outputs["started"])): one.name
+                for one, pid in named
+                if isinstance(pid, int | float)
+            }
+        )
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        self._exits.stop()
+
+
+def _end(directory: Path, process: Process, owner: Owner | None) -> None:
+    """Stop a process whose directory is gone, or lies under another state home: then that goes as well."""
+    stop_process(directory, process)
+    proxies = Proxies(directory.parent)
+    found = proxies.find(ProxyId(directory.name))
+    if found is not None and found.owner is not None and found.owner == owner:
+        proxies.remove(found.id)
+
+
+RUNTIME = Processes()

@@ -1,0 +1,52 @@
+"""The end of a proxy's processes: found by what they carry in their environment, stopped without cutting clients short.
+
+Not here: starting.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from locallb.runtimes.draining import drain, was_told
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process
+from locallb.storage.proxy_directories import PROXY_MARK
+
+STOP_PATIENCE = 2.0
+"""Seconds from SIGTERM to SIGKILL."""
+
+
+def running(directory: Path) -> tuple[Process, ...]:
+    """Find the processes that were started for the proxy in `directory`, even if nobody noted them."""
+    return processes.find(PROXY_MARK, str(directory))
+
+
+def runs_in(directory: Path, process: Process) -> bool:
+    """Return whether `process` lives, is ours, works in this very directory, and wasn't told to stop.
+
+    The directory may have been removed and made again; who was told to stop listens no longer, though it still answers.
+    """
+    if processes.mark_of(process).get(PROXY_MARK) != str(directory):
+        return False
+    if was_told(directory, _note(process)):
+        return False
+    try:
+        return Path(f"/proc/{process.pid}/cwd").samefile(directory)
+    except OSError:
+        return False
+
+
+def stop_all(directory: Path) -> None:
+    """Stop every process of the proxy in `directory`."""
+    for process in running(directory):
+        stop_process(directory, process)
+
+
+def stop_process(directory: Path, process: Process) -> None:
+    """Stop one: it listens no longer, open connections get LINGER seconds, then it ends. Raises ProcessError."""
+    drain(directory, _note(process), process.pid)
+    processes.stop(process, STOP_PATIENCE)
+
+
+def _note(process: Process) -> str:
+    return f"{process.pid} {process.started}\n"

@@ -1,0 +1,140 @@
+"""What a runtime must do: everything about runs of Envoy that has effects. How a run is planned is `planning.runs`.
+
+Methods block; what goes wrong is a ClientError or a ProviderError. Not here: what an Envoy serves.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from locallb.config.registry import RUNTIMES
+from locallb.config.settings import Settings
+from locallb.model.errors import ClientError
+from locallb.model.identities import Home, Owner, RunIdentity
+from locallb.model.snapshot import HostFacts
+from locallb.model.state_resource import Resource
+from locallb.planning.planned import PlannedProxy
+from locallb.resources.resource_type import ResourceType
+
+if TYPE_CHECKING:
+    import pulumi
+
+    from locallb.resources.declared import ProxyConfig
+
+
+class UnfitError(ClientError):
+    """This host's runtime can't do what the configuration wants: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostRun:
+    """A run that is on this host, whether a state knows it or not."""
+
+    sort: str
+    what: str
+    """The pid, or a name that its user knows."""
+    owner: Owner | None
+    directory: Path
+    """That of its proxy, which needn't be there."""
+    apart: bool
+    """Who removes the directory doesn't end it."""
+    end: Callable[[], None]
+
+
+class Run(Resource, Protocol):
+    """A resource of a state that may be a run."""
+
+    @property
+    def name(self) -> str:
+        """The name of the proxy, where it is one."""
+
+
+class RunWatch(Protocol):
+    """Tells from threads of its own which runs end, until `stop`."""
+
+    def follow(self, runs: Iterable[Run]) -> None:
+        """Follow these resources of a state and no others; those of other types are passed over."""
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+
+
+class Runtime(ABC):
+    """What Envoy runs in."""
+
+    resource_types: tuple[type[ResourceType[Any, Any]], ...] = ()
+    """Types of our provider that it declares."""
+    asks_a_daemon = False
+    """Whether a question about this host may wait for somebody else's answer."""
+
+    def require(self) -> None:  # noqa: B027 - most have nothing that could be away
+        """Check that it is there, before anything begins."""
+
+    @abstractmethod
+    def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
+        """Return what this host allows runs of this stack, whose processes in the state are `pids`.
+
+        Raises UnfitError where it can't do what is configured.
+        """
+
+    @abstractmethod
+    def declare(
+        self, planned: PlannedProxy, config: ProxyConfig, parent: pulumi.Resource
+    ) -> tuple[pulumi.Resource, pulumi.Output[str]]:
+        """Declare a run that serves what `config` writes; also return its identity: another run has another one."""
+
+    @abstractmethod
+    def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> RunWatch:
+        """Call `ended` with the name or id of the proxy of each run that ends or changes.
+
+        `presence` hears why nobody tells any more, and an empty text once somebody does again.
+        """
+
+    @abstractmethod
+    def runs(self) -> Iterator[HostRun]:
+        """Return every run on this host, whosever it is; none where nobody can be asked."""
+
+    def await_start(self, run: RunIdentity, directory: Path) -> None:  # noqa: B027 - who starts a run may wait itself
+        """Wait until a run that was just declared answers. Raises ProviderError where it never will."""
+
+    def is_drained(self, run: RunIdentity, directory: Path) -> bool:
+        """Return whether it was told to stop: it answers, and listens no longer."""
+        del run, directory
+        return False
+
+    def drain(self, run: RunIdentity) -> None:  # noqa: B027 - who ends a run may drain it himself
+        """Have it listen no longer, before whoever declared it ends it, and give open connections a moment."""
+
+    @abstractmethod
+    def log(self, run: RunIdentity) -> str:
+        """Return where its log is, for a sentence to its user, and the end of it where that is hard to find."""
+
+    def unanswered(self, run: RunIdentity, error: str) -> str:
+        """Return what to do where it doesn't answer, which `error` says."""
+        return f"{error}; run up again, and see {self.log(run)} if that doesn't help"
+
+    @abstractmethod
+    def end_hanging(self, directory: Path) -> None:
+        """End what runs for the proxy there and doesn't answer; nothing does that is fine."""
+
+
+@cache
+def runtime(word: str) -> Runtime:
+    """Return a runtime by its word in the configuration."""
+    return cast("Runtime", RUNTIMES.load(word, "runtime"))
+
+
+def runtimes() -> tuple[Runtime, ...]:
+    """Return all of them."""
+    return tuple(runtime(word) for word in RUNTIMES)
+
+
+def end_hanging(directory: Path) -> None:
+    """End an Envoy that runs but doesn't answer, in whatever it runs: it may listen still. Raises ClientError."""
+    for each in runtimes():
+        each.end_hanging(directory)
