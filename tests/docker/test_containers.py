@@ -19,6 +19,7 @@ from locallb.provider.resources import reachable
 from locallb.resources.codec import recall
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ReachableState
+from locallb.runtimes.docker import runs
 from locallb.runtimes.docker.containers import LABEL_PREFIX
 from locallb.runtimes.docker.engine_api import Containers, ContainersError
 from locallb.runtimes.docker.runs import drain_container
@@ -89,7 +90,7 @@ def test_the_proof_tells_how_a_paused_container_goes_on(shop: Stage, monkeypatch
     ]
     (proof,) = (recall(ReachableState, one) for one in outputs if one["process"] == f"docker:{identity}")
     docker("pause", identity)
-    monkeypatch.setattr(reachable, "START_PATIENCE", 0.0)
+    monkeypatch.setattr(runs, "START_PATIENCE", 0.0)
     with pytest.raises(ProviderError, match=f"container {identity[:12]} is paused: `docker unpause {identity[:12]}`"):
         reachable.Reachable(None).create(proof)
 

@@ -23,7 +23,8 @@ from locallb.model.naming import owner_fields, part_id, proxy_id, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Part, Proxy, Upstream
 from locallb.provider import ProviderError
-from locallb.runtimes.process import processes, stopping
+from locallb.runtimes import draining
+from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
@@ -135,7 +136,7 @@ def test_a_proxy_that_ends_lets_the_streams_of_a_part_that_went_end_first(
     driver: Driver, shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The part is gone and its port closed, and its stream has its moment all the same."""
-    monkeypatch.setattr(stopping, "LINGER", 30.0)
+    monkeypatch.setattr(draining, "LINGER", 30.0)
     address = f"{block()}.21"
     with echo() as backend, ThreadPoolExecutor(1) as thread:
         one, _ = shared.part("one", address, backend, 8080)
