@@ -96,6 +96,7 @@ def private_directory(path: Path) -> Path:
         if not path.is_dir():
             private_directory(path.parent)
             path.mkdir(PRIVATE, exist_ok=True)
+            path.chmod(PRIVATE)  # whatever the umask takes away
     except OSError as error:
         raise PlaceError(f"{path} can't be made ({error.strerror}): give a writable XDG_STATE_HOME") from error
     return path

@@ -72,7 +72,9 @@ class Files:
         """Open an empty file for appending."""
         self.make_folder(path.parent)
         with self._writing(f"create {path.name}", path):
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, _FILE)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, _FILE)
+            os.fchmod(descriptor, _FILE)
+            return descriptor
 
     def open_end(self, path: Path, length: int) -> int:
         """Open a file for appending after its first `length` bytes."""
@@ -108,15 +110,17 @@ class Files:
 
 
 def _make_folders(path: Path) -> None:
-    """Make what is missing on the way, each closed to others whatever the umask."""
+    """Make what is missing on the way, each closed to others and open to us, whatever the umask."""
     if not path.is_dir():
         _make_folders(path.parent)
         path.mkdir(_FOLDER, exist_ok=True)
+        path.chmod(_FOLDER)
 
 
 def _write(path: Path, pieces: Iterable[bytes], *, synced: bool = False) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE)
     with os.fdopen(descriptor, "wb") as stream:
+        os.fchmod(descriptor, _FILE)  # whatever the umask takes away
         for piece in pieces:
             stream.write(piece)
         if synced:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -18,7 +19,8 @@ from locallb.engine.state.errors import EngineError, ProjectError, Unsupported
 from locallb.engine.state.values import Value
 
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
-_STACK_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+"""Of projects and stacks, as the official command line has it."""
 
 
 class _Loader(yaml.CSafeLoader):
@@ -82,8 +84,10 @@ def load_project(root: Path, environment: Mapping[str, str] = os.environ) -> Pro
     path = root / "Pulumi.yaml"
     raw = _read_yaml(path)
     name = raw.get("name")
-    if not isinstance(name, str) or not name:
-        raise ProjectError(f"{path} has no name; add a line such as `name: my-project`")
+    if name is None:
+        raise ProjectError(f"{path} has no name; add a line such as `name: local-lb`")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ProjectError(f"{path}: name is {name!r}; use letters, digits, '-', '_' and '.', as in `name: local-lb`")
     if raw.get("config"):
         raise Unsupported(f"{path}: config of the project")
     configured = environment.get(BACKEND_VARIABLE) or _text(_section(raw, "backend", path).get("url"))
@@ -126,7 +130,14 @@ def require_stack(project: Project, stack: str) -> None:
 
 def _unknown(project: Project, stack: str) -> ProjectError:
     known = ", ".join(project.stacks()) or "none"
-    return ProjectError(f"there is no stack {stack!r}: create {project.stack_file(stack)} (stacks that exist: {known})")
+    near = get_close_matches(_bare(stack).lower(), project.stacks(), n=1)
+    meant = f" did you mean {near[0]!r}?" if near else f" create {project.stack_file(stack)}"
+    return ProjectError(f"there is no stack {stack!r}:{meant} (stacks that exist: {known})")
+
+
+def _bare(stack: str) -> str:
+    """Return a stack's name where that of its file was given."""
+    return Path(stack).name.removeprefix("Pulumi.").removesuffix(".yaml")
 
 
 def state_file(root: Path, stack: str) -> Path | None:
@@ -139,8 +150,11 @@ def state_file(root: Path, stack: str) -> Path | None:
 
 def check_stack_name(stack: str) -> None:
     """Check that a stack may be called so. Raises ProjectError."""
-    if not _STACK_NAME.fullmatch(stack):
-        raise ProjectError(f"{stack!r} can't be the name of a stack; use letters, digits, '-', '_' and '.'")
+    if not _NAME.fullmatch(stack):
+        raise ProjectError(
+            f"{stack!r} can't be the name of a stack; use letters, digits, '-', '_' and '.',"
+            f" such as {_bare(stack) if _NAME.fullmatch(_bare(stack)) else 'dev'}"
+        )
 
 
 def load_config(project: Project, stack: str) -> dict[str, str]:
