@@ -15,6 +15,8 @@ from locallb.sources.renamed_project import refuse_renamed
 from locallb.sources.stack_home import require_here, write
 from locallb.sources.workspace import Workspace
 
+if pulumi.runtime.settings.SETTINGS.monitor is None:
+    raise SystemExit("error: nobody runs this program: `.venv/bin/locallb up` does, or `pulumi up`")
 root = Path(pulumi.get_root_directory()).resolve()
 home = Home(pulumi.get_project(), pulumi.get_stack(), str(root))
 try:

@@ -5,8 +5,6 @@ Here is only the way in: this process is made ready for signals and odd streams 
 
 from __future__ import annotations
 
-import sys
-
 from locallb.cli.process import finish, prepare
 
 TYPE_CHECKING = False
@@ -42,7 +40,3 @@ def _run(words: Sequence[str] | None) -> int:
         from locallb.cli.failures import complain  # noqa: PLC0415 - as above
 
         return complain(error)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

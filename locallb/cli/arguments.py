@@ -47,6 +47,8 @@ class Arguments:
     """Services that `status` tells all about, none for a table of all; for `completion` the words at the cursor."""
     repeat: bool = False
     """`status` goes on until it is interrupted."""
+    place: Path | None = None
+    """The project that `init` is told by itself; None where it is the one around."""
     sources: tuple[tuple[str, object], ...] = ()
     """What `init` writes down as the stack's sources."""
 
@@ -59,7 +61,7 @@ class Arguments:
 def parse(words: Sequence[str] | None = None) -> Arguments:
     """Parse a command line; exits with 2 when it can't be understood."""
     parser = make_parser()
-    given = parser.parse_args(words)
+    given = parser.take(words)
     if getattr(given, "place", None) is not None:
         given.directory = given.place
     if problem := _contradiction(given):
@@ -84,6 +86,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         metrics=getattr(given, "metrics", None) or "",
         services=tuple(getattr(given, "services", ())),
         repeat=getattr(given, "repeat", False),
+        place=getattr(given, "place", None),
         sources=tuple(getattr(given, "sources", ())),
         fail_on=tuple(dict.fromkeys(getattr(given, "fail_on", ()))),
     )

@@ -11,7 +11,8 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.glimpse import balancers, stacks
-from locallb.cli.grammar import ANSWER, make_parser
+from locallb.cli.grammar import make_parser
+from locallb.cli.parser import ANSWER
 from locallb.cli.place import nearest_project
 
 SCRIPTS = {

@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from locallb import __version__
 from locallb.cli.exit_code import MEANINGS
+from locallb.cli.parser import ANSWER, Parser
 
 EPILOG = "exit codes:\n" + "".join(f"{code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
 SHELLS = ("bash", "zsh", "fish")
-ANSWER = "answer"
-"""What the scripts of completion ask instead of a shell's name."""
 TROUBLES = ("rejected", "pending", "degraded")
 """States of a Service that `up --fail-on` may name."""
 
@@ -44,18 +42,11 @@ CHECK = "check the rules that the Pulumi CLI checks as well"
 RESTORE = "go back to the last good state where the state can't be used; nothing is lost"
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that takes options as they are called: a misspelt one is never taken for another that begins so."""
-
-    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - whatever argparse takes
-        super().__init__(allow_abbrev=False, **given)
-
-
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
     """Make the parser of the whole command line."""
-    common = _Parser(add_help=False)
+    common = Parser(add_help=False)
     _add_common(common, suppress=True)
-    parser = _Parser(
+    parser = Parser(
         prog="locallb",
         description="An address of its own for every Kubernetes Service of type LoadBalancer on a local cluster.",
         epilog=EPILOG,
@@ -103,7 +94,7 @@ def _add_services(command: argparse.ArgumentParser, _common: argparse.ArgumentPa
 
 def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("action", metavar="SHELL", choices=(*SHELLS, ANSWER), help=" or ".join(SHELLS))
-    command.add_argument("services", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    command.add_argument("services", nargs=argparse.REMAINDER, help=argparse.SUPPRESS).required = False
 
 
 def _add_list(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

@@ -90,6 +90,8 @@ def _few(names: Collection[str]) -> str:
 
 def _content(one: Contents) -> str:
     """Return what a source had: `demo has 2 files with 3 objects (2 Deployment, 1 Service of type ClusterIP)`."""
+    if one.files == 0:
+        return f"{one.cluster} has no manifest that could be read"
     total = sum(one.kinds.values())
     files = f"{counted(one.files, 'file')} with " if one.files is not None else ""
     objects = counted(total, "object") if total else "no object"

@@ -141,7 +141,7 @@ def _refusal(name: str, way: Way, known: Collection[str]) -> str:
 def _as_last_found(known: Mapping[str, Path], why: ContainersError) -> Found:
     told = f"source kind: which clusters there are can't be found out: {why}"
     if not known:
-        raise SourceError(f"{told}; start Docker, or correct local-lb:sources")
+        raise SourceError(f"{told}; or take `kind` out of local-lb:sources")
     stale = f"{told}; so those count that were found last: {', '.join(sorted(known))}"
     sources = tuple(_source(name, known[name]) for name in sorted(known))
     return Found(sources, complaints=(stale,), unready=not isinstance(why, DockerAbsentError))

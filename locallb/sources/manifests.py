@@ -33,6 +33,14 @@ LARGEST = 256 * 2**20
 """Bytes of all files together."""
 MOST_ALIASED_IN_ALL = 16 * MOST_ALIASED
 """Characters that the aliases of all files may stand for."""
+_TEMPLATE = "it is a template: put here what `helm template` makes of it"
+_REMEDY = "name a directory of manifests, or one such file, in local-lb:sources"
+_NOT_EXPANDED = (
+    ("://", "what lies elsewhere isn't fetched: download it, and name the file in local-lb:sources"),
+    ("*", "patterns aren't expanded: name the directory in local-lb:sources, of which every manifest is read"),
+    ("$", "variables aren't expanded: write the path itself into local-lb:sources; ~ is understood"),
+)
+"""What some write into a path, and what to do instead."""
 _MOST_NOTICES = 20
 """Notices that are told of one file."""
 
@@ -165,7 +173,7 @@ def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, reading
     last = readings.load(source.cluster)
     told = f"source {source.cluster}: {directory} can't be read ({why})"
     if last is None:
-        raise SourceError(f"{told}; name a directory of manifests, or one such file, in local-lb:sources")
+        raise SourceError(f"{told}; {next((one for sign, one in _NOT_EXPANDED if sign in source.directory), _REMEDY)}")
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
     return _reading(source.cluster, last, _Fresh(), stale, IdentityCache())
 
@@ -206,7 +214,8 @@ def _sorted_out(folder: Folder, memory: ParseCache) -> _Fresh:
             understood = known if known and known.data == file.data else _understood(file, aliased)
         except DocumentError as error:
             line = f" line {error.line}" if error.line else ""
-            fresh.broken[file.path] = f"{line} can't be read ({error.what})"
+            what = _TEMPLATE if b"{{" in file.data else error.what
+            fresh.broken[file.path] = f"{line} can't be read ({what})"
             continue
         aliased += understood.aliased
         memory.files[file.path] = understood

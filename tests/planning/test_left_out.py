@@ -93,7 +93,7 @@ def test_where_nothing_is_served_it_says_what_was_read() -> None:
     (told,) = plan(configured(), contents=(files, empty, live)).left_out
     assert told == (
         "Nothing to serve. Read: demo has 2 files with 5 objects (2 Service of type ClusterIP, 1 Deployment, 1 Node,"
-        " 1 without a kind); e has 0 files with no object; live has 1 object (1 Node)."
+        " 1 without a kind); e has no manifest that could be read; live has 1 object (1 Node)."
     )
     assert plan(configured()).left_out == ("Nothing to serve.",)
     assert plan(configured(), service(), node(), contents=(files,)).left_out == ()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
+from locallb.cli.place import PROJECT_FILE
 from locallb.cli.session import Session
 from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import ManifestsSource, Settings
 from locallb.engine import EngineError, Project, check_stack_name, load_project
+from locallb.sources.manifests import manifests_path
 
 BALANCER = "locallb:index:LoadBalancer"
 _FILE = """\
@@ -60,12 +65,17 @@ def _cells(stack: dict[str, object]) -> tuple[str, str, str]:
 
 def init(args: Arguments, out: Out) -> int:
     """Write the configuration of a new stack; one that is there stays as it is."""
+    if args.place and not (args.place / PROJECT_FILE).is_file():
+        raise Refused(
+            f"{args.place} is no project, it has no {PROJECT_FILE}; a source of manifests is named by"
+            f" `--manifests {args.place}`"
+        )
     project = load_project(args.directory)
     check_stack_name(args.stack)
     sources = [{key: value} for key, value in args.sources] or [{"manifests": "manifests"}]
-    parse_settings({"sources": sources})  # a mistake is told before anything is written
+    settings = parse_settings({"sources": sources})  # a mistake is told before anything is written
     path = project.stack_file(args.stack)
-    lines = "\n".join(f"    - {json.dumps(source)[1:-1]}" for source in sources)
+    lines = "\n".join(f"    - {key}: {json.dumps(value)}" for source in sources for key, value in source.items())
     try:
         path.parent.mkdir(exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
@@ -76,4 +86,12 @@ def init(args: Arguments, out: Out) -> int:
         out.raw(json.dumps({"stack": args.stack, "configuration": str(path)}, indent=2))
     else:
         out.line(f"Wrote {path}. Look at it, then: `locallb up`")
+    for missing in _missing(settings, project.root):
+        out.warning(f"{missing} isn't there yet; `locallb up` needs manifests in it, or another path in {path}")
     return Exit.OK
+
+
+def _missing(settings: Settings, root: Path) -> Iterator[Path]:
+    """List the places of manifests that aren't there."""
+    named = (manifests_path(one, root) for one in settings.sources if isinstance(one, ManifestsSource))
+    return (path for path in named if not path.exists())

@@ -45,14 +45,16 @@ def print_counts(out: Out, result: Result, *, planned: bool) -> None:
     """Print how many resources changed, and how long it took."""
     if result.ok and result.unchanged:
         out.line("Nothing to change." if planned else "Nothing changed.")
-    out.line(("Resources:", "bold"))
+    failed, same = sum(step.failed for step in result.steps), result.changes.get(Op.SAME, 0)
+    if failed or any(result.changes.values()):
+        out.line(("Resources:", "bold"))
     for op, word in DONE.items():
         if count := result.changes.get(op, 0):
             sign, style = SIGNS[op]
             out.line("    ", (sign, style), f" {count} {'to ' + op.value if planned else word}")
-    if failed := sum(step.failed for step in result.steps):
+    if failed:
         out.line("    ", ("x", "red"), f" {failed} failed")
-    if same := result.changes.get(Op.SAME, 0):
+    if same:
         out.line(f"    {same} unchanged")
     if not planned:
         out.line(("Duration:", "bold"), f" {result.duration:.2f}s")

@@ -6,6 +6,7 @@ answer; where too many are there the one that has been there longest goes. Not h
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import socket
@@ -70,8 +71,9 @@ class Answering:
             self._listener = _listening(host, port, address.version)
         except OSError as error:
             what = os.strerror(error.errno) if error.errno else error
+            remedy = "from 1024 on, every user may" if error.errno == errno.EACCES else "or end what uses it"
             raise AnsweringError(
-                f"{host} port {port} can't be listened on ({what}): choose another port, or end what uses it"
+                f"{host} port {port} can't be listened on ({what}): choose another port, {remedy}"
             ) from error
         number = self._listener.getsockname()[1]
         self.place = f"[{host}]:{number}" if address.version == 6 else f"{host}:{number}"  # noqa: PLR2004 - IP version

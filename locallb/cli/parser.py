@@ -1,0 +1,66 @@
+"""A parser of words that says what is wrong, with what might have been meant.
+
+Not here: which words there are (`grammar`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+ANSWER = "answer"
+"""What the scripts of completion ask instead of a shell's name: nobody else's word."""
+_MISSING = "the following arguments are required: "
+_VALUE = "ignored explicit argument"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes options as they are called: a misspelt one is never taken for another that begins so."""
+
+    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - whatever argparse takes
+        super().__init__(allow_abbrev=False, **given)
+
+    def take(self, words: Sequence[str] | None) -> argparse.Namespace:
+        """Parse a whole command line; exits with 2 when it can't be understood."""
+        given, more = self.parse_known_args(words)
+        if more:
+            self.error(_superfluous(given, more))
+        return given
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and what is wrong, and exit with 2."""
+        name = message.removeprefix(_MISSING)
+        choices = next((one.choices for one in self._actions if one.metavar == name and one.choices), None)
+        if choices:
+            message = f"{name} is missing: {_listed(choices)}"
+        super().error(message.replace(_VALUE, "takes no value, but was given"))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as argparse has it
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"{value!r} isn't {_remedy(action, str(value))}")
+
+
+def _remedy(action: argparse.Action, value: str) -> str:
+    choices = [str(one) for one in action.choices or () if one != ANSWER]
+    if action.option_strings and "," in value and {*value.split(",")} <= {*choices}:
+        each = " ".join(f"{action.option_strings[-1]} {one}" for one in value.split(","))
+        return f"one of {_listed(choices)}; say it once for each: {each}"
+    near = get_close_matches(value.lower(), choices, n=1)
+    return f"one of {_listed(choices)}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _listed(choices: Iterable[object]) -> str:
+    return ", ".join(str(one) for one in choices if one != ANSWER)
+
+
+def _superfluous(given: argparse.Namespace, more: Sequence[str]) -> str:
+    """Return what to say of words that a command doesn't take."""
+    action = getattr(given, "action", None)
+    command = f"{given.command} {action}" if action else str(given.command)
+    told = f"`{command}` doesn't take {' '.join(map(repr, more))}"
+    if more[0].startswith("-"):
+        return f"{told}; `locallb {command} --help` lists what it takes"
+    target = f", a Service `--target {more[0]}`" if hasattr(given, "targets") else ""
+    return f"{told}; a stack is named by `--stack {more[0]}`{target}"

@@ -1,0 +1,165 @@
+"""What newcomers type and write that isn't meant so: each gets a sentence that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from locallb.cli.exit_code import Exit
+from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
+
+
+@pytest.fixture
+def play() -> Iterator[Stage]:
+    """Return a project of one Service that was never deployed."""
+    with stage() as made:
+        made.write("s.yaml", node(), service("web", port(8080, 30000)))
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("upp", "did you mean up?"),
+        ("completion", "SHELL is missing: bash, zsh, fish\n"),
+        ("completion tcsh", "'tcsh' isn't one of bash, zsh, fish\n"),
+        ("state", "ACTION is missing: check, restore, adopt\n"),
+        ("state chekc", "did you mean check?"),
+        ("up dev", "`up` doesn't take 'dev'; a stack is named by `--stack dev`, a Service `--target dev`\n"),
+        ("destroy dev", "`destroy` doesn't take 'dev'; a stack is named by `--stack dev`\n"),
+        ("host teardown --persist", "`host teardown` doesn't take '--persist'; `locallb host teardown --help` lists"),
+        ("up --yes=true", "-y/--yes: takes no value, but was given 'true'"),
+        ("up --fail-on Rejected", "did you mean rejected?"),
+        ("up --fail-on rejected,pending", "say it once for each: --fail-on rejected --fail-on pending\n"),
+        ("preview --format pdf", "'pdf' isn't one of tree, markdown, json, html"),
+    ],
+)
+def test_words_that_nobody_understands(play: Stage, words: str, told: str) -> None:
+    """The word, the choices, and what was meant, where that can be guessed."""
+    done = play.run(*words.split())
+    assert (done.code, done.out) == (Exit.USAGE, "")
+    assert told in done.err
+    assert "answer" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--stack Dev status", "there is no stack 'Dev': did you mean 'dev'?"),
+        ("--stack dev.yaml status", "there is no stack 'dev.yaml': did you mean 'dev'?"),
+        ("--stack stacks/Pulumi.dev.yaml status", "can't be the name of a stack; use letters, digits, '-', '_' and"),
+        ("--stack stacks/Pulumi.dev.yaml status", "such as dev"),
+        ("--stack mine init manifests", "manifests is no project, it has no Pulumi.yaml"),
+        ("--stack mine init manifests", "`--manifests manifests`"),
+        ("watch --metrics 127.0.0.1:1", "choose another port, from 1024 on, every user may"),
+    ],
+)
+def test_names_that_are_not_there(play: Stage, words: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is named, or what to say instead; nothing is written."""
+    if "metrics" in words and os.geteuid() == 0:
+        pytest.skip("root may listen on every port")
+    monkeypatch.chdir(play.root)
+    before = play.files()
+    done = play.run(*words.split())
+    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert told in " ".join(done.err.split())
+    assert play.files() == before
+
+
+def test_a_stack_begins_with_what_is_missing_told(play: Stage) -> None:
+    """The directory that `init` names needn't be there, but `up` needs it."""
+    done = play.run("--stack", "mine", "init", "--manifests", "mine")
+    assert done.code == Exit.OK
+    assert f"{play.root}/mine isn't there yet" in " ".join(done.err.split())
+    assert '    - manifests: "mine"\n' in (play.root / "stacks/Pulumi.mine.yaml").read_text()
+    assert "isn't there yet" not in play.run("--stack", "other", "init").err
+
+
+@pytest.mark.parametrize(
+    ("directory", "told"),
+    [
+        ("manifests/*.yaml", "patterns aren't expanded: name the directory"),
+        ("$HOME/manifests", "variables aren't expanded: write the path itself"),
+        ("https://example.com/all.yaml", "what lies elsewhere isn't fetched: download it"),
+        ("nowhere", "name a directory of manifests, or one such file"),
+    ],
+)
+def test_sources_that_are_no_paths(play: Stage, directory: str, told: str) -> None:
+    """What some tools expand or fetch is taken as it stands here, and that is told."""
+    play.configure(sources=[{"manifests": directory, "name": "c"}])
+    done = play.run("status")
+    assert done.code == Exit.FAILED
+    assert told in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("metadata: {name: {{ .Release.Name }}}\n", "m.yaml line 1 can't be read (it is a template: put here what"),
+        ("{{- if .Values.on }}\nkind: Service\n{{- end }}\n", "(it is a template: put here what `helm template`"),
+        ("a: [\n", "m.yaml line 2 can't be read"),
+    ],
+)
+def test_files_that_are_no_manifests(play: Stage, text: str, told: str) -> None:
+    """A chart's templates are told from YAML with a mistake."""
+    play.write("s.yaml")
+    (play.manifests / "m.yaml").write_text(text)
+    done = play.run("status")
+    assert done.code == Exit.FAILED
+    assert told in " ".join(done.err.split())
+    (play.manifests / "s.yaml").unlink()
+    assert "c has no manifest that could be read." in " ".join(play.run("status").out.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("name: 5", "name is 5; use letters, digits"),
+        ("name: a/../../b", "name is 'a/../../b'; use letters, digits"),
+        ("nome: local-lb", "has no name; add a line such as `name: local-lb`"),
+    ],
+)
+def test_projects_that_can_not_be_called_so(play: Stage, line: str, told: str) -> None:
+    """A name is part of paths: of one that leads elsewhere nothing is made."""
+    path = play.root / "Pulumi.yaml"
+    path.write_text(path.read_text().replace("name: local-lb", line, 1))
+    done = play.run("status")
+    assert done.code == Exit.FAILED
+    assert told in " ".join(done.err.split())
+
+
+def test_whatever_the_umask_our_own_files_stay_readable(play: Stage) -> None:
+    """Else the next command would have a state that this user may not read."""
+    before = os.umask(0o777)
+    try:
+        assert play.run("--stack", "empty", "destroy", "--yes").code == Exit.FAILED
+        play.configure(sources=[{"manifests": "none", "name": "c"}])
+        (play.root / "none").mkdir()
+        (play.root / "none").chmod(0o700)
+        (play.root / "stacks/Pulumi.dev.yaml").chmod(0o600)
+        assert play.run("up", "--yes").code == Exit.OK
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o700 for path in (play.root / ".state").rglob("*")}
+    assert modes
+    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items()), modes
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        ([sys.executable, "-m", "locallb", "--version"], 0, "local-lb "),
+        ([sys.executable, "__main__.py"], 1, "error: nobody runs this program: `.venv/bin/locallb up` does"),
+        (["make", "-n", "stack=mine", "status"], 2, "The stack is named in capitals: STACK=mine"),
+    ],
+)
+def test_other_ways_in(command: list[str], code: int, told: str) -> None:
+    """They work, or tell which way does."""
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert told in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
