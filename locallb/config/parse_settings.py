@@ -34,10 +34,22 @@ from locallb.config.values import NAMESPACE, Mistakes, usable_address
 from locallb.model.fields import LABEL
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, Family, IPAddress
+from locallb.model.objects import BackendChoice
 
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
-    *("proxies", "image", "limits", "compat", "policies", "metrics", "leaderElection", "takeOver", "ipMode"),
+    *(
+        "backends",
+        "proxies",
+        "image",
+        "limits",
+        "compat",
+        "policies",
+        "metrics",
+        "leaderElection",
+        "takeOver",
+        "ipMode",
+    ),
 )
 _SOURCE_KINDS = ("manifests", "kubernetes", "kind")
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
@@ -61,6 +73,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         runtime=_runtime(mistakes, config.get("runtime", "process")),
         container=parse_containers(mistakes, config),
         proxies=parse_proxies(mistakes, config),
+        backends=_backends(mistakes, config.get("backends", BackendChoice.AUTO)),
         ip_mode=_ip_mode(mistakes, config.get("ipMode", IpMode.PROXY)),
         take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
         kind=parse_kind(mistakes, config.get("sources")),
@@ -73,6 +86,13 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     if mistakes.sentences:
         raise SettingsError(tuple(mistakes.sentences))
     return replace(settings, leader_election=election)
+
+
+def _backends(mistakes: Mistakes, value: object) -> BackendChoice:
+    if value not in list(BackendChoice):
+        mistakes.add("backends", f"{shown(value)} is no choice; use auto, pods or nodePorts, or remove the key")
+        return BackendChoice.AUTO
+    return BackendChoice(str(value))
 
 
 def _ip_mode(mistakes: Mistakes, value: object) -> IpMode:

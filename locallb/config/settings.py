@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from locallb.config.lease_timing import Timing
 from locallb.model.identities import ClusterName, IPAddress, Protocol
-from locallb.model.objects import EMPTY
+from locallb.model.objects import EMPTY, BackendChoice
 from locallb.model.ranges import AddressRange
 
 
@@ -207,6 +207,8 @@ class Settings:
     """Where `locallb watch` serves metrics and health, such as 127.0.0.1:9477; empty for nowhere."""
     proxies: ProxySettings = field(default_factory=ProxySettings)
     leader_election: LeaderElection | None = None
+    backends: BackendChoice = BackendChoice.AUTO
+    """Where connections go first, unless a Service says it itself."""
     ip_mode: IpMode = IpMode.PROXY
     take_over: bool = False
     """Entries of other controllers go from the status of Services that are ours."""

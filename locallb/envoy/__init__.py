@@ -62,13 +62,19 @@ class Rendered:
     versions: Versions
 
 
-@lru_cache(maxsize=1024)
 def render(proxy: Proxy) -> Rendered:
     """Make the configuration of a proxy: the same proxy gives the same bytes, in whatever order it was put together.
 
     A listener whose upstream is missing or has no backends is left out, so that its clients are refused. Raises
     ValueError for an upstream's name that can't be a file name.
     """
+    # How a backend is checked is no part of what makes two of them equal.
+    backends = (one for each in proxy.upstreams for one in (*each.backends, *each.standby))
+    return _render(proxy, tuple((one.checked_at, one.checked_port) for one in backends))
+
+
+@lru_cache(maxsize=1024)
+def _render(proxy: Proxy, _checks: tuple[object, ...]) -> Rendered:
     upstreams = {each.name: each for each in sorted(proxy.upstreams, key=lambda each: each.name)}
     served = {name for name, each in upstreams.items() if each.backends}
     listeners = sorted((each for each in proxy.listeners if each.upstream in served), key=lambda each: each.name)

@@ -65,7 +65,29 @@ def cluster(upstream: Upstream, discovery: Discovery) -> Message:
         **(_TCP if upstream.protocol is Protocol.TCP else {}),
         **_backends(upstream, discovery),
         **_checks(upstream),
+        **_proxy_protocol(upstream),
     )
+
+
+def _proxy_protocol(upstream: Upstream) -> Message:
+    """Let every connection begin with whose it is, those of health checks apart: kube-proxy wants none of that."""
+    if upstream.proxy_protocol is None:
+        return {}
+    plain: Message = {"name": _PLAIN, "typed_config": typed(f"{_SOCKETS}.raw_buffer.v3.RawBuffer")}
+    told = typed(
+        f"{_SOCKETS}.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
+        config={"version": upstream.proxy_protocol.upper()},
+        transport_socket=plain,
+    )
+    return {
+        "transport_socket": {"name": "envoy.transport_sockets.upstream_proxy_protocol", "typed_config": told},
+        "transport_socket_matches": [{"name": "check", "match": _CHECKED, "transport_socket": plain}],
+    }
+
+
+_SOCKETS = "envoy.extensions.transport_sockets"
+_PLAIN = "envoy.transport_sockets.raw_buffer"
+_CHECKED: Message = {"check": True}
 
 
 def _backends(upstream: Upstream, discovery: Discovery) -> Message:
@@ -75,12 +97,13 @@ def _backends(upstream: Upstream, discovery: Discovery) -> Message:
 
 
 def _checks(upstream: Upstream) -> Message:
+    plain: Message = {"transport_socket_match_criteria": _CHECKED} if upstream.proxy_protocol else {}
     match upstream.health:
         # A TCP connect says nothing about a UDP port.
         case ConnectCheck() if upstream.protocol is Protocol.TCP:
-            return {"health_checks": [{**_TIMES, "tcp_health_check": {}}]}
+            return {"health_checks": [{**_TIMES, **plain, "tcp_health_check": {}}]}
         case HttpCheck(path=path):
-            return {"health_checks": [{**_TIMES, "http_health_check": {"path": path, "host": "local-lb"}}]}
+            return {"health_checks": [{**_TIMES, **plain, "http_health_check": {"path": path, "host": "local-lb"}}]}
         case _:
             return {}
 

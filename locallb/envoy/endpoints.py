@@ -39,12 +39,17 @@ def _endpoints(backends: Iterable[Backend], upstream: Upstream) -> list[Message]
 
 def _endpoint(backend: Backend, upstream: Upstream) -> Message:
     endpoint: Message = {"address": socket_address(str(backend.address), backend.port)}
-    if isinstance(upstream.health, HttpCheck):
-        return {"endpoint": {**endpoint, "health_check_config": _checked(backend, upstream.health)}}
-    return {"endpoint": endpoint}
+    number = upstream.health.port if isinstance(upstream.health, HttpCheck) else 0
+    if upstream.health is None or not (number or backend.checked_port):
+        return {"endpoint": endpoint}
+    return {"endpoint": {**endpoint, "health_check_config": _checked(backend, number)}}
 
 
-def _checked(backend: Backend, check: HttpCheck) -> Message:
+def _checked(backend: Backend, number: int) -> Message:
+    """Say where a backend is checked, if not at `number` of its own address."""
+    if backend.checked_port is None:
+        return {"disable_active_health_check": True}
+    port = backend.checked_port or number
     if backend.checked_at is None:
-        return {"port_value": check.port}
-    return {"address": socket_address(str(backend.checked_at), check.port)}
+        return {"port_value": port}
+    return {"address": socket_address(str(backend.checked_at), port)}

@@ -75,7 +75,10 @@ def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> Hos
     return replace(
         facts,
         addresses=_addresses(pools, known, strict=strict),
-        routed=tuple(sorted({route.destination for route in known if route.is_way}, key=str)) if known else None,
+        routed=tuple(sorted({one.destination for one in known if one.is_way and not one.is_default}, key=str))
+        if known
+        else None,
+        routes=tuple(sorted({one for one in known if one.counts_for_all}, key=str)),
     )
 
 

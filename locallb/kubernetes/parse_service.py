@@ -10,25 +10,29 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from ipaddress import ip_network
 
+from locallb.kubernetes.annotations import (
+    ADDRESSES_ANNOTATION,
+    BACKENDS_ANNOTATION,
+    PROXY_PROTOCOL_ANNOTATION,
+    SHARING_ANNOTATION,
+    annotation_path,
+    chosen,
+)
 from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, Uid
 from locallb.model.objects import (
+    BackendChoice,
     FamilyPolicy,
     IngressEntry,
     MalformedService,
+    ProxyProtocol,
     Service,
     ServicePort,
     TrafficPolicy,
 )
 from locallb.model.reasons import Problem, Reason
 
-ADDRESSES_ANNOTATION = "local-lb.dev/addresses"
-"""Addresses that a Service asks for, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
-SHARING_ANNOTATION = "local-lb.dev/sharing-key"
-"""Services of one key may share an address; any text."""
-PREFIX = "local-lb.dev/"
-"""What annotations of ours begin with."""
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 """The API's older way to write spec.loadBalancerSourceRanges, comma-separated."""
 LOAD_BALANCER = "LoadBalancer"
@@ -48,19 +52,6 @@ def parse_service(cluster: ClusterName, data: Mapping[object, object]) -> Servic
         return _service(cluster, data)
     except FieldError as error:
         return malformed(cluster, data, str(error))
-
-
-def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
-    """Return what to say of annotations that look like ours and that nobody reads: they are misspelt."""
-    metadata = data.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    names = annotations if isinstance(annotations, Mapping) else ()
-    ours = (ADDRESSES_ANNOTATION, SHARING_ANNOTATION)
-    return tuple(
-        f"the annotation {clipped(name)} is read by nobody; use {' or '.join(ours)}, or remove it"
-        for name in names
-        if isinstance(name, str) and name.startswith(PREFIX) and name not in ours
-    )
 
 
 def malformed(cluster: ClusterName, data: Mapping[object, object], why: str) -> MalformedService:
@@ -104,6 +95,8 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         family_policy=policy,
         requested=_requested(spec, annotations),
         sharing_key=annotations.get(SHARING_ANNOTATION, "").strip(),
+        backends=chosen(annotations, BACKENDS_ANNOTATION, BackendChoice),
+        proxy_protocol=chosen(annotations, PROXY_PROTOCOL_ANNOTATION, ProxyProtocol),
         source_ranges=_source_ranges(spec, annotations),
         client_ip_affinity=spec.choice("sessionAffinity", _Affinity.NONE) is _Affinity.CLIENT_IP,
         traffic_policy=spec.choice("externalTrafficPolicy", TrafficPolicy.CLUSTER),
@@ -179,7 +172,7 @@ def _cluster_families(spec: Fields) -> tuple[Family, ...]:
 
 def _requested(spec: Fields, annotations: Mapping[str, str]) -> tuple[IPAddress, ...]:
     """Read the addresses asked for, by either way; both may name the same one."""
-    field, annotation = spec.at("loadBalancerIP"), _annotation(ADDRESSES_ANNOTATION)
+    field, annotation = spec.at("loadBalancerIP"), annotation_path(ADDRESSES_ANNOTATION)
     asked = [(field, spec.text("loadBalancerIP"))]
     asked += [(annotation, part) for part in _parts(annotations.get(ADDRESSES_ANNOTATION, ""))]
     chosen: dict[Family, tuple[IPAddress, str]] = {}
@@ -197,7 +190,7 @@ def _source_ranges(spec: Fields, annotations: Mapping[str, str]) -> tuple[IPNetw
     """Read the clients allowed: the field or, where it is empty, the annotation, as kube-proxy does."""
     listed = [(path, as_text(path, item)) for path, item in spec.items("loadBalancerSourceRanges")]
     if not listed:
-        path = _annotation(SOURCE_RANGES_ANNOTATION)
+        path = annotation_path(SOURCE_RANGES_ANNOTATION)
         listed = [(path, part) for part in _parts(annotations.get(SOURCE_RANGES_ANNOTATION, ""))]
     networks = {_network(path, text.strip()) for path, text in listed}
     return tuple(sorted(networks, key=lambda one: (one.version, int(one.network_address), one.prefixlen)))
@@ -235,10 +228,6 @@ def _address_or_none(value: object) -> IPAddress | None:
         return as_address("", value) if isinstance(value, str) else None
     except FieldError:
         return None
-
-
-def _annotation(name: str) -> str:
-    return f'metadata.annotations["{name}"]'
 
 
 def _parts(text: str) -> list[str]:

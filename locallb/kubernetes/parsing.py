@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
+from locallb.kubernetes.annotations import unread_annotations
 from locallb.kubernetes.parse_nodes_endpoints import parse_node, parse_slice
-from locallb.kubernetes.parse_service import LOAD_BALANCER, external_ips, malformed, parse_service, unread_annotations
+from locallb.kubernetes.parse_service import LOAD_BALANCER, external_ips, malformed, parse_service
 from locallb.kubernetes.status_patch import Standing, standing
 from locallb.model.fields import FieldError
 from locallb.model.formatting import clipped, shown

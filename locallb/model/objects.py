@@ -26,6 +26,24 @@ class FamilyPolicy(StrEnum):
     REQUIRE_DUAL = "RequireDualStack"
 
 
+class BackendChoice(StrEnum):
+    """Where connections go first: to pods or to NodePorts."""
+
+    AUTO = "auto"
+    """To pods where this host has a route to all of a port's endpoints that leads there for certain."""
+    PODS = "pods"
+    """To pods wherever EndpointSlices are known, whatever the routes say."""
+    NODE_PORTS = "nodePorts"
+    """To pods only where there is no NodePort."""
+
+
+class ProxyProtocol(StrEnum):
+    """The version of the PROXY protocol in which a backend is told whose connection it is."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+
 class TrafficPolicy(StrEnum):
     """spec.externalTrafficPolicy."""
 
@@ -69,6 +87,10 @@ class Service:
     """Addresses asked for by spec.loadBalancerIP or the annotation `local-lb.dev/addresses`, at most one per family."""
     sharing_key: str = ""
     """The annotation `local-lb.dev/sharing-key`: Services of one key may have one address, with ports of their own."""
+    backends: BackendChoice | None = None
+    """The annotation `local-lb.dev/backends`; None for what the stack says."""
+    proxy_protocol: ProxyProtocol | None = None
+    """The annotation `local-lb.dev/proxy-protocol`; None where backends get nothing but the client's bytes."""
     source_ranges: tuple[IPNetwork, ...] = ()
     """Clients allowed; empty means all."""
     client_ip_affinity: bool = False

@@ -17,6 +17,10 @@ LOCAL_TABLE = 255
 in another table (as transparent proxies have it) says something about marked packets."""
 LOOPBACK = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 """Local on every Linux."""
+MAIN_TABLE, DEFAULT_TABLE = 254, 253
+"""Tables that the kernel asks for every packet; others are for those that rules name."""
+_WIDEST_OF_DEFAULT = 3
+"""Bits of the longest prefix that counts as the default route: 0.0.0.0/1 and 2000::/3 are such."""
 _LINK_LOCAL = (IPv6Network("fe80::/10"), IPv6Network("ff00::/8"), IPv4Network("224.0.0.0/4"))
 _DOCKER = ("docker", "br-", "podman", "cni", "virbr")
 _VPN = ("tun", "tap", "wg", "ppp", "tailscale", "nordlynx", "utun", "zt", "ipsec", "vpn")
@@ -64,6 +68,18 @@ class Route:
     def is_way(self) -> bool:
         """Whether it leads to its destination for certain: the default route may lead nowhere near it."""
         return self.destination.prefixlen > 0 and self.kind in {"unicast", "local"}
+
+    @property
+    def counts_for_all(self) -> bool:
+        """Whether it decides about packets to addresses that a pod may have, whoever sends them."""
+        return self.table in {LOCAL_TABLE, MAIN_TABLE, DEFAULT_TABLE} and not any(
+            inside(self.destination, one) for one in _LINK_LOCAL
+        )
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is for whatever has no better route: the default route, or half of it as VPNs have it."""
+        return self.destination.prefixlen <= _WIDEST_OF_DEFAULT
 
     @property
     def leads_elsewhere(self) -> bool:

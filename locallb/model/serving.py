@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName
-from locallb.model.objects import Discovery
+from locallb.model.objects import Discovery, ProxyProtocol
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,12 +18,17 @@ class Backend:
     port: int
     address: IPAddress
     checked_at: IPAddress | None = field(default=None, compare=False)
-    """The address of the same Node that an HttpCheck asks; None for `address` itself."""
+    """The address of the same Node that the check asks; None for `address` itself."""
+    checked_port: int | None = field(default=0, compare=False)
+    """The port there; 0 for the check's own, None where nobody can be asked: it counts as healthy."""
 
     @classmethod
-    def at(cls, address: IPAddress, port: int, checked_at: IPAddress | None = None) -> Backend:
+    def at(
+        cls, address: IPAddress, port: int, checked_at: IPAddress | None = None, checked_port: int | None = 0
+    ) -> Backend:
         """Make the backend at `address`:`port`."""
-        return cls(address.version, int(address), port, address, None if checked_at == address else checked_at)
+        asked = None if checked_at == address else checked_at
+        return cls(address.version, int(address), port, address, asked, checked_port)
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if self.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004
@@ -56,6 +61,8 @@ class Upstream:
     health: HealthCheck = None
     standby: tuple[Backend, ...] = ()
     """Backends that take over when none of `backends` is healthy and they are."""
+    proxy_protocol: ProxyProtocol | None = None
+    """How backends are told whose connection it is; health checks say nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from locallb.model.identities import (
     ProxyName,
 )
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
+from locallb.model.routes import Route
 
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
@@ -98,6 +99,8 @@ class HostFacts:
     """Which addresses are this host's; None where no host is known: then every address counts as its own."""
     routed: tuple[IPNetwork, ...] | None = None
     """What this host has a route to, the default route apart; None where that isn't known."""
+    routes: tuple[Route, ...] = ()
+    """Routes that the kernel asks for every packet, whatever they say of their destination; empty where unknown."""
     envoy: str = ""
     """The version of Envoy that is installed."""
     group: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from locallb.config.settings import Settings
-from locallb.model.identities import ClusterName, IPAddress
+from locallb.model.identities import ClusterName, IPAddress, Protocol
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
 
@@ -14,6 +14,10 @@ NODES = "ExcludedNodesUsed"
 """Every Node is excluded from load balancers, so all are used."""
 OTHERS = "OtherController"
 """The status lists addresses that aren't ours."""
+PROXY_PROTOCOL = "ProxyProtocolIgnored"
+"""A UDP port can't have what was asked for."""
+TOLD_OF_THE_STACK = frozenset({OTHERS, PROXY_PROTOCOL})
+"""Notices of single Services that stand among those of the whole plan, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,17 @@ def notices_of(
     others = _of_others(service, addresses, snapshot)
     if others and service.key.cluster in snapshot.access and not settings.take_over:
         told.append(Notice(OTHERS, _other_controller(service, others)))
+    if service.proxy_protocol and any(port.protocol is Protocol.UDP for port in service.ports):
+        told.append(Notice(PROXY_PROTOCOL, _only_tcp(service)))
     return tuple(told)
+
+
+def _only_tcp(service: Service) -> str:
+    ports = ", ".join(str(port) for port in service.ports if port.protocol is Protocol.UDP)
+    return (
+        f"{service.key} port {ports}: the PROXY protocol is for TCP only, so its datagrams go to backends as they are;"
+        " give UDP ports a Service of their own to be rid of this notice"
+    )
 
 
 def _of_others(service: Service, addresses: tuple[IPAddress, ...], snapshot: Snapshot) -> list[IPAddress]:

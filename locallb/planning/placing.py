@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 from locallb.config.settings import Settings
 from locallb.envoy import render, render_empty, render_part
-from locallb.model.identities import Family, Home, IPAddress, Owner, ProxyName
+from locallb.model.identities import Family, Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
 from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener, Part, Proxy, Upstream
 from locallb.model.snapshot import Access, HostFacts
-from locallb.planning.backends.backends import BackendIndex, PortBackends, upstreams
+from locallb.planning.backends.backends import PortBackends, upstreams
+from locallb.planning.backends.index import BackendIndex
 from locallb.planning.notices import Notice
-from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy
+from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy, Via
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment
 from locallb.planning.runs import Place, RunInputs, RunPlanner, run_planner
@@ -131,6 +132,7 @@ def _upstream(service: Service, entry: PortBackends, prefix: str) -> Upstream | 
         service.client_ip_affinity,
         entry.health,
         entry.standby,
+        service.proxy_protocol if entry.port.protocol is Protocol.TCP else None,
     )
 
 
@@ -141,13 +143,14 @@ def _planned_port(
     if port in given.problems:
         return PlannedPort(port, problem=given.problems[port])
     mine = {entry.family: entry for entry in backends if entry.port == port}
-    listeners, problem = [], None
+    listeners, problem, ways = [], None, set[Via]()
     for address in given.addresses:
         entry, taken = mine[Family.of(address)], given.taken.get((port, address))
         problem = problem or taken or entry.problem
         if entry.backends and not taken:
             listeners.append(_listener(given.service, port, address, prefix))
-    return PlannedPort(port, tuple(listeners), problem)
+            ways.add(Via.PODS if entry.straight else Via.NODE_PORTS)
+    return PlannedPort(port, tuple(listeners), problem, Via.BOTH if len(ways) > 1 else next(iter(ways), None))
 
 
 def _listener(service: Service, port: ServicePort, address: IPAddress, prefix: str) -> Listener:

@@ -16,11 +16,11 @@ from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.allocation import Answer
-from locallb.planning.backends.backends import BackendIndex
+from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
-from locallb.planning.notices import OTHERS, notices_of
+from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
 from locallb.planning.placing import PlacementInputs, PlanContext, proxy_of_stack
 from locallb.planning.planned import Plan, Rejection
 from locallb.planning.ports import HostPorts, PortProblems
@@ -39,14 +39,17 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     seated = assign_proxies([s for s in servable if s.key in placed], snapshot, settings.proxies)
     nodes, lone = eligible(snapshot.nodes)
-    around, frame = BackendIndex.within(snapshot, nodes), PlanContext.around(snapshot.home, settings, snapshot.host)
+    around, frame = (
+        BackendIndex.within(snapshot, nodes, settings),
+        PlanContext.around(snapshot.home, settings, snapshot.host),
+    )
 
     def given(service: Service, addresses: tuple[IPAddress, ...], seat: ProxyAssignment) -> PlacementInputs:
         return PlacementInputs(
             service,
             addresses,
             seat,
-            around.of_service(service.key),
+            around.of_service(service),
             problems[service.key],
             ports.taken(service, addresses),
             snapshot.access.get(service.key.cluster),
@@ -57,7 +60,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     in_order = sorted((s for s in servable if s.key in seats), key=lambda service: service.key)
     asked = ((s, placed[s.key], seats[s.key]) for s in in_order)
     made = memory.place(frame, beside(snapshot, settings), asked, given)
-    others = [told.message for one in made for told in one.placement.notices if told.reason == OTHERS]
+    of_services = [n.message for one in made for n in one.placement.notices if n.reason in TOLD_OF_THE_STACK]
     plan = Plan(
         placements=tuple(one.placement for one in made),
         proxies=(
@@ -65,7 +68,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
             *(proxy_of_stack(name, frame) for name in seated.proxies),
         ),
         rejections=_rejections(snapshot, settings, {**answers, **hopeless}, seats),
-        notices=(*lone.values(), *others, *unused_pins(snapshot, settings)),
+        notices=(*lone.values(), *of_services, *unused_pins(snapshot, settings)),
     )
     left = left_out(snapshot, plan, settings)
     return replace(plan, left_out=left) if left else plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from locallb.config.settings import IpMode
 from locallb.envoy import Rendered, RenderedPart
@@ -16,6 +17,15 @@ from locallb.planning.notices import Notice
 from locallb.planning.runs import PlannedRun
 
 
+class Via(StrEnum):
+    """Where the connections of a port go first."""
+
+    PODS = "pods"
+    NODE_PORTS = "nodePorts"
+    BOTH = "both"
+    """Its families differ."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedPort:
     """A port of a placement: the listeners that serve it, and why one is missing where the families differ."""
@@ -23,6 +33,8 @@ class PlannedPort:
     port: ServicePort
     listeners: tuple[Listener, ...] = ()
     problem: Problem | None = None
+    via: Via | None = None
+    """None where it has no listener."""
 
     def __str__(self) -> str:
         return f"{self.port} {self.problem.reason}" if self.problem else str(self.port)

@@ -6,13 +6,13 @@ Pure: the observation is an argument. Not here: how the rows are printed, and ho
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.planning.planned import Placement, Plan, PlannedPort
+from locallb.planning.planned import Placement, Plan, PlannedPort, Via
 
 
 class State(StrEnum):
@@ -44,6 +44,8 @@ class PortRow:
     state: State
     reason: str = ""
     message: str = ""
+    via: Via | None = None
+    """Where its connections go first; None where nothing listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def rows(plan: Plan, seen: Mapping[str, Observation]) -> tuple[Row, ...]:
 
 
 def _placed(placement: Placement, seen: Observation | None) -> Row:
-    ports = tuple(_port(placement.key, port, seen) for port in placement.ports)
+    ports = tuple(replace(_port(placement.key, port, seen), via=port.via) for port in placement.ports)
     troubled = next((port for port in ports if port.state is not State.SERVING), None)
     state = _overall(ports) if seen else State.PENDING
     if not troubled:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locallb.model.formatting import counted
+from locallb.planning.planned import Via
 from locallb.report.alerts import Alert, Topic, alerts, listed, summary
 from locallb.report.changes import QUIET, Change, Report, ServiceChange
 from locallb.report.safe import markdown_code, markdown_text
@@ -145,7 +146,8 @@ def _detail(service: ServiceChange) -> str:
     lines += [f"- {markdown_text(problem.message)}" for problem in service.problems]
     for port in service.after.ports if service.after else ():
         who = listed(port.sources) if port.sources else "everybody"
-        goes = f", to {listed(port.backends)}" if port.backends else ""
+        pods = "straight to pods " if port.via is Via.PODS else "to "
+        goes = f", {pods}{listed(port.backends)}" if port.backends else ""
         lines.append(markdown_text(f"- {port.label} for {who}{goes}"))
     return "\n".join(lines) + "\n\n"
 

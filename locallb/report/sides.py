@@ -16,7 +16,7 @@ from locallb.model.naming import digest, owner_fields
 from locallb.model.objects import Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
-from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
+from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class Port:
     """The code of the reason why it is closed somewhere."""
     message: str = ""
     """The sentence behind it; empty where only the code was deployed."""
+    via: Via | None = field(default=None, compare=False)
+    """Where connections go first; None where it was deployed: the backends themselves tell."""
 
     @property
     def label(self) -> str:
@@ -152,6 +154,7 @@ def _port(planned: PlannedPort, service: Service, backends: Mapping[str, tuple[s
         affinity=service.client_ip_affinity,
         problem=planned.problem.reason if planned.problem else "",
         message=planned.problem.message if planned.problem else "",
+        via=planned.via,
     )
 
 
@@ -159,7 +162,7 @@ def _unjudged(port: Port) -> Port:
     """Forget that a port has no backends."""
     if port.problem != Reason.NO_BACKENDS:
         return port
-    return Port(port.number, port.protocol, port.listens, port.sources, port.backends, port.affinity)
+    return Port(port.number, port.protocol, port.listens, port.sources, port.backends, port.affinity, via=port.via)
 
 
 def sorted_networks(networks: tuple[IPNetwork, ...]) -> tuple[IPNetwork, ...]:

@@ -473,6 +473,16 @@ def test_clusters_of_kind_are_one_more_source() -> None:
     assert parse_settings(SOURCES).kind is None
 
 
+def test_where_connections_go_first_is_one_of_three() -> None:
+    """By themselves straight to pods where those are reached."""
+    assert parse_settings(SOURCES).backends == "auto"
+    for choice in ("auto", "pods", "nodePorts"):
+        assert parse_settings(SOURCES | {"backends": choice}).backends == choice
+    assert mistakes(backends="nodeports") == (
+        'backends: "nodeports" is no choice; use auto, pods or nodePorts, or remove the key',
+    )
+
+
 def test_the_mode_of_addresses_is_one_of_two() -> None:
     """Proxy where nothing is said."""
     assert parse_settings(SOURCES).ip_mode == "Proxy"

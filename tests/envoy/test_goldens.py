@@ -10,7 +10,7 @@ import pytest
 
 from locallb.envoy import Rendered, render
 from locallb.model.identities import Protocol, ProxyId, ProxyName
-from locallb.model.objects import Discovery
+from locallb.model.objects import Discovery, ProxyProtocol
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Listener, Proxy, Upstream
 from tests.conftest import Golden
 from tests.envoy.support import Envoy, quiet, validate
@@ -19,6 +19,12 @@ TCP, UDP = Protocol.TCP, Protocol.UDP
 NODES = tuple(Backend.at(ip_address(f"127.0.0.{n}"), 30080) for n in (1, 2, 3))
 NODES6 = (Backend.at(ip_address("fd00::1"), 30080), Backend.at(ip_address("fd00::2"), 30080))
 ELSEWHERE = Backend.at(ip_address("fd00::1"), 30080, ip_address("127.0.0.1"))
+PODS = tuple(Backend.at(ip_address(f"127.0.1.{n}"), 8080) for n in (1, 2))
+ASKED = tuple(Backend.at(each.address, each.port, None, 10256) for each in NODES)
+ASKED_PODS = (
+    Backend.at(ip_address("127.0.1.1"), 5353, ip_address("127.0.0.1"), 10256),
+    Backend.at(ip_address("127.0.1.2"), 5353, None, None),
+)
 V4, V6 = ip_address("127.99.4.1"), ip_address("fd00:99::e1")
 RANGES = (ip_network("10.0.0.0/8"), ip_network("127.0.0.0/8"), ip_network("fd00:ff::/64"), ip_network("10.1.2.3/32"))
 
@@ -56,6 +62,29 @@ CASES = {
             Upstream("tcp-8080-ipv4", TCP, NODES[:1], health=HttpCheck(31000), standby=NODES[1:]),
         )
     ),
+    "straight": _proxy(
+        (
+            Listener(V4, 8080, TCP, "tcp-8080-ipv4"),
+            Upstream("tcp-8080-ipv4", TCP, PODS, health=ConnectCheck(), standby=ASKED),
+        ),
+        (
+            Listener(V4, 5353, UDP, "udp-5353-ipv4"),
+            Upstream("udp-5353-ipv4", UDP, ASKED_PODS, health=HttpCheck(31000), standby=NODES),
+        ),
+    ),
+    **{
+        f"proxy-protocol-{version}": _proxy(
+            (
+                Listener(V4, 8080, TCP, "tcp-8080-ipv4"),
+                Upstream("tcp-8080-ipv4", TCP, NODES, health=health, proxy_protocol=version),
+            ),
+            discovery=discovery,
+        )
+        for version, health, discovery in (
+            (ProxyProtocol.V1, HttpCheck(10256), Discovery.EDS),
+            (ProxyProtocol.V2, ConnectCheck(), Discovery.STATIC),
+        )
+    },
     "checked-by-the-other-family": _proxy(
         (
             Listener(V6, 8080, TCP, "tcp-8080-ipv6"),

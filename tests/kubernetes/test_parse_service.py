@@ -7,7 +7,15 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from locallb.model.identities import Family, ObjectKey, Protocol
-from locallb.model.objects import FamilyPolicy, IngressEntry, Service, ServicePort, TrafficPolicy
+from locallb.model.objects import (
+    BackendChoice,
+    FamilyPolicy,
+    IngressEntry,
+    ProxyProtocol,
+    Service,
+    ServicePort,
+    TrafficPolicy,
+)
 from locallb.model.reasons import Reason
 from tests.planning.objects import DEMO, JsonObject, parsed, service
 
@@ -196,6 +204,12 @@ BAD: list[tuple[JsonObject, str]] = [
      'spec.loadBalancerSourceRanges[0] has "10.0.0.0/255.0.0.0"; give a CIDR such as 10.0.0.0/8 or fd00::/8'),
     (annotated(RANGES, "10.0.0.0/8,x"),
      f'metadata.annotations["{RANGES}"] has "x"; give a CIDR such as 10.0.0.0/8 or fd00::/8'),
+    (annotated("local-lb.dev/backends", "Pods"),
+     'metadata.annotations["local-lb.dev/backends"] is "Pods"; use auto, pods or nodePorts, or remove the annotation'),
+    (annotated("local-lb.dev/proxy-protocol", "2"),
+     'metadata.annotations["local-lb.dev/proxy-protocol"] is "2"; use v1 or v2, or remove the annotation'),
+    (annotated("local-lb.dev/proxy-protocol", ""),
+     'metadata.annotations["local-lb.dev/proxy-protocol"] is ""; use v1 or v2, or remove the annotation'),
 ]  # fmt: skip
 
 
@@ -208,6 +222,13 @@ def test_a_service_that_makes_no_sense_is_told_in_one_sentence(thing: JsonObject
     assert bad.problem.reason is Reason.MALFORMED
     assert bad.problem.message == f"demo/shop/web: {sentence}"
     assert [one.key.name for one in result.services] == ["good"]
+
+
+def test_annotations_choose_the_way_to_backends_and_what_they_are_told() -> None:
+    """Spaces around a word don't matter."""
+    assert only(annotated("local-lb.dev/backends", " nodePorts ")).backends is BackendChoice.NODE_PORTS
+    assert only(annotated("local-lb.dev/proxy-protocol", "v1")).proxy_protocol is ProxyProtocol.V1
+    assert (only(service()).backends, only(service()).proxy_protocol) == (None, None)
 
 
 LABELS = "use at most 63 lower-case letters, digits and inner hyphens"

@@ -22,7 +22,7 @@ from tests.conftest import GOLDENS, Golden
 from tests.envoy.support import quiet, validate
 from tests.planning.api import FOREIGN, deployed, in_cluster
 
-CASES = ("chart", "dual-stack", "published", "shared", "shop", "traffic-local", "trouble")
+CASES = ("chart", "dual-stack", "published", "shared", "shop", "straight", "traffic-local", "trouble")
 INPUTS = {"manifests.yaml", "settings.yaml"}
 HOME = Home("local-lb", "dev", "/project")
 

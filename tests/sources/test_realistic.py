@@ -10,7 +10,8 @@ import pytest
 from locallb.config.settings import ManifestsSource
 from locallb.kubernetes.documents import read_documents
 from locallb.model.objects import Service
-from locallb.planning.backends.backends import BackendIndex, upstreams
+from locallb.planning.backends.backends import upstreams
+from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
 from locallb.sources.manifests import SourceResult, read_manifests
 from tests.sources.support import DATA, DEMO

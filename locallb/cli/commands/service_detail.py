@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from locallb.cli.commands.service_table import STYLES
 from locallb.cli.console import Out
 from locallb.model.serving import Proxy, Upstream
-from locallb.planning.planned import Placement, Plan, PlannedPort
+from locallb.planning.planned import Placement, Plan, PlannedPort, Via
 from locallb.planning.status import Row
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
@@ -68,7 +68,8 @@ def print_detail(out: Out, detail: Detail) -> None:
     _field(out, "addresses", " ".join(map(str, row.addresses)) or "-")
     for port in row.ports:
         backends = ", ".join((detail.backends or {}).get(str(port.port), ())) or "no backends"
-        _field(out, "port", f"{port.port}  {port.state}  {port.reason}".rstrip(), f" → {backends}")
+        way = {Via.PODS: "pods ", Via.BOTH: "pods and nodePorts "}.get(port.via, "") if port.via else ""
+        _field(out, "port", f"{port.port}  {port.state}  {port.reason}".rstrip(), f" → {way}{backends}")
         if port.message and port.message != row.message:
             _field(out, "", port.message)
     if proxy:

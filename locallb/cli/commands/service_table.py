@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from locallb.cli.console import Out
 from locallb.model.identities import Protocol
+from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
 
 MOST_SENTENCES = 20
@@ -58,6 +59,7 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
                     "port": one.port.port,
                     "protocol": str(one.port.protocol),
                     "state": str(one.state),
+                    "via": str(one.via or ""),
                     "reason": one.reason,
                     "message": one.message,
                 }
@@ -81,7 +83,9 @@ def _cells(row: Row) -> Sequence[str | tuple[str, str]]:
 
 
 def _port(row: PortRow) -> str:
-    return str(row.port) if row.state is State.SERVING else f"{row.port}({row.state})"
+    if row.state is not State.SERVING:
+        return f"{row.port}({row.state})"
+    return f"{row.port}→pods" if row.via is Via.PODS else str(row.port)
 
 
 def _hint(rows: Sequence[Row]) -> str:

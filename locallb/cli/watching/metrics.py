@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.relay import Batch, Entry
 from locallb.kubernetes.api.client import WRITES
+from locallb.planning.planned import Via
 from locallb.planning.status import Observation, State
 from locallb.report.pool_room import rooms_for
 from locallb.threads.supervised import THREADS
@@ -148,6 +149,7 @@ class _Now(Collector):
         yield _gauge("last_converged_timestamp_seconds", "When all was as planned last; 0 if never.", board.converged)
         yield _by_state(views)
         yield _by_reason(views)
+        yield _by_way(views)
         yield from _proxies(board)
         yield _stale(board)
         yield from _pools(board)
@@ -182,6 +184,12 @@ def _by_state(views: list[View]) -> Metric:
 def _by_reason(views: list[View]) -> Metric:
     counts = Tallied(str(one.row.reason) for one in views if one.row.reason)
     return _labelled("service_problems", "Services that aren't wholly served, by reason code.", "reason", counts)
+
+
+def _by_way(views: list[View]) -> Metric:
+    counts = Tallied(port.via for one in views for port in one.row.ports)
+    text = "Ports of Services, by where their connections go first."
+    return _labelled("ports", text, "via", {str(via): counts[via] for via in Via})
 
 
 def _proxies(board: Board) -> Iterator[Metric]:

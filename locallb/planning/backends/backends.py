@@ -1,22 +1,24 @@
-"""Where the connections of each port may go: Nodes' NodePorts or, where there are none, the endpoints themselves.
+"""Where the connections of each port may go: straight to its endpoints, or to Nodes' NodePorts.
 
 Refusal follows desired state: no eligible Node, or no usable endpoint although EndpointSlices are known, means no
-backend and, later, no listener. Slices of a Service that aren't there say nothing. Not here: which Nodes are eligible
-(`nodes`), which endpoints are usable (`usable_endpoints`), whether a backend answers (the proxy's health check).
+backend and, later, no listener. Slices of a Service that aren't there say nothing. Behind endpoints the NodePorts stand
+by, for a network that doesn't let this host in. Not here: which Nodes are eligible (`nodes`), which endpoints are
+usable (`usable_endpoints`) and reached (`reach`), whether a backend answers (the proxy's health check).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from locallb.model.formatting import counted
-from locallb.model.identities import ClusterName, Family, IPNetwork, ObjectKey, Protocol
-from locallb.model.objects import EndpointSlice, Node, Service, ServicePort, TrafficPolicy
+from locallb.model.identities import ClusterName, Family, IPAddress, Protocol
+from locallb.model.objects import BackendChoice, Node, Service, ServicePort, TrafficPolicy
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, ConnectCheck, HealthCheck
-from locallb.model.snapshot import Snapshot
-from locallb.planning.backends.node_health import Health, NodePorts
+from locallb.planning.backends.index import BackendIndex
+from locallb.planning.backends.node_health import KUBE_PROXY_PORT, Health, NodePorts
+from locallb.planning.backends.reach import Reach
 from locallb.planning.backends.usable_endpoints import Usable, usable, why_none_is
 
 
@@ -31,43 +33,8 @@ class PortBackends:
     problem: Problem | None = None
     standby: tuple[Backend, ...] = ()
     """Where traffic may go when the health checks of all `backends` fail and theirs don't."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackendIndex:
-    """What can be behind the Services of a snapshot, looked up by cluster and Service: made once, used for all."""
-
-    nodes: Mapping[ClusterName, Sequence[Node]]
-    slices: Mapping[ObjectKey, Sequence[EndpointSlice]]
-    health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
-    routed: Sequence[IPNetwork] | None = None
-
-    @classmethod
-    def of(cls, nodes: Iterable[Node], slices: Iterable[EndpointSlice]) -> BackendIndex:
-        """Sort eligible Nodes and all EndpointSlices by what they belong to."""
-        by_cluster: dict[ClusterName, list[Node]] = {}
-        by_service: dict[ObjectKey, list[EndpointSlice]] = {}
-        for node in nodes:
-            by_cluster.setdefault(node.cluster, []).append(node)
-        for one in slices:
-            by_service.setdefault(one.service, []).append(one)
-        return cls(by_cluster, by_service)
-
-    @classmethod
-    def within(cls, snapshot: Snapshot, nodes: Iterable[Node]) -> BackendIndex:
-        """Take from a snapshot all but the Nodes, of which only the eligible ones count."""
-        made = cls.of(nodes, snapshot.slices)
-        return cls(made.nodes, made.slices, snapshot.health_ports, snapshot.host.routed)
-
-    def of_service(self, key: ObjectKey) -> BackendIndex:
-        """Leave only what may be behind one Service."""
-        cluster = key.cluster
-        return BackendIndex(
-            {cluster: self.nodes.get(cluster, ())},
-            {key: self.slices.get(key, ())},
-            {cluster: self.health_ports.get(cluster, frozenset())},
-            self.routed,
-        )
+    straight: bool = False
+    """The backends are the endpoints themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +46,7 @@ class _Found:
     reason: Reason = Reason.NO_BACKENDS
     health: HealthCheck = None
     standby: Iterable[Backend] = ()
+    straight: bool = False
 
 
 def upstreams(service: Service, around: BackendIndex) -> tuple[PortBackends, ...]:
@@ -95,7 +63,7 @@ def _entry(service: Service, port: ServicePort, family: Family, found: _Found) -
     if backends:
         health = found.health or (ConnectCheck() if port.protocol is Protocol.TCP else None)
         standby = tuple(sorted(set(found.standby).difference(backends)))
-        return PortBackends(port, family, backends, health, standby=standby)
+        return PortBackends(port, family, backends, health, standby=standby, straight=found.straight)
     sentence = f"{service.key} port {port}: {found.why_none}"
     return PortBackends(port, family, problem=Problem(found.reason, sentence))
 
@@ -105,17 +73,49 @@ def _find(service: Service, port: ServicePort, family: Family, around: BackendIn
     ready = usable(port, family, slices)
     if slices and not ready:
         return _Found(why_none=why_none_is(port, family, slices))
+    choice = service.backends or around.choice
     if not port.node_port:
-        return _direct(port, family, ready, around.routed)
-    if not nodes:
-        why = "the cluster has no Node that may be a backend; add one, or look at deletions, taints and labels of Nodes"
-        return _Found(why_none=why)
+        return _direct(port, family, ready, around, choice)
     health = Health(around.health_ports.get(service.key.cluster, frozenset()))
-    return _on_nodes(service, health.of(service, port, family), nodes, ready if slices else None)
+    reached = _reached(ready, choice, around.reaches.get(service.key.cluster, Reach()))
+    here = health.of(service, port, family, beside_pods=reached > 0)
+    by_nodes = _on_nodes(service, here, nodes, ready if slices else None)
+    if not reached or reached < len(ready):
+        return by_nodes
+    backends = [_endpoint(port, one, *_asked(here, service.key.cluster, one, around)) for one in ready]
+    standby = (*by_nodes.backends, *by_nodes.standby)
+    return _Found(backends, health=here.health, standby=standby, straight=True)
+
+
+def _reached(ready: Sequence[Usable], choice: BackendChoice, reach: Reach) -> int:
+    """Count the endpoints to which connections could go, of a port that has a NodePort as well.
+
+    It takes all of them to go there; as long as it is any, going there and back is a change of endpoints only.
+    """
+    match choice:
+        case BackendChoice.AUTO:
+            return sum(reach.has(one.endpoint.addresses[0]) for one in ready)
+        case BackendChoice.PODS:
+            return len(ready)
+        case BackendChoice.NODE_PORTS:
+            return 0
+
+
+def _asked(
+    here: NodePorts, cluster: ClusterName, ready: Usable, around: BackendIndex
+) -> tuple[IPAddress | None, int | None]:
+    """Return whom the check of an endpoint asks: itself or, for UDP, kube-proxy of its Node."""
+    if here.health is None:
+        return None, 0
+    node = around.health_port(cluster, ready.endpoint.node)
+    return node, KUBE_PROXY_PORT if node else None
 
 
 def _on_nodes(service: Service, here: NodePorts, nodes: Sequence[Node], ready: Sequence[Usable] | None) -> _Found:
     """Find NodePorts; `ready` is None where no EndpointSlices are known."""
+    if not nodes:
+        why = "the cluster has no Node that may be a backend; add one, or look at deletions, taints and labels of Nodes"
+        return _Found(why_none=why)
     others: Sequence[Node] = ()
     if service.traffic_policy is TrafficPolicy.LOCAL and ready is not None:
         hosts = {one.endpoint.node for one in ready}
@@ -131,24 +131,28 @@ def _on_nodes(service: Service, here: NodePorts, nodes: Sequence[Node], ready: S
             )
             return _Found(why_none=why)
     why = f"none of {counted(len(nodes), 'Node')} has an {here.family} InternalIP; give one or leave {here.family} out"
-    return _Found(here.backends(nodes), why, health=here.check, standby=here.backends(others))
+    return _Found(here.backends(nodes), why, health=here.health, standby=here.backends(others))
 
 
-def _direct(port: ServicePort, family: Family, ready: Sequence[Usable], routed: Sequence[IPNetwork] | None) -> _Found:
+def _direct(
+    port: ServicePort, family: Family, ready: Sequence[Usable], around: BackendIndex, choice: BackendChoice
+) -> _Found:
     """Let the endpoints themselves serve, as far as this host has a route to them."""
     if not ready:
         why = "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"
         return _Found(why_none=why)
     backends = [_endpoint(port, one) for one in ready]
-    near = [one for one in backends if routed is None or any(one.address in network for network in routed)]
+    near = backends if choice is BackendChoice.PODS else [one for one in backends if around.has_route(one.address)]
     why = (
         f"it has no nodePort, and this host has no route to its {counted(len(ready), family + ' endpoint')}, such as "
         f"{min(backends)}; set allocateLoadBalancerNodePorts, or add a route to the pods"
     )
-    return _Found(near, why, Reason.UNREACHABLE)
+    return _Found(near, why, Reason.UNREACHABLE, straight=True)
 
 
-def _endpoint(port: ServicePort, ready: Usable) -> Backend:
+def _endpoint(
+    port: ServicePort, ready: Usable, checked_at: IPAddress | None = None, checked_port: int | None = 0
+) -> Backend:
     """Make the backend that is an endpoint itself; its first address, as kube-proxy does."""
     number = ready.port.port or (port.target_port if isinstance(port.target_port, int) else port.port)
-    return Backend.at(ready.endpoint.addresses[0], number)
+    return Backend.at(ready.endpoint.addresses[0], number, checked_at, checked_port)

@@ -3,8 +3,9 @@
 kube-proxy tells on port 10256 that it works, and on a Service's healthCheckNodePort that it works and has an endpoint
 here (externalTrafficPolicy Local). Asking it costs the application no connection and answers for UDP as well. Clusters
 that have replaced it may answer on neither; there a TCP connection to the NodePort must do. Which one it is counts for
-a whole cluster, because Envoy has one kind of check for all backends of an upstream. Not here: who asks (Envoy, and the
-source once).
+a whole cluster, because Envoy has one kind of check for all backends of an upstream. So where NodePorts may stand
+behind pods, whose only check is a connection, they are checked by connections too: to kube-proxy's port, or under
+policy Local to the NodePort, which answers only where an endpoint is. Not here: who asks (Envoy, and the source once).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from locallb.model.identities import Family, IPAddress
+from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.objects import Node, Service, ServicePort, TrafficPolicy
-from locallb.model.serving import Backend, HttpCheck
+from locallb.model.serving import Backend, HealthCheck, HttpCheck
 
 KUBE_PROXY_PORT = 10256
 """kube-proxy's healthzBindAddress; set to an address of its own, it answers in that family only."""
@@ -30,15 +31,27 @@ class NodePorts:
     """None: by a connection to the NodePort itself, where the protocol allows one."""
     asked: frozenset[Family] = frozenset()
     """The families in which `check` is answered; empty stands for the NodePort's own."""
+    by_connecting: bool = False
+    """Pods may serve as well: all are checked by a connection, to `check`'s port where that is kube-proxy's."""
+
+    @property
+    def health(self) -> HealthCheck:
+        """How Envoy checks; None for what its protocol allows."""
+        return None if self.by_connecting else self.check
 
     def backends(self, nodes: Iterable[Node]) -> list[Backend]:
         """Return the NodePort on each of `nodes` that has an address of the family."""
         return [
-            Backend.at(address, self.number, self._asked(node))
+            Backend.at(address, self.number, self._asked(node), self._port)
             for node in nodes
             for address in node.addresses
             if Family.of(address) is self.family
         ]
+
+    @property
+    def _port(self) -> int:
+        """The port that is asked instead of the check's own."""
+        return KUBE_PROXY_PORT if self.by_connecting and self.check == HttpCheck(KUBE_PROXY_PORT) else 0
 
     def _asked(self, node: Node) -> IPAddress | None:
         """Find the address on which a Node answers, if it isn't any of the NodePort's family."""
@@ -53,11 +66,15 @@ class Health:
 
     families: frozenset[Family]
 
-    def of(self, service: Service, port: ServicePort, family: Family) -> NodePorts:
-        """Decide how the NodePorts of a port are checked. Where 10256 answers, healthCheckNodePorts do as well."""
+    def of(self, service: Service, port: ServicePort, family: Family, *, beside_pods: bool = False) -> NodePorts:
+        """Decide how the NodePorts of a port are checked. Where 10256 answers, healthCheckNodePorts do as well.
+
+        A UDP port is never checked by connecting, pods or not.
+        """
+        connecting = beside_pods and port.protocol is Protocol.TCP
         if not self.families:
             return NodePorts(port.node_port, family)
         if service.traffic_policy is TrafficPolicy.LOCAL:
             check = HttpCheck(service.health_check_node_port) if service.health_check_node_port else None
-            return NodePorts(port.node_port, family, check)
-        return NodePorts(port.node_port, family, HttpCheck(KUBE_PROXY_PORT), self.families)
+            return NodePorts(port.node_port, family, check, by_connecting=connecting)
+        return NodePorts(port.node_port, family, HttpCheck(KUBE_PROXY_PORT), self.families, connecting)

@@ -1,0 +1,55 @@
+"""The annotations of ours that a Service may have: their names, their values, and those that nobody reads.
+
+What they ask for is decided in `planning`. Not here: annotations of the API's own (`parse_service`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from locallb.model.fields import FieldError
+from locallb.model.formatting import clipped, shown
+
+PREFIX = "local-lb.dev/"
+"""What annotations of ours begin with."""
+ADDRESSES_ANNOTATION = f"{PREFIX}addresses"
+"""Addresses that a Service asks for, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
+SHARING_ANNOTATION = f"{PREFIX}sharing-key"
+"""Services of one key may share an address; any text."""
+BACKENDS_ANNOTATION = f"{PREFIX}backends"
+"""Where connections go first: `auto`, `pods` or `nodePorts`."""
+PROXY_PROTOCOL_ANNOTATION = f"{PREFIX}proxy-protocol"
+"""The PROXY protocol towards backends: `v1` or `v2`."""
+_OURS = (ADDRESSES_ANNOTATION, SHARING_ANNOTATION, BACKENDS_ANNOTATION, PROXY_PROTOCOL_ANNOTATION)
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+def annotation_path(name: str) -> str:
+    """Return how a message names an annotation."""
+    return f'metadata.annotations["{name}"]'
+
+
+def chosen(annotations: Mapping[str, str], name: str, words: type[_Word]) -> _Word | None:
+    """Read an annotation that is one of `words`; None where it is absent. Raises FieldError for anything else."""
+    if name not in annotations:
+        return None
+    value = annotations[name].strip()
+    if value not in list(words):
+        *most, last = words
+        listed = f"{', '.join(most)} or {last}"
+        raise FieldError(f"{annotation_path(name)} is {shown(value)}; use {listed}, or remove the annotation")
+    return words(value)
+
+
+def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
+    """Return what to say of annotations that look like ours and that nobody reads: they are misspelt."""
+    metadata = data.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    names = annotations if isinstance(annotations, Mapping) else ()
+    return tuple(
+        f"the annotation {clipped(name)} is read by nobody; use {', '.join(_OURS[:-1])} or {_OURS[-1]}, or remove it"
+        for name in names
+        if isinstance(name, str) and name.startswith(PREFIX) and name not in _OURS
+    )

@@ -1,0 +1,82 @@
+"""What can be behind the Services of a snapshot, looked up by cluster and Service: made once, used for all.
+
+Not here: what of it becomes a backend (`backends`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from locallb.config.settings import Settings
+from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey
+from locallb.model.objects import BackendChoice, EndpointSlice, Node, Service
+from locallb.model.snapshot import Snapshot
+from locallb.planning.backends.reach import Reach, reach_of
+
+
+@dataclass(frozen=True, slots=True)
+class BackendIndex:
+    """Nodes, EndpointSlices and what is known of the ways to them."""
+
+    nodes: Mapping[ClusterName, Sequence[Node]]
+    slices: Mapping[ObjectKey, Sequence[EndpointSlice]]
+    health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
+    routed: Sequence[IPNetwork] | None = None
+    reaches: Mapping[ClusterName, Reach] = field(default_factory=dict)
+    """What this host's proxies reach of each cluster's pods."""
+    asked_at: Mapping[ClusterName, Mapping[NodeName, tuple[IPAddress, ...]]] = field(default_factory=dict)
+    """The addresses of all Nodes, whether they may be backends or not."""
+    choice: BackendChoice = BackendChoice.AUTO
+    """What the stack says of Services that say nothing."""
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node], slices: Iterable[EndpointSlice]) -> BackendIndex:
+        """Sort eligible Nodes and all EndpointSlices by what they belong to."""
+        by_cluster: dict[ClusterName, list[Node]] = {}
+        by_service: dict[ObjectKey, list[EndpointSlice]] = {}
+        for node in nodes:
+            by_cluster.setdefault(node.cluster, []).append(node)
+        for one in slices:
+            by_service.setdefault(one.service, []).append(one)
+        return cls(by_cluster, by_service)
+
+    @classmethod
+    def within(cls, snapshot: Snapshot, nodes: Iterable[Node], settings: Settings | None = None) -> BackendIndex:
+        """Take from a snapshot all but the Nodes, of which only the eligible ones count."""
+        made = cls.of(nodes, snapshot.slices)
+        everywhere = cls.of(snapshot.nodes, ()).nodes
+        # A container's network has routes of its own.
+        routes = () if settings and settings.publishes else snapshot.host.routes
+        return cls(
+            made.nodes,
+            made.slices,
+            snapshot.health_ports,
+            snapshot.host.routed,
+            {cluster: reach_of(nodes, routes) for cluster, nodes in everywhere.items()},
+            {cluster: {node.name: node.addresses for node in nodes} for cluster, nodes in everywhere.items()},
+            settings.backends if settings else BackendChoice.AUTO,
+        )
+
+    def of_service(self, service: Service) -> BackendIndex:
+        """Leave only what may be behind one Service."""
+        key, cluster = service.key, service.key.cluster
+        return BackendIndex(
+            {cluster: self.nodes.get(cluster, ())},
+            {key: self.slices.get(key, ())},
+            {cluster: self.health_ports.get(cluster, frozenset())},
+            self.routed,
+            {cluster: self.reaches.get(cluster, Reach())},
+            {cluster: self.asked_at.get(cluster, {})},
+            self.choice,
+        )
+
+    def has_route(self, address: IPAddress) -> bool:
+        """Return whether any route but the default one leads to `address`, wherever that is; so it is where unknown."""
+        return self.routed is None or any(address in network for network in self.routed)
+
+    def health_port(self, cluster: ClusterName, node: NodeName | None) -> IPAddress | None:
+        """Return where kube-proxy of a Node answers; None where nobody knows."""
+        addresses = self.asked_at.get(cluster, {}).get(node, ()) if node else ()
+        families = self.health_ports.get(cluster, frozenset())
+        return next((address for address in addresses if Family.of(address) in families), None)

@@ -1,0 +1,136 @@
+"""Straight to pods, by a real Envoy: going over from NodePorts and back, and what stands by for pods."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery
+from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Listener, Upstream
+from tests.envoy.conftest import Serve, Start
+from tests.envoy.support import rendering, serve
+from tests.envoy.traffic import Block, Load, Server, ask_tcp, ask_udp, eventually
+
+pytestmark = [pytest.mark.envoy, pytest.mark.slow]
+Port = tuple[Listener, Upstream]
+
+
+def checked_elsewhere(server: Server, kube_proxy: Server) -> Backend:
+    """Make the backend that is a server, and as healthy as kube-proxy of its Node."""
+    address = server.backend.address
+    return Backend.at(address, server.port, kube_proxy.backend.address, kube_proxy.port)
+
+
+def end(pod: Server) -> float:
+    """End a pod, and with it the requests that it has; return the moment from which it refuses others."""
+    pod.close()
+    return time.perf_counter()
+
+
+def ways(block: Block, pods: list[Server], nodes: list[Server], kube_proxy: Server) -> tuple[Port, Port]:
+    """Describe a port that goes straight to pods, and the same port when it goes to NodePorts."""
+    listener, upstream = serve(block[100], pods, health=ConnectCheck())
+    by_nodes = tuple(checked_elsewhere(one, kube_proxy) for one in nodes)
+    return (listener, replace(upstream, standby=by_nodes)), (listener, replace(upstream, backends=by_nodes))
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+@pytest.mark.parametrize("checked", [True, False], ids=["routes-of-some-pods", "first-route"])
+def test_going_over_to_pods_and_back_fails_no_request(
+    discovery: Discovery, *, checked: bool, start: Start, nodes: Serve, block: Block
+) -> None:
+    """Under a constant rate; with EDS only endpoints change, but where no pod at all was reached before."""
+    pods, others = nodes("ABC"), nodes("XY", first=51)
+    straight, by_nodes = ways(block, pods, others, others[0])
+    if not checked:
+        by_nodes = by_nodes[0], replace(by_nodes[1], health=HttpCheck(others[0].port))
+    one, two = rendering(by_nodes, discovery=discovery), rendering(straight, discovery=discovery)
+    if discovery is Discovery.EDS:
+        same = {name for name in one.files if one.files[name] == two.files[name]}
+        assert same == {"bootstrap.json", "lds.json"} | ({"cds.json"} if checked else set())
+    envoy = start(one)
+    with Load(lambda: ask_tcp(block[100], 8080)) as load:
+        for chosen, names in ((two, "ABC"), (one, "XY"), (two, "ABC")):
+            envoy.apply(chosen)
+            eventually(lambda names=names: ask_tcp(block[100], 8080) in names, f"{names} answer")  # type: ignore[misc]
+            time.sleep(0.3)
+    assert load.failures("ABCXY") == []
+    assert {each.answer for each in load.outcomes} == set("ABCXY")
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["silent", "refusing"])
+@pytest.mark.parametrize("count", [1, 8])
+def test_pods_that_let_nobody_in_cost_a_retry_at_most(
+    count: int, *, silent: bool, start: Start, nodes: Serve, block: Block
+) -> None:
+    """A NetworkPolicy drops, a pod that has ended refuses: NodePorts take all of it, one client after the other."""
+    pods, others = nodes("ABCDEFGH"[:count]), nodes("XY", first=51)
+    straight, by_nodes = ways(block, pods, others, others[0])
+    for pod in pods:
+        pod.die() if silent else pod.close()
+    envoy = start(rendering(by_nodes))
+    with Load(lambda: ask_tcp(block[100], 8080), rate=20) as load:
+        envoy.apply(rendering(straight))
+        time.sleep(3)
+    assert load.failures("XY") == []
+
+
+def test_a_pod_that_ends_at_once_is_passed_over(start: Start, nodes: Serve, block: Block) -> None:
+    """The only pod known refuses until Envoy hears of its successor: the NodePort has what comes meanwhile."""
+    (old, new), others = nodes("AB"), nodes("X", first=51)
+    (listener, before), _ = ways(block, [old], others, others[0])
+    envoy = start(rendering((listener, before)))
+    eventually(lambda: ask_tcp(block[100], 8080) == "A", "A answers")
+    with Load(lambda: ask_tcp(block[100], 8080)) as load:
+        time.sleep(0.2)
+        closed = end(old)
+        time.sleep(0.03)
+        envoy.apply(rendering((listener, replace(before, backends=(new.backend,)))))
+        eventually(lambda: ask_tcp(block[100], 8080) == "B", "B answers")
+        time.sleep(0.2)
+    assert [each for each in load.failures("ABX") if each.began > closed] == []
+
+
+def test_without_node_ports_a_refused_connect_waits_for_the_next_pod(start: Start, nodes: Serve, block: Block) -> None:
+    """The only one known a moment ago refuses, and the retry goes to the one that was heard of since."""
+    old, new = nodes("AB")
+    listener, before = serve(block[100], [old], health=ConnectCheck())
+    envoy = start(rendering((listener, before)))
+    with Load(lambda: ask_tcp(block[100], 8080)) as load:
+        time.sleep(0.2)
+        closed = end(old)
+        envoy.put("eds-tcp-8080.json", rendering(serve(block[100], [new])).files["eds-tcp-8080.json"])
+        time.sleep(0.3)
+    assert [each for each in load.failures("AB") if each.began > closed] == []
+
+
+def test_udp_goes_to_pods_whose_node_lives(start: Start, nodes: Serve, block: Block) -> None:
+    """Their Nodes' kube-proxy tells; where it falls silent the others have all of it, NodePorts if there are none."""
+    a, b, x = nodes("ABX")
+    first, second = Server("H", block[11]), Server("H", block[12])
+    asked = [checked_elsewhere(a, first), checked_elsewhere(b, second)]
+    listener, upstream = serve(block[100], [], Protocol.UDP, health=HttpCheck(x.port))
+    start(rendering((listener, replace(upstream, backends=tuple(asked), standby=(x.backend,)))))
+    try:
+        answers = {ask_udp(block[100], 8080) for _ in range(20)}
+        assert answers == {"A", "B"}
+        for health, left in ((first, {"B"}), (second, {"X"})):
+            health.close()
+            eventually(lambda left=left: {ask_udp(block[100], 8080) for _ in range(9)} == left, f"{left} alone")  # type: ignore[misc]
+    finally:
+        first.close()
+        second.close()
+
+
+def test_who_cant_be_asked_counts_as_healthy(start: Start, nodes: Serve, block: Block) -> None:
+    """A pod whose Node nobody knows is served at once, although its upstream is checked."""
+    (a,) = nodes("A")
+    listener, upstream = serve(block[100], [], Protocol.UDP, health=HttpCheck(1))
+    envoy = start(
+        rendering((listener, replace(upstream, backends=(Backend.at(a.backend.address, a.port, None, None),))))
+    )
+    assert ask_udp(block[100], 8080) == "A"
+    assert "membership_healthy: 1" in envoy.get("/stats?filter=membership_healthy")

@@ -1,0 +1,262 @@
+"""Straight to pods: when connections go to a port's endpoints themselves, and what stands by."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import Settings
+from locallb.model.identities import Family
+from locallb.model.objects import BackendChoice
+from locallb.model.reasons import Reason
+from locallb.model.routes import LOCAL_TABLE, Route
+from locallb.model.serving import ConnectCheck, HttpCheck
+from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning.backends.backends import PortBackends, upstreams
+from locallb.planning.backends.index import BackendIndex
+from locallb.planning.backends.nodes import eligible
+from locallb.planning.backends.reach import reach_of
+from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
+from tests.planning.strategies import HOME
+
+A, B = node("a", "172.18.0.2", "fd00::2"), node("b", "172.18.0.3", "fd00::3")
+BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
+DEFAULT = Route(ip_network("0.0.0.0/0"), "unicast", "eth0", ip_address("192.0.2.1"))
+LOCAL: JsonObject = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
+UDP_PORT: JsonObject = {"ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}]}
+UDP_SLICE = ({"name": "", "port": 5353, "protocol": "UDP"},)
+BOTH = frozenset(Family)
+
+
+def by(gateway: str, *networks: str) -> tuple[Route, ...]:
+    """Make routes by a gateway in the Nodes' network, beside that network and the default route."""
+    made = (Route(ip_network(one), "unicast", "br-kind", ip_address(gateway)) for one in networks)
+    return BRIDGE, DEFAULT, *made
+
+
+def found(
+    *objects: JsonObject, routes: tuple[Route, ...] = (), ports: frozenset[Family] = BOTH, **keys: object
+) -> PortBackends:
+    """Find the backends of the one port and family of the one Service, with these keys in the stack."""
+    result = parsed(*objects)
+    host = HostFacts(routes=routes, routed=tuple(one.destination for one in routes if one.is_way))
+    snapshot = Snapshot(HOME, nodes=result.nodes, slices=result.slices, health_ports={DEMO: ports}, host=host)
+    (web,) = result.services
+    (entry,) = upstreams(web, BackendIndex.within(snapshot, eligible(result.nodes)[0], settings(**keys)))
+    return entry
+
+
+def settings(**keys: object) -> Settings:
+    """Read a stack's keys."""
+    return parse_settings({"sources": [{"manifests": "demo"}], **keys})
+
+
+def words(entry: PortBackends) -> tuple[list[str], list[str]]:
+    """Write backends and what stands by."""
+    return [str(one) for one in entry.backends], [str(one) for one in entry.standby]
+
+
+POD, OTHER = endpoint("10.244.0.7", "a"), endpoint("10.244.1.7", "b")
+PODS = (["10.244.0.7:9376"], ["172.18.0.2:30080", "172.18.0.3:30080"])
+NODE_PORTS = (["172.18.0.2:30080", "172.18.0.3:30080"], list[str]())
+ROUTED = by("172.18.0.2", "10.244.0.0/24")
+
+
+def test_with_a_route_by_a_node_connections_go_to_pods_and_node_ports_stand_by() -> None:
+    """Pods are asked themselves, Nodes whether their kube-proxy is there."""
+    entry = found(service(), A, B, endpoints(POD), routes=ROUTED)
+    assert words(entry) == PODS
+    assert (entry.straight, entry.health) == (True, ConnectCheck())
+    assert {(one.checked_at, one.checked_port) for one in entry.backends} == {(None, 0)}
+    assert {(one.checked_at, one.checked_port) for one in entry.standby} == {(None, 10256)}
+
+
+@pytest.mark.parametrize(
+    ("routes", "straight"),
+    [
+        ((), False),
+        ((BRIDGE, DEFAULT), False),
+        ((BRIDGE, Route(ip_network("0.0.0.0/1"), "unicast", "tun0", ip_address("172.18.0.2"))), False),
+        ((BRIDGE, Route(ip_network("10.0.0.0/8"), "unicast", "tun0")), False),
+        ((BRIDGE, Route(ip_network("10.244.0.0/16"), "unicast", "docker0")), False),
+        (by("172.19.0.2", "10.244.0.0/24"), False),
+        (by("172.18.0.3", "10.244.0.0/16"), True),
+        ((*ROUTED, Route(ip_network("10.244.0.0/25"), "blackhole")), False),
+        ((*ROUTED, Route(ip_network("10.244.0.0/25"), "unicast", "wg0")), False),
+        ((*ROUTED, Route(ip_network("10.244.0.0/24"), "unicast", "br-x", ip_address("172.19.0.2"))), False),
+        ((*ROUTED, Route(ip_network("10.244.0.128/25"), "blackhole")), True),
+        ((Route(ip_network("172.18.0.2/32"), "local", "eth0", table=LOCAL_TABLE), DEFAULT), False),
+        ((Route(ip_network("172.18.0.2/32"), "local", "eth0", table=LOCAL_TABLE),
+          Route(ip_network("10.244.0.0/24"), "unicast", "cni0")), True),
+        ((Route(ip_network("172.18.0.2/32"), "local", "lo", table=LOCAL_TABLE),
+          Route(ip_network("10.244.0.0/24"), "unicast", "cni0")), False),
+    ],
+    ids=["none", "default", "half of the default", "VPN", "Docker's bridge", "another cluster's Node", "a Node",
+         "blackhole", "VPN within", "two ways", "blackhole elsewhere", "a Node itself without a route", "a Node itself",
+         "a Node's address on lo"],
+)  # fmt: skip
+def test_only_a_route_that_leads_to_the_cluster_counts(routes: tuple[Route, ...], *, straight: bool) -> None:
+    """Never because some route or other has the pods' numbers: somebody else may be there."""
+    entry = found(service(), A, B, endpoints(POD), routes=routes)
+    assert (entry.straight, words(entry)) == (straight, PODS if straight else NODE_PORTS)
+
+
+def test_pods_in_the_nodes_own_network_are_reached() -> None:
+    """As those with hostNetwork, or of a CNI that gives them addresses there."""
+    assert found(service(), A, endpoints(endpoint("172.18.0.2"), endpoint("172.18.7.1")), routes=(BRIDGE,)).straight
+
+
+def test_without_a_route_to_the_cluster_everything_is_as_it_was() -> None:
+    """The same backends and the same checks, whatever other routes there are."""
+    for objects in ([service()], [service(**LOCAL)]):
+        some = (*objects, A, B, endpoints(POD))
+        assert found(*some, routes=(BRIDGE, DEFAULT)) == found(*some, routes=(), backends="nodePorts")
+        assert isinstance(found(*some, routes=(DEFAULT,)).health, HttpCheck)
+
+
+def test_one_endpoint_without_a_route_keeps_its_port_with_node_ports_and_going_over_changes_endpoints_only() -> None:
+    """All or nothing, and the kind of check stays: going over to pods and back is a push of endpoints."""
+    some = service(), A, B, endpoints(POD, OTHER)
+    partly = found(*some, routes=ROUTED)
+    wholly = found(*some, routes=by("172.18.0.2", "10.244.0.0/24", "10.244.1.0/24"))
+    assert (partly.straight, words(partly)) == (False, NODE_PORTS)
+    assert (wholly.straight, words(wholly)) == (True, (["10.244.0.7:9376", "10.244.1.7:9376"], NODE_PORTS[0]))
+    assert partly.health == wholly.health == ConnectCheck()
+    assert found(*some[:3], endpoints(POD, endpoint("10.244.1.7", "b", ready=False)), routes=ROUTED).straight
+
+
+@pytest.mark.parametrize(
+    ("stack", "annotation", "routes", "straight"),
+    [
+        ("auto", None, ROUTED, True),
+        ("nodePorts", None, ROUTED, False),
+        ("pods", None, (DEFAULT,), True),
+        ("auto", "nodePorts", ROUTED, False),
+        ("nodePorts", "auto", ROUTED, True),
+        ("nodePorts", "pods", (), True),
+        ("pods", "nodePorts", ROUTED, False),
+    ],
+)
+def test_stack_and_service_choose(
+    stack: str, annotation: str | None, routes: tuple[Route, ...], *, straight: bool
+) -> None:
+    """The Service's word counts before the stack's; `pods` doesn't ask for a route."""
+    meta = {"annotations": {"local-lb.dev/backends": annotation}} if annotation else {}
+    entry = found(service(meta=meta), A, B, endpoints(POD), routes=routes, backends=stack)
+    assert (entry.straight, words(entry)) == (straight, PODS if straight else NODE_PORTS)
+
+
+def test_without_endpoint_slices_node_ports_serve_whatever_is_chosen() -> None:
+    """Nobody knows any pod."""
+    entry = found(service(), A, B, routes=ROUTED, backends="pods")
+    assert (words(entry), entry.health) == (NODE_PORTS, HttpCheck(10256))
+
+
+def test_who_chooses_pods_reaches_them_by_the_default_route_too() -> None:
+    """A port without nodePort is Unreachable otherwise."""
+    some = service(ports=[{"port": 80}]), A, endpoints(POD)
+    assert found(*some, routes=(DEFAULT,), backends="pods").straight
+    problem = found(*some, routes=(DEFAULT,)).problem
+    assert problem
+    assert problem.reason is Reason.UNREACHABLE
+
+
+def test_under_policy_local_all_pods_serve_and_all_nodes_stand_by() -> None:
+    """The policy is about NodePorts: theirs answer only where an endpoint is, which a connection finds out."""
+    entry = found(service(**LOCAL), A, B, endpoints(POD), routes=ROUTED)
+    assert (words(entry), entry.health) == (PODS, ConnectCheck())
+    assert {one.checked_port for one in (*entry.backends, *entry.standby)} == {0}
+    (a, b) = (found(service(**LOCAL), A, B, endpoints(POD, OTHER), routes=ROUTED) for _ in "ab")
+    assert (a, a.health, a.straight) == (b, ConnectCheck(), False)
+
+
+def test_pods_on_nodes_that_may_be_no_backends_serve() -> None:
+    """A label or taint is about the Node's NodePorts."""
+    tainted = node("a", "172.18.0.2", taints=[{"key": "ToBeDeletedByClusterAutoscaler"}])
+    entry = found(service(**LOCAL), tainted, B, endpoints(POD), routes=ROUTED)
+    assert words(entry) == (["10.244.0.7:9376"], [])
+    assert found(service(), tainted, endpoints(POD), routes=ROUTED).straight
+
+
+def test_udp_pods_are_as_healthy_as_their_nodes_kube_proxy() -> None:
+    """A connection would say nothing about them, and kube-proxy of the Node tells that it lives."""
+    for spec, check in ((UDP_PORT, HttpCheck(10256)), ({**UDP_PORT, **LOCAL}, HttpCheck(32000))):
+        entry = found(service(**spec), A, B, endpoints(POD, ports=UDP_SLICE), routes=ROUTED)
+        assert (entry.straight, entry.health) == (True, check)
+        assert [(str(one.checked_at), one.checked_port) for one in entry.backends] == [("172.18.0.2", 10256)]
+    unknown = found(service(**UDP_PORT), A, endpoints(endpoint("10.244.0.7", None), ports=UDP_SLICE), routes=ROUTED)
+    assert [(one.checked_at, one.checked_port) for one in unknown.backends] == [(None, None)]
+
+
+def test_each_family_goes_its_own_way() -> None:
+    """IPv6 pods without a route leave IPv4 ones alone."""
+    result = parsed(
+        service(ipFamilies=["IPv4", "IPv6"]), A, B, endpoints(POD), endpoints(endpoint("fd00:10:244::7", "a"),
+        name="six", family="IPv6"),
+    )  # fmt: skip
+    six = Route(ip_network("fd00:10:244::/64"), "unicast", "br-kind", ip_address("fd00::2"))
+    for routes, expected in ((ROUTED, [True, False]), ((*ROUTED, six), [True, True])):
+        snapshot = Snapshot(HOME, nodes=result.nodes, slices=result.slices, host=HostFacts(routes=routes))
+        around = BackendIndex.within(snapshot, result.nodes, settings())
+        assert [one.straight for one in upstreams(result.services[0], around)] == expected
+
+
+def test_containers_with_a_network_of_their_own_dont_have_this_hosts_routes() -> None:
+    """With published ports Envoy runs behind another table of routes."""
+    entry = found(service(), A, B, endpoints(POD), routes=ROUTED, runtime="docker", network="publish")
+    assert (entry.straight, words(entry)) == (False, NODE_PORTS)
+
+
+def draining(address: str) -> JsonObject:
+    """Make an endpoint that is terminating and still serves."""
+    conditions = {"ready": False, "serving": True, "terminating": True}
+    return {"addresses": [address], "conditions": conditions, "nodeName": "a"}
+
+
+def test_kube_proxys_rules_hold_for_pods() -> None:
+    """Ready ones; while none is, those that drain (KEP-1669); publishNotReadyAddresses says ready; named ports."""
+    assert words(found(service(), A, endpoints(draining("10.244.0.8")), routes=ROUTED))[0] == ["10.244.0.8:9376"]
+    both = endpoints(draining("10.244.0.8"), POD)
+    assert words(found(service(), A, both, routes=ROUTED))[0] == ["10.244.0.7:9376"]
+    named = service(ports=[{"name": "w", "port": 80, "targetPort": "web", "nodePort": 30080}])
+    slices = [
+        endpoints(POD, name="old", ports=[{"name": "w", "port": 8080}]),
+        endpoints(endpoint("10.244.0.9", "a"), name="new", ports=[{"name": "w", "port": 8081}]),
+    ]
+    assert words(found(named, A, *slices, routes=ROUTED))[0] == ["10.244.0.7:8080", "10.244.0.9:8081"]
+    none = found(service(), A, endpoints(endpoint("10.244.0.7", ready=False)), routes=ROUTED)
+    assert none.problem
+    assert none.problem.reason is Reason.NO_BACKENDS
+
+
+ADDRESSES = st.integers(0, 255).map(lambda n: f"10.244.{n % 2}.{n}")
+ROUTES = st.lists(
+    st.builds(
+        Route,
+        st.sampled_from(["0.0.0.0/0", "10.0.0.0/8", "10.244.0.0/24", "10.244.1.0/24", "10.244.0.0/16"]).map(ip_network),
+        st.sampled_from(["unicast", "blackhole"]),
+        st.sampled_from(["br-kind", "tun0", "eth0"]),
+        st.sampled_from([None, ip_address("172.18.0.2"), ip_address("192.0.2.1")]),
+    ),
+    max_size=5,
+)
+
+
+@given(st.lists(ADDRESSES, min_size=1, max_size=4), ROUTES, st.sampled_from(BackendChoice))
+def test_node_ports_are_never_lost_and_pods_are_all_or_none(
+    pods: list[str], routes: list[Route], choice: BackendChoice
+) -> None:
+    """Whatever routes there are, NodePorts serve or stand by, and by `auto` each pod is reached by the rules above."""
+    slices = endpoints(*(endpoint(one, "a") for one in pods))
+    entry = found(service(), A, B, slices, routes=tuple(routes), backends=choice.value)
+    assert {str(one) for one in (*entry.backends, *entry.standby)} >= set(NODE_PORTS[0])
+    reach = reach_of(parsed(A, B).nodes, routes)
+    reached = all(reach.has(ip_address(one)) for one in pods)
+    assert entry.straight == {"auto": reached, "pods": True, "nodePorts": False}[choice]
+    if entry.straight:
+        assert {str(one.address) for one in entry.backends} == set(pods)
+    assert found(service(), A, B, slices, routes=tuple(reversed(routes)), backends=choice.value) == entry
