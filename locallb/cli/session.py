@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 from locallb.config.settings import (
-    KubernetesSource,
     LeaderElection,
     Settings,
     SettingsError,
@@ -24,9 +23,10 @@ from locallb.provider import make_provider
 from locallb.provider.docker import make_docker_provider
 from locallb.runtimes.runtime import runtime
 from locallb.sources.configuration import stack_settings
-from locallb.sources.readings import ReadCache
+from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.renamed_project import has_deployed, refuse_renamed
-from locallb.sources.snapshot import SnapshotResult, readings_directory
+from locallb.sources.snapshot import SnapshotResult
+from locallb.sources.source import reached
 from locallb.sources.stack_home import require_here
 from locallb.sources.stack_home import write as write_home
 from locallb.sources.workspace import Workspace
@@ -125,10 +125,9 @@ class Session:
     def sign_in(self) -> None:
         """Fetch the tokens that plugins of kubeconfigs give, before anything is locked that others may wait for."""
         settings = self._readable_settings()
-        live = [one for one in settings.sources if isinstance(one, KubernetesSource)] if settings else []
+        live = [one for one in settings.sources if one.live] if settings else []
         if live:
             from locallb.kubernetes.api.kubeconfig import sign_in  # noqa: PLC0415 - loads a client of Kubernetes
-            from locallb.sources.kubernetes import reached  # noqa: PLC0415 - as above
 
             sign_in(reached(live, self.project.root).values())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from locallb.config.lease_timing import Timing
-from locallb.config.settings import KubernetesSource, LeaderElection, Source
+from locallb.config.settings import LeaderElection, Source
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped, shown
 
@@ -20,7 +20,7 @@ def parse_election(mistakes: Mistakes, value: object, sources: Sequence[Source])
     mistakes.unknown(f"{KEY}.", entry, ("enabled", "cluster", "lease", "namespace", *_TIMES))
     if not mistakes.flag(f"{KEY}.enabled", entry.get("enabled", False)):
         return None
-    live = [source.cluster for source in sources if isinstance(source, KubernetesSource)]
+    live = [source.cluster for source in sources if source.live]
     cluster = _cluster(mistakes, entry, live)
     lease, namespace = (
         mistakes.label(f"{KEY}.{key}", entry.get(key, default), default)

@@ -6,25 +6,24 @@ are refused by name, never ignored. Not here: how the stack file is found and de
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import cast
 
 from locallb.config.candidates import candidates, listed
+from locallb.config.entries import source_entry
 from locallb.config.loopback_socket import parse_metrics
 from locallb.config.parse_containers import parse_containers
 from locallb.config.parse_election import parse_election
-from locallb.config.parse_kind import parse_kind
 from locallb.config.parse_policies import parse_policies
 from locallb.config.parse_pools import DEFAULT_POOL, parse_pools
 from locallb.config.parse_proxies import parse_proxies
 from locallb.config.parse_selection import parse_classes, parse_namespaces, parse_selector
-from locallb.config.registry import RUNTIMES
+from locallb.config.registry import RUNTIMES, SOURCES
 from locallb.config.settings import (
+    Finder,
     IpMode,
-    KubernetesSource,
-    ManifestsSource,
     Pool,
     Settings,
     SettingsError,
@@ -33,7 +32,7 @@ from locallb.config.settings import (
 from locallb.config.values import NAMESPACE, Mistakes, usable_address
 from locallb.model.fields import LABEL
 from locallb.model.formatting import clipped, shown
-from locallb.model.identities import ClusterName, Family, IPAddress
+from locallb.model.identities import Family, IPAddress
 from locallb.model.objects import BackendChoice
 
 KEYS = (
@@ -51,9 +50,7 @@ KEYS = (
         "ipMode",
     ),
 )
-_SOURCE_KINDS = ("manifests", "kubernetes", "kind")
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
-_CLUSTER = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}"
 
 
 def parse_settings(config: Mapping[str, object]) -> Settings:
@@ -63,8 +60,11 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     """
     mistakes = Mistakes()
     mistakes.unknown("", config, KEYS)
+    sources, finders = _sources(mistakes, config.get("sources"))
+    _refuse_repeated(mistakes, config.get("sources"))
     settings = Settings(
-        sources=_sources(mistakes, config.get("sources")),
+        sources=sources,
+        finders=finders,
         pools=parse_pools(mistakes, config["pools"]) if "pools" in config else (DEFAULT_POOL,),
         pins=_pins(mistakes, config.get("pins", {})),
         classes=parse_classes(mistakes, config.get("classes", {})),
@@ -76,7 +76,6 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         backends=_backends(mistakes, config.get("backends", BackendChoice.AUTO)),
         ip_mode=_ip_mode(mistakes, config.get("ipMode", IpMode.PROXY)),
         take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
-        kind=parse_kind(mistakes, config.get("sources")),
         policies=parse_policies(mistakes, config.get("policies", {})),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
     )
@@ -109,78 +108,45 @@ def _runtime(mistakes: Mistakes, value: object) -> str:
     return str(value)
 
 
-def _sources(mistakes: Mistakes, value: object) -> tuple[Source, ...]:
+def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tuple[Finder, ...]]:
+    """Read what is named and what finds more."""
     if value is None or value == []:
         mistakes.add("sources", f"there is none; write a list such as [{_SOURCE}]")
-        return ()
+        return (), ()
     entries = mistakes.items("sources", value, f"a list such as [{_SOURCE}]")
-    sources = [source for key, entry in entries if (source := _source(mistakes, key, entry))]
+    parsed = [(word, one) for key, entry in entries for word, one in _source(mistakes, key, entry)]
+    sources = [cast("Source", one) for word, one in parsed if not source_entry(word).once]
     names = [source.cluster for source in sources]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-        places = " and ".join(_place(source) for source in sources if source.cluster == name)
+        places = " and ".join(source.place for source in sources if source.cluster == name)
         mistakes.add("sources", f"{places} are both called {name}; give one of them another `name`")
-    return tuple(sources)
+    return tuple(sources), tuple(one for word, one in parsed if source_entry(word).once)
 
 
-def _source(mistakes: Mistakes, key: str, value: object) -> Source | None:
+def _source(mistakes: Mistakes, key: str, value: object) -> Iterator[tuple[str, Source | Finder]]:
+    """Return the word of an entry, and what it means; nothing where that can't be told."""
     entry = mistakes.mapping(key, value, _SOURCE)
-    kinds = [kind for kind in _SOURCE_KINDS if kind in entry]
-    if kinds[:1] == ["manifests"] and len(kinds) == 1:
-        mistakes.unknown(f"{key}.", entry, ("manifests", "name"))
-        return _manifests(mistakes, key, entry)
-    if kinds == ["kind"]:
-        mistakes.unknown(f"{key}.", entry, ("kind",))
-        return None  # read by parse_kind
-    if kinds == ["kubernetes"]:
-        mistakes.unknown(f"{key}.", entry, ("kubernetes",))
-        return _kubernetes(mistakes, f"{key}.kubernetes", entry["kubernetes"])
-    if len(kinds) > 1:
-        mistakes.add(key, f"it is {' and '.join(kinds)} at once; write each as a source of its own")
-        return None
-    if not kinds and isinstance(value, Mapping):
-        mistakes.unknown(f"{key}.", entry, (*_SOURCE_KINDS, "name"))
+    words = [word for word in SOURCES if word in entry]
+    if len(words) > 1:
+        mistakes.add(key, f"it is {' and '.join(words)} at once; write each as a source of its own")
+    elif words:
+        (word,) = words
+        mistakes.unknown(f"{key}.", entry, source_entry(word).keys)
+        if (parsed := source_entry(word).parse(mistakes, key, entry)) is not None:
+            yield word, parsed
+    elif isinstance(value, Mapping):
+        mistakes.unknown(f"{key}.", entry, (*SOURCES, "name"))
         mistakes.add(key, f"it names no directory; write {_SOURCE}")
-    return None
 
 
-def _manifests(mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> ManifestsSource | None:
-    directory = mistakes.text(f"{key}.manifests", entry["manifests"], "a directory such as examples/shop/manifests")
-    if not directory:
-        return None
-    if "name" in entry:
-        name = mistakes.label(f"{key}.name", entry["name"], "shop")
-    else:
-        name = cluster_name(directory)
-        if not name:
-            mistakes.add(key, f"{shown(directory)} gives the cluster no name; add `name`, such as {_SOURCE}")
-    return ManifestsSource(ClusterName(name), directory) if name else None
-
-
-def _kubernetes(mistakes: Mistakes, key: str, value: object) -> KubernetesSource | None:
-    entry = mistakes.mapping(key, value, _CLUSTER)
-    mistakes.unknown(f"{key}.", entry, ("name", "kubeconfig", "context"))
-    texts = {
-        field: mistakes.text(f"{key}.{field}", entry[field], example) if field in entry else ""
-        for field, example in (("kubeconfig", "a file such as ~/.kube/config"), ("context", "a name such as kind-shop"))
-    }
-    if not entry.get("name"):
-        mistakes.add(key, f"the cluster has no name; write {_CLUSTER}, the last two as needed")
-        return None
-    name = mistakes.label(f"{key}.name", entry["name"], "shop")
-    return KubernetesSource(ClusterName(name), texts["kubeconfig"], texts["context"]) if name else None
-
-
-def _place(source: Source) -> str:
-    """Return which source is meant, for a user who has two of one name."""
-    if isinstance(source, ManifestsSource):
-        return clipped(source.directory)
-    return clipped(source.context or source.kubeconfig or "the current context")
-
-
-def cluster_name(directory: str) -> str:
-    """Make a DNS label of a directory's last part; empty if nothing is left of it."""
-    last = directory.rstrip("/").rpartition("/")[2]
-    return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-")[:63].rstrip("-")
+def _refuse_repeated(mistakes: Mistakes, value: object) -> None:
+    """Note entries of which everything belongs into one."""
+    listed = [one if isinstance(one, Mapping) else {} for one in value] if isinstance(value, list | tuple) else []
+    for word in (word for word in SOURCES if (source_entry(word).once)):
+        alone = [number for number, entry in enumerate(listed) if [one for one in SOURCES if one in entry] == [word]]
+        for number in alone[1:]:
+            told = f"there is one before it; write all names into one, {source_entry(word).once}"
+            mistakes.add(f"sources[{number}].{word}", told)
 
 
 def _pins(mistakes: Mistakes, value: object) -> Mapping[str, tuple[IPAddress, ...]]:

@@ -33,3 +33,11 @@ class Registry:
 
 RUNTIMES = Registry({"process": "locallb.runtimes.process", "docker": "locallb.runtimes.docker"})
 """What Envoy runs in, as `runtime` names it; a `planner` and a `runtime` each."""
+SOURCES = Registry(
+    {
+        "manifests": "locallb.sources.manifests",
+        "kubernetes": "locallb.sources.kubernetes",
+        "kind": "locallb.sources.kind",
+    }
+)
+"""Where objects come from, as an entry of `sources` names it; an `entry` and a `source` each."""

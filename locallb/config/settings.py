@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import ClassVar, Protocol
 
 from locallb.config.lease_timing import Timing
-from locallb.model.identities import ClusterName, IPAddress, Protocol
+from locallb.model.formatting import clipped
+from locallb.model.identities import ClusterName, IPAddress
+from locallb.model.identities import Protocol as Transport
 from locallb.model.objects import EMPTY, BackendChoice
 from locallb.model.ranges import AddressRange
 
@@ -114,6 +117,14 @@ class ManifestsSource:
 
     cluster: ClusterName
     directory: str
+    type: ClassVar[str] = "manifests"
+    live: ClassVar[bool] = False
+    found: ClassVar[bool] = False
+
+    @property
+    def place(self) -> str:
+        """The directory."""
+        return clipped(self.directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +138,13 @@ class KubernetesSource:
     """Empty: the kubeconfig's current context."""
     found: bool = False
     """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
+    type: ClassVar[str] = "kubernetes"
+    live: ClassVar[bool] = True
+
+    @property
+    def place(self) -> str:
+        """The context, or where there is none the kubeconfig."""
+        return clipped(self.context or self.kubeconfig or "the current context")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +153,36 @@ class KindSource:
 
     names: frozenset[str] = frozenset()
     """Their names; empty for all."""
+    type: ClassVar[str] = "kind"
+    live: ClassVar[bool] = True
 
 
-Source = ManifestsSource | KubernetesSource
+class Finder(Protocol):
+    """More sources, found when they are read; frozen and comparable."""
+
+    @property
+    def type(self) -> str:
+        """Its word in `registry.SOURCES`."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it finds running clusters."""
+
+
+class Source(Finder, Protocol):
+    """What stands for a cluster."""
+
+    @property
+    def cluster(self) -> ClusterName:
+        """Which one, unique in the stack."""
+
+    @property
+    def found(self) -> bool:
+        """Whether a finder found it."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for a user who has two of one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +191,7 @@ class PortRange:
 
     first: int
     last: int
-    protocol: Protocol | None = None
+    protocol: Transport | None = None
 
     def __str__(self) -> str:
         numbers = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
@@ -212,7 +257,7 @@ class Settings:
     ip_mode: IpMode = IpMode.PROXY
     take_over: bool = False
     """Entries of other controllers go from the status of Services that are ours."""
-    kind: KindSource | None = None
+    finders: tuple[Finder, ...] = ()
     """More sources, found when they are read."""
 
     @property

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from locallb.config.settings import ManifestsSource, Settings
+from locallb.config.settings import Settings
 from locallb.model.identities import Home
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, Snapshot
 from locallb.planning.addresses.pool_routes import unchecked
 from locallb.planning.planned import Plan
-from locallb.sources import SourceError
-from locallb.sources.manifests import read_manifests
 from locallb.sources.snapshot import SnapshotResult
+from locallb.sources.source import source_type
 
 
 def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> SnapshotResult:
@@ -29,7 +28,7 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
         SourceError: if a source's directory can't be read, or a source is a running cluster.
 
     """
-    read = [read_manifests(source, root, nowhere) for source in manifests_of(settings)]
+    read = [source_type(one.type).compared(one, root, nowhere) for one in settings.sources]
     snapshot = Snapshot(
         home,
         services=tuple(one for each in read for one in each.parsed.services),
@@ -42,17 +41,6 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
     return SnapshotResult(
         snapshot, complaints, _flat([*(each.parsed.notices for each in read), unchecked(settings.pools)])
     )
-
-
-def manifests_of(settings: Settings) -> tuple[ManifestsSource, ...]:
-    """Return the sources, all of which must be directories: a running cluster has one moment only, now.
-
-    Raises SourceError.
-    """
-    for source in settings.sources:
-        if not isinstance(source, ManifestsSource):
-            raise SourceError(f"source {source.cluster} is a running cluster and can't be compared; compare manifests")
-    return tuple(source for source in settings.sources if isinstance(source, ManifestsSource))
 
 
 def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:

@@ -5,25 +5,25 @@ What is held is read first, because it decides whether a source that can't be re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from locallb.config.settings import KubernetesSource, ManifestsSource, Settings, Sharing, Source
+from locallb.config.settings import Settings, Sharing, Source
 from locallb.host.facts import with_routes
 from locallb.kubernetes.parsing import Parsed
 from locallb.kubernetes.status_patch import Standing
 from locallb.ledger.ledger import ClaimMemory, Ledger
-from locallb.model.identities import ClusterName, Family, Home, ObjectKey
-from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot
+from locallb.model.identities import Home, ObjectKey
+from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.pool_routes import pool_notices
 from locallb.planning.sharing import is_shared
 from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, read_held
-from locallb.sources.manifests import ParseCache, SourceResult, read_manifests
-from locallb.sources.readings import ReadCache
+from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.source import SourceRead, SourceResult, finder_type, source_type
 from locallb.storage import paths
 
 MOST_SENTENCES = 50
@@ -63,21 +63,9 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
     claims = read_claims()
     known = known_services(home, held, claims)
     sources, found = find_sources(home, settings, keep=keep)
-    read = [*found, *(read_source(home, source, known, keep=keep) for source in sources)]
+    read = [*found, *(source_type(source.type).read(source, home, known, keep=keep) for source in sources)]
     host = read_host(home, settings, held)
     return assemble(home, held, claims, [*read, told_of_pools(settings, host)], host)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRead:
-    """What one source has, and how its Services are told what they got."""
-
-    reading: SourceResult
-    access: Mapping[ClusterName, Access] = field(default_factory=dict)
-    health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
-    """The families in which Nodes of live clusters answer on kube-proxy's health port."""
-    unready: bool = False
-    """It is being made: nothing is known of it yet, which is nobody's mistake."""
 
 
 def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
@@ -85,18 +73,19 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
 
     `keep`: write down what was found, and forget what is gone. Raises SourceError.
     """
-    if settings.kind is None:
-        return settings.sources, ()
-    from locallb.sources.kind import find_clusters  # noqa: PLC0415 - few need it
-
-    found = find_clusters(settings.kind, readings_directory(home) / "kind", keep=keep)
-    taken = {source.cluster for source in settings.sources} & {source.cluster for source in found.sources}
-    for name in sorted(taken):
-        raise SourceError(f"a source and a cluster of kind are both called {name}; give the source another `name`")
-    for cluster in found.gone if keep else ():
-        ReadCache(readings_directory(home)).drop(cluster)
-    told = SourceRead(SourceResult(Parsed(notices=found.notices), found.complaints), unready=found.unready)
-    return (*settings.sources, *found.sources), (told,)
+    sources, told = list(settings.sources), []
+    for finder in settings.finders:
+        found = finder_type(finder.type).find(finder, readings_directory(home) / finder.type, keep=keep)
+        for name in sorted({one.cluster for one in sources} & {one.cluster for one in found.sources}):
+            raise SourceError(
+                f"a source and a cluster of {finder.type} are both called {name}; give the source another `name`"
+            )
+        for cluster in found.gone if keep else ():
+            ReadCache(readings_directory(home)).drop(cluster)
+        sources.extend(found.sources)
+        parsed = Parsed(notices=found.notices)
+        told.append(SourceRead(SourceResult(parsed, found.complaints), unready=found.unready))
+    return tuple(sources), tuple(told)
 
 
 def told_of_pools(settings: Settings, host: HostFacts) -> SourceRead:
@@ -148,31 +137,6 @@ def read_claims(memory: ClaimMemory | None = None) -> tuple[Claim, ...]:
 def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> set[ObjectKey]:
     """Return which Services of this stack hold something."""
     return {claim.owner.service for claim in (*held.remembered, *claims) if claim.owner.home == home}
-
-
-def readings_directory(home: Home) -> Path:
-    """Return where the stack's last good readings are."""
-    return Path(home.root) / ".state" / "locallb" / home.stack
-
-
-def read_source(
-    home: Home, source: Source, known: Collection[ObjectKey], *, keep: bool, memory: ParseCache | None = None
-) -> SourceRead:
-    """Read one source; `known` are the Services that hold something, `keep` as above. Raises SourceError.
-
-    `memory` is that of earlier readings of the same source, where it is a directory of manifests.
-    """
-    root, readings = Path(home.root), readings_directory(home)
-    match source:
-        case ManifestsSource():
-            return SourceRead(read_manifests(source, root, readings, held_services=known, keep=keep, memory=memory))
-        case KubernetesSource():
-            from locallb.sources.kubernetes import read_kubernetes  # noqa: PLC0415 - 0.1 s that manifests don't need
-
-            held = any(key.cluster == source.cluster for key in known)
-            found = read_kubernetes(source, root, readings, keep=keep, held=held)
-            ports = {source.cluster: found.health_ports}
-            return SourceRead(found.reading, {source.cluster: found.access}, ports, found.unready)
 
 
 def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:

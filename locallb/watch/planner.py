@@ -58,8 +58,8 @@ class Planner:
         """
         settings = self.load()
         if self._world is None or self._world.settings != settings:
-            followed = self._world.following if self._world else None
-            self._world = SnapshotCache(self.home, settings, self.engine, self.mark, followed=followed)
+            followed = self._world.following if self._world else {}
+            self._world = SnapshotCache(self.home, settings, self.engine, self.mark, following=followed)
 
     def plan(self, snapshot: Snapshot, down: frozenset[str]) -> Plan:
         """Plan while these proxies can't be brought back; what was planned just before is as it was."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from locallb.config.settings import KubernetesSource, ManifestsSource, Settings, Source
+from locallb.config.settings import Settings, Source
 from locallb.engine import Engine
 from locallb.kubernetes.parsing import Parsed
 from locallb.ledger.ledger import ClaimMemory
@@ -18,24 +19,20 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.identity_cache import IdentityCache
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
-from locallb.sources.followed_clusters import Following, with_stale
 from locallb.sources.held import HeldByState, held_by
-from locallb.sources.manifests import ParseCache, SourceResult
 from locallb.sources.snapshot import (
     SnapshotResult,
-    SourceRead,
     assemble,
     find_sources,
     known_services,
     read_claims,
     read_host,
     read_routes,
-    read_source,
     refuse_another_runtime,
     told_of_pools,
 )
+from locallb.sources.source import Followed, SourceRead, SourceResult, source_type
 from locallb.storage import paths
-from locallb.threads.supervised import THREADS
 from locallb.watch.events import Cause, Mark
 
 HOST_FRESH = 30.0
@@ -57,11 +54,8 @@ class SnapshotCache:
     """Those that are configured, and those that were found; None before they were looked for."""
     _found: tuple[SourceRead, ...] = ()
     _read: dict[ClusterName, SourceRead] = field(default_factory=dict)
-    _memories: dict[ClusterName, ParseCache] = field(default_factory=dict)
-    """What directories of manifests had; a full pass doesn't rely on it."""
-    followed: InitVar[Following | None] = None
-    """The clusters that were followed so far: those that stay are followed on, whatever else is configured now."""
-    following: Following = field(init=False)
+    following: dict[str, Followed[Any]] = field(default_factory=dict)
+    """What follows the sources of each type: those that stay are followed on, whatever else is configured now."""
     _unready: float | None = None
     """Since when a cluster is in the making and no container came or went, by the monotonic clock."""
     _held: HeldByState | None = None
@@ -74,10 +68,6 @@ class SnapshotCache:
     """What the ledger's files said when they were read last."""
     _host: tuple[float, HostFacts, SourceRead] | None = None
     """When it was looked at, what it is like, and what that means for the pools."""
-
-    def __post_init__(self, followed: Following | None) -> None:
-        """Follow no cluster that wasn't followed before."""
-        self.following = followed or Following(self.home, lambda name: self.mark(Mark(Cause.SOURCE, name)))
 
     def read(self, marks: Collection[Mark]) -> SnapshotResult:
         """Read what the marks are about, and give it with the rest.
@@ -118,7 +108,8 @@ class SnapshotCache:
 
     def stop(self) -> None:
         """Follow nothing any more; keep what was read last."""
-        self.following.stop()
+        for one in self.following.values():
+            one.stop()
 
     def _find(self, marks: Collection[Mark], *, anew: bool) -> tuple[Source, ...]:
         """Find out which sources there are now, where a mark says that it may be others; forget those that went."""
@@ -136,7 +127,8 @@ class SnapshotCache:
         elif self._unready is None or any(mark.cause is Cause.KIND and mark.subject for mark in marks):
             self._unready = time.monotonic()
         clusters = {source.cluster for source in self._sources}
-        self.following.forget(clusters)
+        for one in self.following.values():
+            one.forget(clusters)
         for name in self._read.keys() - clusters:
             del self._read[name]
         return self._sources
@@ -144,18 +136,16 @@ class SnapshotCache:
     def _source(
         self, source: Source, known: Collection[ObjectKey], marks: Collection[Mark], *, anew: bool
     ) -> SourceRead:
-        match source:
-            case ManifestsSource():
-                if anew or source.cluster not in self._memories:
-                    self._memories[source.cluster] = ParseCache()
-                memory = self._memories[source.cluster]
-                read = read_source(self.home, source, known, keep=True, memory=memory)
-                why = THREADS.trouble(source.cluster)
-                told = f"source {source.cluster}: {why}; until it works again, changes are seen late"
-                return with_stale(read, *read.reading.stale, told) if why else read
-            case KubernetesSource():
-                kubeconfig = anew or any(mark.cause in {Cause.KUBECONFIG, Cause.KIND} for mark in marks)
-                return self.following.read(source, known, anew=anew, kubeconfig=kubeconfig)
+        """Read a source by whatever follows those of its type."""
+        moved = anew or any(mark.cause in {Cause.KUBECONFIG, Cause.KIND} for mark in marks)
+        return self.followed(source.type).read(source, known, anew=anew, moved=moved)
+
+    def followed(self, word: str) -> Followed[Any]:
+        """Return what follows the sources of a type."""
+        if word not in self.following:
+            follow = source_type(word).follow
+            self.following[word] = follow(self.home, lambda name: self.mark(Mark(Cause.SOURCE, name)))
+        return self.following[word]
 
     def _holders(self, held: HeldByState, claims: tuple[Claim, ...]) -> set[ObjectKey]:
         if self._known is None or self._known[0] is not held or self._known[1] is not claims:
@@ -182,9 +172,8 @@ class SnapshotCache:
 
 def _about(source: Source, marks: Collection[Mark]) -> bool:
     """Return whether any mark is about this source. Which clusters were found is also how each is reached."""
-    found = isinstance(source, KubernetesSource) and source.found
     return any(
-        (mark.cause is Cause.KIND and found)
+        (mark.cause is Cause.KIND and source.found)
         or (mark.cause in {Cause.SOURCE, Cause.KUBECONFIG} and mark.subject == source.cluster)
         for mark in marks
     )

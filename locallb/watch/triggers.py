@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from locallb.config.settings import KubernetesSource, ManifestsSource, Settings
+from locallb.config.settings import Settings
 from locallb.host.route_events import RouteEvents
-from locallb.kubernetes.api.kubeconfig import kubeconfig_path
 from locallb.model.identities import Home
-from locallb.runtimes.docker.events import LIFE, ContainerEvents
 from locallb.runtimes.runtime import Run, RunWatch, runtime
-from locallb.sources.kind import CLUSTER_LABEL
-from locallb.sources.manifests import manifests_path
+from locallb.sources.source import Watch, finder_type, source_type
 from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.watch.events import Cause, Mark
 
@@ -31,7 +28,7 @@ class Triggers:
         self._mark = mark
         self._runs: tuple[str, RunWatch] | None = None
         """What is watched of which runtime."""
-        self._watches: list[FolderWatch | FileWatch | ContainerEvents | RouteEvents] = []
+        self._watches: list[Watch] = []
         self._watched: Settings | None = None
 
     def follow(self, settings: Settings) -> None:
@@ -45,10 +42,8 @@ class Triggers:
             self._unwatch_runs()
             word, ended = settings.runtime, self._marker(Cause.PROXY)
             self._runs = word, runtime(word).watch(ended, partial(self._presence, word))
-        if settings.kind is not None:
-            # A Docker that went away or came back tells nobody which clusters there are now.
-            found = self._marker(Cause.KIND)
-            self._watches.append(ContainerEvents(CLUSTER_LABEL, LIFE, found, lambda _fault: found("")))
+        found = self._marker(Cause.KIND)
+        self._watches += [finder_type(finder.type).watch(found) for finder in settings.finders]
 
     def runs(self, resources: Iterable[Run]) -> None:
         """Watch for the end of the runs among these, and of no others."""
@@ -61,11 +56,10 @@ class Triggers:
         self._unwatch_runs()
 
     def _files(self, settings: Settings) -> FileWatch:
-        """Watch the configuration, and the kubeconfigs that it names."""
+        """Watch the configuration, and what says how its sources are reached."""
         marks: dict[Path, list[Mark]] = {self._configuration: [Mark(Cause.CONFIGURATION)]}
         for source in settings.sources:
-            if isinstance(source, KubernetesSource):
-                path = kubeconfig_path(source.kubeconfig, self._root)
+            for path in source_type(source.type).ways(source, self._root):
                 marks.setdefault(path, []).append(Mark(Cause.KUBECONFIG, source.cluster))
 
         def changed(path: Path) -> None:
@@ -75,11 +69,11 @@ class Triggers:
         return FileWatch(marks, changed)
 
     def _folders(self, settings: Settings) -> list[FolderWatch]:
-        """Watch the directories of manifests."""
+        """Watch the files that have what sources have."""
         return [
-            FolderWatch(manifests_path(one, self._root), self._setter(Mark(Cause.SOURCE, one.cluster)), one.cluster)
+            FolderWatch(path, self._setter(Mark(Cause.SOURCE, one.cluster)), one.cluster)
             for one in settings.sources
-            if isinstance(one, ManifestsSource)
+            for path in source_type(one.type).contents(one, self._root)
         ]
 
     def _presence(self, word: str, fault: str) -> None:

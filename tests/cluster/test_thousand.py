@@ -26,7 +26,7 @@ from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_status import ServiceStatus
 from locallb.resources.codec import decode, encode, value
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
-from locallb.sources.kubernetes import read_kubernetes
+from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.cluster.controlplane import Objects
 from tests.e2e.support import port, service
 

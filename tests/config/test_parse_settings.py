@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.config.lease_timing import Timing
-from locallb.config.parse_settings import KEYS, cluster_name, parse_settings
+from locallb.config.parse_settings import KEYS, parse_settings
 from locallb.config.settings import (
     Classes,
     KindSource,
@@ -23,6 +23,7 @@ from locallb.config.settings import (
 )
 from locallb.model.identities import ClusterName
 from locallb.model.ranges import AddressRange
+from locallb.sources.manifests.entry import cluster_name
 
 SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
 A_SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
@@ -467,10 +468,10 @@ def test_what_is_wrong_with_an_election(sources: object, given: Mapping[str, obj
 
 def test_clusters_of_kind_are_one_more_source() -> None:
     """All of them, or those that are named."""
-    assert parse_settings({"sources": [{"kind": "all"}]}).kind == KindSource()
+    assert parse_settings({"sources": [{"kind": "all"}]}).finders == (KindSource(),)
     settings = parse_settings({"sources": [{"manifests": "a"}, {"kind": ["shop", "test"]}]})
-    assert (len(settings.sources), settings.kind) == (1, KindSource(frozenset({"shop", "test"})))
-    assert parse_settings(SOURCES).kind is None
+    assert (len(settings.sources), settings.finders) == (1, (KindSource(frozenset({"shop", "test"})),))
+    assert parse_settings(SOURCES).finders == ()
 
 
 def test_where_connections_go_first_is_one_of_three() -> None:

@@ -30,7 +30,9 @@ def test_beyond_what_the_host_allows_each_is_rejected_with_host_limit(
     play: Stage, backend: Callable[..., Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With room for 12 inotify instances six proxies run and serve, the others say HostLimit and how to lift it."""
-    monkeypatch.setattr("locallb.sources.snapshot.host_facts", lambda *given: replace(host_facts(*given), watches=12))
+    monkeypatch.setattr(
+        "locallb.runtimes.process.facts.host_facts", lambda *given: replace(host_facts(*given), watches=12)
+    )
     one = backend("one")
     play.write("all.yaml", node(), *(service(f"s{n}", port(8080, one.port)) for n in range(8)))
     done = play.up()

@@ -14,7 +14,7 @@ from typing import Any
 
 from locallb.cli import main
 from locallb.kubernetes.api.feed import Feed
-from locallb.sources.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 
 PLACES = {"_take": FollowedCluster, "_replace": FollowedCluster, "_pace": FollowedCluster, "list": Feed}
 """What only followers call, while they list and watch."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from locallb.config.settings import ManifestsSource
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.sources.manifests import ParseCache, SourceResult, read_manifests
+from locallb.sources.manifests.reading import ParseCache, read_manifests
+from locallb.sources.source import SourceResult
 
 DEMO = ClusterName("demo")
 DATA = Path(__file__).parent / "data"

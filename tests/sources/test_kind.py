@@ -20,11 +20,11 @@ from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access
 from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError
 from locallb.sources import SourceError
-from locallb.sources.kind import find_clusters
-from locallb.sources.kind_access import LARGEST, admitted, endpoint
-from locallb.sources.kubernetes import read_kubernetes
-from locallb.sources.readings import ReadCache
-from locallb.sources.snapshot import find_sources, readings_directory
+from locallb.sources.kind.access import LARGEST, admitted, endpoint
+from locallb.sources.kind.finding import find_clusters
+from locallb.sources.kubernetes.reading import read_kubernetes
+from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.snapshot import find_sources
 
 INSIDE = "https://shop-control-plane:6443"
 
@@ -221,7 +221,7 @@ def test_one_that_does_not_answer_is_no_error_only_while_nothing_is_known_of_it(
 def test_what_was_read_of_a_cluster_that_is_gone_says_nothing_of_the_next_one(docker: Docker, tmp_path: Path) -> None:
     """Clusters are called `kind` where nobody gives them a name."""
     home = Home("p", "dev", str(tmp_path))
-    configured = Settings((), (), kind=KindSource())
+    configured = Settings((), (), finders=(KindSource(),))
     docker.clusters = {"kind": container()}
     find_sources(home, configured, keep=True)
     readings = ReadCache(readings_directory(home))

@@ -9,7 +9,7 @@ import pytest
 from locallb.config.settings import KubernetesSource
 from locallb.model.identities import ClusterName
 from locallb.sources import SourceError
-from locallb.sources.kubernetes import read_kubernetes
+from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache
 
 LIVE = ClusterName("live")

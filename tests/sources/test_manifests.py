@@ -12,7 +12,7 @@ import pytest
 
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.sources import SourceError
-from locallb.sources.manifests import LARGEST_FILE
+from locallb.sources.manifests.reading import LARGEST_FILE
 from tests.sources.support import Place, key, names, service
 
 BROKEN = "a: [1\n"

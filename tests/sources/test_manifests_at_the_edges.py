@@ -16,8 +16,9 @@ from locallb.model.identities import Home
 from locallb.model.snapshot import Contents, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState
-from locallb.sources.manifests import MOST_ALIASED_IN_ALL, read_manifests
-from locallb.sources.snapshot import MOST_SENTENCES, SourceRead, assemble
+from locallb.sources.manifests.reading import MOST_ALIASED_IN_ALL, read_manifests
+from locallb.sources.snapshot import MOST_SENTENCES, assemble
+from locallb.sources.source import SourceRead
 from tests.sources.support import DEMO, Place, key, names, service
 
 

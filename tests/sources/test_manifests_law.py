@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.sources.manifests import ParseCache
+from locallb.sources.manifests.reading import ParseCache
 from tests.sources.support import Place, names, service
 
 NAMES = ["a", "b", "c", "d"]

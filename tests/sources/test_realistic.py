@@ -13,7 +13,8 @@ from locallb.model.objects import Service
 from locallb.planning.backends.backends import upstreams
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
-from locallb.sources.manifests import SourceResult, read_manifests
+from locallb.sources.manifests.reading import read_manifests
+from locallb.sources.source import SourceResult
 from tests.sources.support import DATA, DEMO
 
 EXPECTED = {

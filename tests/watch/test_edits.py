@@ -13,7 +13,7 @@ import pytest
 from locallb.config.settings import KindSource, KubernetesSource, ManifestsSource, Settings
 from locallb.engine import Engine
 from locallb.model.identities import ClusterName, Home
-from locallb.sources.followed_clusters import Following
+from locallb.sources.kubernetes.following import Following
 from locallb.watch.planner import Planner
 from locallb.watch.triggers import Triggers
 from tests.watch.api import Api, becomes, kubeconfig, served
@@ -44,13 +44,13 @@ def test_edits_of_a_kubeconfig_leave_no_thread_and_no_descriptor(api: tuple[Api,
     """Each renews the credential, so everything is followed anew; and the API isn't asked more often for it."""
     answers, port = api
     following = Following(Home("p", "s", str(tmp_path)), lambda _name: None)
-    following.read(source(tmp_path), (), anew=True, kubeconfig=True)
+    following.read(source(tmp_path), (), anew=True, moved=True)
     becomes(lambda: answers.count("watch") == 3)
     before = resources()
     begun = len(answers.asked)
     for number in range(EDITS):
         kubeconfig(tmp_path / "kubeconfig", port, f"credential {number}")
-        following.read(source(tmp_path), (), anew=False, kubeconfig=True)
+        following.read(source(tmp_path), (), anew=False, moved=True)
     one = following._live[NAME]
     becomes(lambda: one.followed.ready() and not one.followed.stale(), one.followed.stale)
     becomes(lambda: resources() <= before, resources)
@@ -71,19 +71,19 @@ def test_edits_of_the_configuration_go_on_following_what_stays(api: tuple[Api, i
     home = Home("p", "s", str(tmp_path))
     outlook = Planner(home, cast("Engine", object()), load, lambda _mark: None)
     outlook.open()
-    outlook.world.following.read(source(tmp_path), (), anew=True, kubeconfig=True)
+    outlook.world.followed("kubernetes").read(source(tmp_path), (), anew=True, moved=True)
     becomes(lambda: answers.count("watch") == 3)
     before, asked = resources(), len(answers.asked)
     worlds = set()
     for _ in range(EDITS):
         outlook.open()
         worlds.add(id(outlook.world))
-        outlook.world.following.read(source(tmp_path), (), anew=True, kubeconfig=True)
+        outlook.world.followed("kubernetes").read(source(tmp_path), (), anew=True, moved=True)
     assert len(worlds) > 1
     assert len(answers.asked) == asked
     becomes(lambda: resources() <= before, resources)
     moved = replace(source(tmp_path), context="here")
-    outlook.world.following.read(moved, (), anew=True, kubeconfig=True)
+    outlook.world.followed("kubernetes").read(moved, (), anew=True, moved=True)
     becomes(lambda: resources() <= before, resources)
     outlook.stop()
     becomes(lambda: threading.active_count() <= before[0] - 3)
@@ -93,7 +93,7 @@ def test_edits_of_the_configuration_leave_no_watch_behind(tmp_path: Path, monkey
     """Of files, directories and containers, also where Docker isn't there."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
     triggers = Triggers(Home("p", "s", str(tmp_path)), tmp_path / "stack.yaml", lambda _mark: None)
-    base = Settings((ManifestsSource(NAME, str(tmp_path)), source(tmp_path)), (), kind=KindSource())
+    base = Settings((ManifestsSource(NAME, str(tmp_path)), source(tmp_path)), (), finders=(KindSource(),))
     triggers.follow(base)
     threads = threading.active_count()
     for number in range(EDITS):

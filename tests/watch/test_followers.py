@@ -18,7 +18,7 @@ from locallb.kubernetes.watch_pace import MOST
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.kubernetes.test_answers import ENDLESS, ODD_LISTS, ODD_WATCHES, line
 from tests.watch.api import Api, becomes, node, served
 

@@ -78,7 +78,7 @@ def world(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: worker}}")
-    settings = Settings((ManifestsSource(ClusterName("c"), "manifests"),), (), kind=KindSource())
+    settings = Settings((ManifestsSource(ClusterName("c"), "manifests"),), (), finders=(KindSource(),))
     made = SnapshotCache(Home("p", "dev", str(tmp_path)), settings, cast("Engine", Nothing()), lambda _mark: None)
     yield made
     made.stop()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.session import Session
-from locallb.config.settings import KubernetesSource, SettingsError
+from locallb.config.settings import SettingsError
 from locallb.engine import EngineError
 from locallb.leftovers.host import Leftover, leftovers, remove
 from locallb.model.identities import ObjectKey
 from locallb.sources import SourceError
 from locallb.sources.snapshot import find_sources
+from locallb.sources.source import reached
 
 if TYPE_CHECKING:
     from locallb.leftovers.services import LeftService
@@ -48,10 +49,9 @@ def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
     """Find Services with our finalizer that no state knows; none where the configuration can't be read."""
     try:
         settings = session.settings
-        if not any(isinstance(one, KubernetesSource) for one in settings.sources) and settings.kind is None:
+        if not any(one.live for one in (*settings.sources, *settings.finders)):
             return ()
-        from locallb.leftovers.services import left_services  # noqa: PLC0415 - as the next one
-        from locallb.sources.kubernetes import reached  # noqa: PLC0415 - loads a client of Kubernetes
+        from locallb.leftovers.services import left_services  # noqa: PLC0415 - loads a client of Kubernetes
 
         sources, _ = find_sources(session.home, settings, keep=False)
         clusters = reached(sources, session.project.root)

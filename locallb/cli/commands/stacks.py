@@ -13,9 +13,9 @@ from locallb.cli.failures import Refused
 from locallb.cli.place import PROJECT_FILE
 from locallb.cli.session import Session
 from locallb.config.parse_settings import parse_settings
-from locallb.config.settings import ManifestsSource, Settings
+from locallb.config.settings import Settings
 from locallb.engine import EngineError, Project, check_stack_name, load_project
-from locallb.sources.manifests import manifests_path
+from locallb.sources.source import source_type
 
 BALANCER = "locallb:index:LoadBalancer"
 _FILE = """\
@@ -93,5 +93,5 @@ def init(args: Arguments, out: Out) -> int:
 
 def _missing(settings: Settings, root: Path) -> Iterator[Path]:
     """List the places of manifests that aren't there."""
-    named = (manifests_path(one, root) for one in settings.sources if isinstance(one, ManifestsSource))
+    named = (path for one in settings.sources for path in source_type(one.type).contents(one, root))
     return (path for path in named if not path.exists())

@@ -24,8 +24,8 @@ from locallb.report.changes import Report
 from locallb.report.sides import planned_side
 from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
-from locallb.sources.hostless import holding, manifests_of, read_hostless
-from locallb.sources.manifests import ENDINGS
+from locallb.sources.hostless import holding, read_hostless
+from locallb.sources.source import source_type
 from locallb.storage.git import Revision
 
 NEW = "the manifests"
@@ -118,7 +118,7 @@ def _directory(other: str, settings: Settings, stack: str) -> Tree:
             f"{other} has no Pulumi.yaml, and the stack has {len(settings.sources)} sources; "
             "name a directory with the whole project"
         )
-    source = replace(manifests_of(settings)[0], directory=str(root))
+    source = source_type(settings.sources[0].type).elsewhere(settings.sources[0], root)
     return Tree(other, root, replace(settings, sources=(source,)), own=False)
 
 
@@ -131,5 +131,6 @@ def _revision(revision: Revision, stack: str, into: Path) -> Tree:
     stack_file = os.path.relpath(project.stack_file(stack), root)
     revision.extract([stack_file], (f"Pulumi.{stack}.yaml",), into)
     settings = stack_settings(load_config(project, stack))
-    revision.extract([source.directory for source in manifests_of(settings)], ENDINGS, into)
+    for path, endings in [source_type(one.type).tree(one) for one in settings.sources]:
+        revision.extract([path], endings, into)
     return Tree("", root, settings)

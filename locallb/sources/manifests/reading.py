@@ -23,6 +23,7 @@ from locallb.model.snapshot import Contents
 from locallb.planning.left_out import added, few_kinds
 from locallb.sources import SourceError
 from locallb.sources.readings import FilesOfObjects, Objects, ReadCache, slim
+from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, FolderFile, Limits, read_folder
 from locallb.storage.foreign_files import expanded
 
@@ -43,19 +44,6 @@ _NOT_EXPANDED = (
 """What some write into a path, and what to do instead."""
 _MOST_NOTICES = 20
 """Notices that are told of one file."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceResult:
-    """What a source has, and how far that is what it has now."""
-
-    parsed: Parsed
-    stale: tuple[str, ...] = ()
-    """What couldn't be read: a sentence each, with the source, the file, the line and the remedy."""
-    copied: frozenset[ObjectKey] = frozenset()
-    """Services that are there because the last good reading had them; nothing new is known of them."""
-    contents: Contents | None = None
-    """How much was read; None where that isn't known."""
 
 
 @dataclass(frozen=True, slots=True)

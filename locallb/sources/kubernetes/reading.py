@@ -6,24 +6,23 @@ the context that it was read by. Not here: what objects mean (`kubernetes.parsin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.config.settings import KubernetesSource, Source
+from locallb.config.settings import KubernetesSource
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.health_ports import answering
 from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve
 from locallb.kubernetes.parsing import Parsed, kinds_of, parse_objects, relevant
-from locallb.model.identities import ClusterName, Family
+from locallb.model.identities import ClusterName, Family, Home, ObjectKey
 from locallb.model.snapshot import Access, Contents
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from locallb.planning.left_out import few_kinds
 from locallb.sources import SourceError
-from locallb.sources.manifests import SourceResult
-from locallb.sources.readings import Objects, ReadCache, slim
+from locallb.sources.readings import Objects, ReadCache, readings_directory, slim
+from locallb.sources.source import SourceRead, SourceResult
 
 _REMEDIES = {
     Fault.UNREACHABLE: "start it",
@@ -75,14 +74,12 @@ def read_kubernetes(
     return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed))
 
 
-def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
-    """Return how the live clusters among `sources` are reached, as far as their kubeconfigs tell it."""
-    found: dict[ClusterName, Access] = {}
-    for source in sources:
-        if isinstance(source, KubernetesSource):
-            with suppress(KubeError):
-                found[source.cluster] = resolve(source.kubeconfig, source.context, root)
-    return found
+def read_cluster(source: KubernetesSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
+    """Read a running cluster of a stack; `known` are the Services that hold something. Raises SourceError."""
+    held = any(key.cluster == source.cluster for key in known)
+    found = read_kubernetes(source, Path(home.root), readings_directory(home), keep=keep, held=held)
+    ports = {source.cluster: found.health_ports}
+    return SourceRead(found.reading, {source.cluster: found.access}, ports, found.unready)
 
 
 def _interesting(listed: Iterable[object]) -> Objects:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from locallb.config.settings import KubernetesSource
@@ -19,11 +19,10 @@ from locallb.kubernetes.api.kubeconfig import Meaning, meaning
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
-from locallb.sources.followed_cluster import NOBODY, FollowedCluster
-from locallb.sources.kubernetes import health_ports, not_up_yet
-from locallb.sources.manifests import SourceResult
-from locallb.sources.readings import ReadCache
-from locallb.sources.snapshot import SourceRead, read_source, readings_directory
+from locallb.sources.kubernetes.followed_cluster import NOBODY, FollowedCluster
+from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
+from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.source import SourceRead, SourceResult, with_stale
 
 KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
@@ -51,16 +50,14 @@ class Following:
     changed: Callable[[ClusterName], None]
     _live: dict[ClusterName, _Live] = field(default_factory=dict)
 
-    def read(
-        self, source: KubernetesSource, known: Collection[ObjectKey], *, anew: bool, kubeconfig: bool
-    ) -> SourceRead:
+    def read(self, source: KubernetesSource, known: Collection[ObjectKey], *, anew: bool, moved: bool) -> SourceRead:
         """Return what a cluster has; from the first time on, follow it.
 
         Args:
             source: which one.
             known: Services that hold something.
             again: this is a look at everything: wait for the first answer, and ask what isn't told by events.
-            kubeconfig: the kubeconfig may say something else.
+            moved: the kubeconfig may say something else.
 
         Raises:
             SourceError: if it is followed from now on, can't be read, and has no last good reading.
@@ -75,7 +72,7 @@ class Following:
             return one.read
         if anew:
             one.followed.look_after()
-        if kubeconfig:
+        if moved:
             self._look_up(one)
         self._refresh(one, anew=anew)
         return one.read
@@ -106,7 +103,7 @@ class Following:
         if meant and source.found and not held and not wait:
             read = _unready(source, meant.access)
         else:
-            read = read_source(self.home, source, known, keep=True)
+            read = read_cluster(source, self.home, known, keep=True)
         access = meant.access if meant else read.access[source.cluster]
         return _Live(source, meant, self._follow(source, access), read)
 
@@ -169,8 +166,3 @@ class Following:
 def _unready(source: KubernetesSource, access: Access, why: str = "") -> SourceRead:
     nothing = not_up_yet(source.cluster, access, why)
     return SourceRead(nothing.reading, {source.cluster: access}, unready=True)
-
-
-def with_stale(read: SourceRead, *stale: str) -> SourceRead:
-    """Return the same with these sentences of why it may be old; none: it isn't."""
-    return replace(read, reading=replace(read.reading, stale=stale))

@@ -23,25 +23,13 @@ from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
 from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError, Document
 from locallb.sources import SourceError
-from locallb.sources.kind_access import LARGEST, Way, admitted, is_usable
+from locallb.sources.kind.access import LARGEST, Way, admitted, is_usable
+from locallb.sources.source import Found
 from locallb.storage import files, paths
 
 CLUSTER_LABEL, ROLE_LABEL = "io.x-k8s.kind.cluster", "io.x-k8s.kind.role"
 ADMIN = "/etc/kubernetes/admin.conf"
 _SUFFIX = ".kubeconfig"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The clusters that there are, and what the user must hear of them."""
-
-    sources: tuple[KubernetesSource, ...] = ()
-    complaints: tuple[str, ...] = ()
-    notices: tuple[str, ...] = ()
-    unready: bool = False
-    """A cluster is being made, or Docker was asked at a bad moment: a look in a second tells more."""
-    gone: tuple[ClusterName, ...] = ()
-    """Clusters that there were until now. One of the same name that comes later is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +43,7 @@ class _Look:
     """Those that were found before and have no container."""
 
 
-def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found:
+def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
     """Find the clusters, and how each is reached: in files in `directory`, which are only written to `keep` them.
 
     Raises:
@@ -93,7 +81,7 @@ def _look(containers: Containers, source: KindSource, known: Collection[str]) ->
     return _Look(frozenset(there), frozenset(running), ways, tuple(gone))
 
 
-def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere: str) -> Found:
+def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere: str) -> Found[KubernetesSource]:
     """Return what was found. `elsewhere` says why those that seem gone needn't be."""
     there = look.there | ({name for name in look.gone if _is_meant(source, name)} if elsewhere else set())
     missing = [
@@ -138,7 +126,7 @@ def _refusal(name: str, way: Way, known: Collection[str]) -> str:
     return f"{told}; local-lb takes certificates and a token from there and nothing else, {so}"
 
 
-def _as_last_found(known: Mapping[str, Path], why: ContainersError) -> Found:
+def _as_last_found(known: Mapping[str, Path], why: ContainersError) -> Found[KubernetesSource]:
     told = f"source kind: which clusters there are can't be found out: {why}"
     if not known:
         raise SourceError(f"{told}; or take `kind` out of local-lb:sources")

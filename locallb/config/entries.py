@@ -1,0 +1,32 @@
+"""What an entry of the key `sources` must say of itself, whatever its type. Its parsing is in its own package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Protocol, cast
+
+from locallb.config.registry import SOURCES
+from locallb.config.settings import Finder, Source
+from locallb.config.values import Mistakes
+
+
+class SourceEntry(Protocol):
+    """How an entry of one type is parsed."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that it may have, its own word first."""
+
+    @property
+    def once(self) -> str:
+        """An example with everything in one entry, where there may be no second one; otherwise empty."""
+
+    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> Source | Finder | None:
+        """Return what the entry at `key` means; None if that can't be told, which is noted."""
+
+
+@cache
+def source_entry(word: str) -> SourceEntry:
+    """Return how entries of a type are parsed."""
+    return cast("SourceEntry", SOURCES.load(word, "entry"))

@@ -1,0 +1,36 @@
+"""The entry of clusters of kind in the configuration: every one on this host, or those that are named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.config.settings import KindSource
+from locallb.config.values import Mistakes
+from locallb.model.formatting import shown
+
+_EXAMPLE = "{kind: all} or {kind: [shop, test]}"
+
+
+@dataclass(frozen=True, slots=True)
+class KindEntry:
+    """All of them, or their names."""
+
+    keys: tuple[str, ...] = ("kind",)
+    once: str = _EXAMPLE
+
+    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KindSource | None:
+        """Read which ones."""
+        key, value = f"{key}.kind", entry["kind"]
+        if value == "all":
+            return KindSource()
+        if not isinstance(value, list | tuple) or not value:
+            mistakes.add(key, f"{shown(value)} names no clusters; write {_EXAMPLE}")
+            return None
+        names = frozenset(
+            name for each, item in mistakes.items(key, value, _EXAMPLE) if (name := mistakes.label(each, item, "shop"))
+        )
+        return KindSource(names)
+
+
+ENTRY = KindEntry()

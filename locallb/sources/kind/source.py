@@ -1,0 +1,26 @@
+"""Clusters of kind as a finder: containers of this host's Docker say which there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from locallb.config.settings import KindSource, KubernetesSource
+from locallb.runtimes.docker.events import LIFE, ContainerEvents
+from locallb.sources.kind.finding import CLUSTER_LABEL, find_clusters
+from locallb.sources.source import FinderType, Found
+
+
+class Kind(FinderType[KindSource]):
+    """Docker is asked, and tells of what comes and goes."""
+
+    def find(self, finder: KindSource, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+        """Find the clusters."""
+        return find_clusters(finder, directory, keep=keep)
+
+    def watch(self, found: Callable[[str], None]) -> ContainerEvents:
+        """Hear of containers. A Docker that went away or came back tells nobody which clusters there are now."""
+        return ContainerEvents(CLUSTER_LABEL, LIFE, found, lambda _fault: found(""))
+
+
+SOURCE = Kind()

@@ -1,0 +1,1 @@
+"""The source `kubernetes`: a running cluster."""

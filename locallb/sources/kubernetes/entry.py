@@ -1,0 +1,39 @@
+"""The entry of a running cluster in the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.config.settings import KubernetesSource
+from locallb.config.values import Mistakes
+from locallb.model.identities import ClusterName
+
+_EXAMPLE = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}"
+_TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-shop"}
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesEntry:
+    """A cluster's name, its kubeconfig and the context in that."""
+
+    keys: tuple[str, ...] = ("kubernetes",)
+    once: str = ""
+
+    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KubernetesSource | None:
+        """Read them."""
+        key = f"{key}.kubernetes"
+        cluster = mistakes.mapping(key, entry["kubernetes"], _EXAMPLE)
+        mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS))
+        texts = {
+            field: mistakes.text(f"{key}.{field}", cluster[field], example) if field in cluster else ""
+            for field, example in _TEXTS.items()
+        }
+        if not cluster.get("name"):
+            mistakes.add(key, f"the cluster has no name; write {_EXAMPLE}, the last two as needed")
+            return None
+        name = mistakes.label(f"{key}.name", cluster["name"], "shop")
+        return KubernetesSource(ClusterName(name), texts["kubeconfig"], texts["context"]) if name else None
+
+
+ENTRY = KubernetesEntry()

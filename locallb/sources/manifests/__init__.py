@@ -1,0 +1,1 @@
+"""The source `manifests`: a directory of YAML and JSON files."""

@@ -1,0 +1,44 @@
+"""The entry of a directory of manifests in the configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.config.settings import ManifestsSource
+from locallb.config.values import Mistakes
+from locallb.model.formatting import shown
+from locallb.model.identities import ClusterName
+
+_EXAMPLE = "{manifests: DIRECTORY, name: CLUSTER}"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestsEntry:
+    """A directory, and the name of the cluster that it stands for."""
+
+    keys: tuple[str, ...] = ("manifests", "name")
+    once: str = ""
+
+    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> ManifestsSource | None:
+        """Read them; the directory names the cluster where nothing else does."""
+        directory = mistakes.text(f"{key}.manifests", entry["manifests"], "a directory such as examples/shop/manifests")
+        if not directory:
+            return None
+        if "name" in entry:
+            name = mistakes.label(f"{key}.name", entry["name"], "shop")
+        else:
+            name = cluster_name(directory)
+            if not name:
+                mistakes.add(key, f"{shown(directory)} gives the cluster no name; add `name`, such as {_EXAMPLE}")
+        return ManifestsSource(ClusterName(name), directory) if name else None
+
+
+def cluster_name(directory: str) -> str:
+    """Make a DNS label of a directory's last part; empty if nothing is left of it."""
+    last = directory.rstrip("/").rpartition("/")[2]
+    return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-")[:63].rstrip("-")
+
+
+ENTRY = ManifestsEntry()

@@ -1,0 +1,83 @@
+"""Directories of manifests as a type of source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from locallb.config.settings import ManifestsSource
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.sources.manifests.reading import ENDINGS, ParseCache, manifests_path, read_manifests
+from locallb.sources.readings import readings_directory
+from locallb.sources.source import SourceRead, SourceResult, SourceType, with_stale
+from locallb.threads.supervised import THREADS
+
+
+class Manifests(SourceType[ManifestsSource]):
+    """Files, read as they are; who watches files tells when they change."""
+
+    def read(self, source: ManifestsSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
+        """Read the directory."""
+        return _read(source, home, known, keep=keep)
+
+    def follow(self, home: Home, changed: Callable[[ClusterName], None]) -> FollowedManifests:
+        """Remember what files meant that haven't changed."""
+        del changed
+        return FollowedManifests(home)
+
+    def contents(self, source: ManifestsSource, root: Path) -> tuple[Path, ...]:
+        """Return the directory."""
+        return (manifests_path(source, root),)
+
+    def compared(self, source: ManifestsSource, root: Path, nowhere: Path) -> SourceResult:
+        """Read the directory below another root."""
+        return read_manifests(source, root, nowhere)
+
+    def tree(self, source: ManifestsSource) -> tuple[str, tuple[str, ...]]:
+        """Return the directory, and what manifests end in."""
+        return source.directory, ENDINGS
+
+    def elsewhere(self, source: ManifestsSource, directory: Path) -> ManifestsSource:
+        """Name the other directory."""
+        return replace(source, directory=str(directory))
+
+
+class FollowedManifests:
+    """Directories that are read again and again."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._memories: dict[ClusterName, ParseCache] = {}
+
+    def read(self, source: ManifestsSource, known: Collection[ObjectKey], *, anew: bool, moved: bool) -> SourceRead:
+        """Read what is different; `anew` relies on nothing that was read before."""
+        del moved
+        if anew or source.cluster not in self._memories:
+            self._memories[source.cluster] = ParseCache()
+        read = _read(source, self._home, known, keep=True, memory=self._memories[source.cluster])
+        why = THREADS.trouble(source.cluster)
+        told = f"source {source.cluster}: {why}; until it works again, changes are seen late"
+        return with_stale(read, *read.reading.stale, told) if why else read
+
+    def forget(self, others: Collection[ClusterName]) -> None:
+        """Forget all but these."""
+        self._memories = {name: one for name, one in self._memories.items() if name in others}
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+def _read(
+    source: ManifestsSource,
+    home: Home,
+    known: Collection[ObjectKey],
+    *,
+    keep: bool,
+    memory: ParseCache | None = None,
+) -> SourceRead:
+    readings = readings_directory(home)
+    return SourceRead(read_manifests(source, Path(home.root), readings, held_services=known, keep=keep, memory=memory))
+
+
+SOURCE = Manifests()

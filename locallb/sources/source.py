@@ -1,0 +1,182 @@
+"""What a type of source must do: read what it has, follow it, and say what there is to watch and to compare.
+
+A finder is a type of source that names others: which clusters there are now. Not here: how an entry of the
+configuration is parsed (`config.entries`), and when anything is read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from locallb.config.registry import SOURCES
+from locallb.config.settings import Finder, Source
+from locallb.kubernetes.parsing import Parsed
+from locallb.model.identities import ClusterName, Family, Home, ObjectKey
+from locallb.model.snapshot import Access, Contents
+from locallb.sources import SourceError
+
+S = TypeVar("S", bound=Source)
+Source_co = TypeVar("Source_co", bound=Source, covariant=True)
+Source_contra = TypeVar("Source_contra", bound=Source, contravariant=True)
+FinderT = TypeVar("FinderT", bound=Finder)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceResult:
+    """What a source has, and how far that is what it has now."""
+
+    parsed: Parsed
+    stale: tuple[str, ...] = ()
+    """What couldn't be read: a sentence each, with the source, the file, the line and the remedy."""
+    copied: frozenset[ObjectKey] = frozenset()
+    """Services that are there because the last good reading had them; nothing new is known of them."""
+    contents: Contents | None = None
+    """How much was read; None where that isn't known."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """What one source has, and how its Services are told what they got."""
+
+    reading: SourceResult
+    access: Mapping[ClusterName, Access] = field(default_factory=dict)
+    health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
+    """The families in which Nodes of live clusters answer on kube-proxy's health port."""
+    unready: bool = False
+    """It is being made: nothing is known of it yet, which is nobody's mistake."""
+
+
+def with_stale(read: SourceRead, *stale: str) -> SourceRead:
+    """Return the same with these sentences of why it may be old; none: it isn't."""
+    return replace(read, reading=replace(read.reading, stale=stale))
+
+
+class Followed(Protocol[Source_contra]):
+    """The sources of one type that the loop follows. For one thread."""
+
+    def read(self, source: Source_contra, known: Collection[ObjectKey], *, anew: bool, moved: bool) -> SourceRead:
+        """Return what a source has; from the first time on, follow it. Raises SourceError.
+
+        Args:
+            source: which one.
+            known: Services that hold something.
+            anew: this is a look at everything; nothing that is remembered counts.
+            moved: it may be reached in another way now.
+
+        """
+
+    def forget(self, others: Collection[ClusterName]) -> None:
+        """Follow these and no others."""
+
+    def stop(self) -> None:
+        """Follow nothing any more; keep what was read last."""
+
+
+class SourceType(ABC, Generic[S]):
+    """One type of source."""
+
+    @abstractmethod
+    def read(self, source: S, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
+        """Read one source.
+
+        Args:
+            source: which one.
+            home: of which stack.
+            known: Services that hold something: with one of this cluster among them, it can't be passed over.
+            keep: remember what it has, for a time when it can't be read.
+
+        Raises:
+            SourceError: if it can't be read and there is nothing to go by instead.
+
+        """
+
+    @abstractmethod
+    def follow(self, home: Home, changed: Callable[[ClusterName], None]) -> Followed[S]:
+        """Follow sources of this type; `changed` may be called from any thread."""
+
+    def contents(self, source: S, root: Path) -> tuple[Path, ...]:
+        """Return the directories and files that have what it has, for whoever watches files."""
+        del source, root
+        return ()
+
+    def ways(self, source: S, root: Path) -> tuple[Path, ...]:
+        """Return the files that say how it is reached."""
+        del source, root
+        return ()
+
+    def access(self, source: S, root: Path) -> Access | None:
+        """Return how its API is reached; None where there is none, or nobody can tell."""
+        del source, root
+        return None
+
+    def compared(self, source: S, root: Path, nowhere: Path) -> SourceResult:
+        """Read it below another root than the project's, where `nowhere` has no reading. Raises SourceError."""
+        del root, nowhere
+        raise SourceError(f"source {source.cluster} is a running cluster and can't be compared; compare manifests")
+
+    def tree(self, source: S) -> tuple[str, tuple[str, ...]]:
+        """Return what of a repository it needs to be compared: a path, and the endings of files. Raises SourceError."""
+        raise SourceError(f"source {source.cluster} is a running cluster and can't be compared; compare manifests")
+
+    def elsewhere(self, source: S, directory: Path) -> S:
+        """Return the source that has in `directory` what this one has in its own. Raises SourceError."""
+        del directory
+        raise SourceError(f"source {source.cluster} is a running cluster and can't be compared; compare manifests")
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[Source_co]):
+    """The sources that a finder names, and what the user must hear of them."""
+
+    sources: tuple[Source_co, ...] = ()
+    complaints: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    unready: bool = False
+    """One is being made, or it was asked at a bad moment: a look in a second tells more."""
+    gone: tuple[ClusterName, ...] = ()
+    """Those that there were until now. One of the same name that comes later is another one."""
+
+
+class Watch(Protocol):
+    """Something that calls back from a thread of its own."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+class FinderType(ABC, Generic[FinderT]):
+    """One type of finder."""
+
+    @abstractmethod
+    def find(self, finder: FinderT, directory: Path, *, keep: bool) -> Found[Source]:
+        """Find the sources. What it remembers is in `directory`, which is only written to `keep` it.
+
+        Raises SourceError if it can't be asked and nothing is remembered.
+        """
+
+    @abstractmethod
+    def watch(self, found: Callable[[str], None]) -> Watch:
+        """Call `found` with the name of a source that may have come or gone; with an empty one where nobody knows."""
+
+
+@cache
+def source_type(source_word: str) -> SourceType[Any]:
+    """Return a type of source by its word in the configuration."""
+    return cast("SourceType[Any]", SOURCES.load(source_word, "source"))
+
+
+@cache
+def finder_type(finder_word: str) -> FinderType[Any]:
+    """Return a type of finder by its word in the configuration."""
+    return cast("FinderType[Any]", SOURCES.load(finder_word, "source"))
+
+
+def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
+    """Return how the live clusters among `sources` are reached, as far as that can be told."""
+    asked = ((one.cluster, source_type(one.type).access(one, root)) for one in sources if one.live)
+    return {cluster: access for cluster, access in asked if access}
