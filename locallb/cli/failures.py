@@ -13,6 +13,7 @@ from threading import ExceptHookArgs
 from locallb.cli.exit_code import Exit
 from locallb.cli.process import DEBUG
 from locallb.model.formatting import printable
+from locallb.model.system_errors import REMEDIES, refusal
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _TOLD = (
@@ -22,20 +23,6 @@ _TOLD = (
     ("locallb.sources", "SourceError"),
 )
 """Errors that speak for themselves: of modules that aren't loaded nothing can have been raised."""
-_REMEDIES = {
-    errno.ENOSPC: "make room on that disk",
-    errno.EDQUOT: "make room within your quota",
-    errno.EROFS: "mount it writable, or use a project elsewhere",
-    errno.EACCES: "run this as the user whose files these are, or set the rights",
-    errno.EPERM: "run this as the user whose files these are, or set the rights",
-    errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
-    errno.ENFILE: "end other programs that have many files open",
-    errno.EFBIG: "raise the limit of file sizes (`ulimit -f`)",
-    errno.EAGAIN: "raise the limit of processes (`ulimit -u`), or end others",
-    errno.ENOMEM: "end other programs, or raise the limit of memory (`ulimit -v`)",
-    errno.EIO: "look after that disk",
-    errno.ENAMETOOLONG: "choose shorter names",
-}
 
 
 class Refused(Exception):  # noqa: N818 - an answer of a command, not a mistake
@@ -49,7 +36,7 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         return _of_the_system(error)
     if isinstance(error, MemoryError) or "start new thread" in str(error):
-        return f"this host gives no more memory or threads ({_words(error)}); {_REMEDIES[errno.ENOMEM]}"
+        return f"this host gives no more memory or threads ({_words(error)}); {REMEDIES[errno.ENOMEM]}"
     if isinstance(error, ImportError):
         return f"a library can't be loaded ({_words(error)}); `make setup` installs what is missing"
     return f"a mistake in local-lb ({_words(error)}{_place(error)}); please report it, with {DEBUG}=1 it tells more"
@@ -85,10 +72,8 @@ def _is_told(error: BaseException) -> bool:
 
 
 def _of_the_system(error: OSError) -> str:
-    what = error.strerror or _words(error)
     where = f"{error.filename}: " if error.filename else ""
-    remedy = _REMEDIES.get(error.errno or 0)
-    return f"{where}{what}; {remedy}" if remedy else f"{where}{what}"
+    return f"{where}{refusal(error)}" if error.strerror else f"{where}{_words(error)}"
 
 
 def _words(error: BaseException) -> str:

@@ -12,6 +12,16 @@ from typing import Any, NoReturn
 
 ANSWER = "answer"
 """What the scripts of completion ask instead of a shell's name: nobody else's word."""
+_ELSEWHERE = {
+    **dict.fromkeys(("down", "delete", "remove", "rm", "stop", "uninstall"), "destroy"),
+    **dict.fromkeys(("apply", "start", "deploy", "install", "run", "serve"), "up"),
+    **dict.fromkeys(("plan", "diff"), "preview"),
+    **dict.fromkeys(("ls", "list", "get", "show", "ps"), "status"),
+    **dict.fromkeys(("check", "logs"), "doctor"),
+    "help": "--help",
+    "version": "--version",
+}
+"""What other programs call it, if that is a word of ours."""
 _MISSING = "the following arguments are required: "
 _VALUE = "ignored explicit argument"
 
@@ -47,7 +57,8 @@ def _remedy(action: argparse.Action, value: str) -> str:
     if action.option_strings and "," in value and {*value.split(",")} <= {*choices}:
         each = " ".join(f"{action.option_strings[-1]} {one}" for one in value.split(","))
         return f"one of {_listed(choices)}; say it once for each: {each}"
-    near = get_close_matches(value.lower(), choices, n=1)
+    known = _ELSEWHERE.get(value, "") if action.dest == "command" else ""
+    near = [known] if known else get_close_matches(value.lower(), choices, n=1)
     return f"one of {_listed(choices)}" + (f"; did you mean {near[0]}?" if near else "")
 
 

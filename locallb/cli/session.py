@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pulumi import RunError
+
 from locallb.config.settings import (
     LeaderElection,
     Settings,
@@ -47,7 +49,11 @@ class Program:
     """None as long as it didn't get as far as a plan."""
 
     def __call__(self) -> None:
-        """Run it once."""
+        """Run it once. Raises RunError where it isn't there."""
+        if not self.path.is_file():
+            raise RunError(
+                f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
+            )
         names = runpy.run_path(str(self.path), run_name="__main__")
         self.outcome = names["reading"], names["plan"]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from locallb.model.errors import ClientError
+from locallb.model.system_errors import refusal
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""
@@ -89,7 +90,7 @@ def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = 
             beside.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise FilesError(f"{path} can't be written: {error.strerror}") from error
+        raise FilesError(f"{path} can't be written: {refusal(error)}") from error
     return beside
 
 
@@ -100,7 +101,7 @@ def write(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) 
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise FilesError(f"{path} can't be replaced: {error.strerror}") from error
+        raise FilesError(f"{path} can't be replaced: {refusal(error)}") from error
 
 
 def read(path: Path) -> str | None:

@@ -98,5 +98,11 @@ def private_directory(path: Path) -> Path:
             path.mkdir(PRIVATE, exist_ok=True)
             path.chmod(PRIVATE)  # whatever the umask takes away
     except OSError as error:
-        raise PlaceError(f"{path} can't be made ({error.strerror}): give a writable XDG_STATE_HOME") from error
+        raise PlaceError(f"{path} can't be made ({error.strerror}): {_remedy(path)}") from error
     return path
+
+
+def _remedy(path: Path) -> str:
+    """Return which variable leads to a directory that can't be made."""
+    ledger = Path(os.environ.get(LEDGER_VARIABLE) or "/")
+    return f"correct {LEDGER_VARIABLE}" if path in {ledger, *ledger.parents} else "give a writable XDG_STATE_HOME"

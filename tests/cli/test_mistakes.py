@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from locallb.cli.exit_code import Exit
+from locallb.model.system_errors import REMEDIES
+from locallb.storage.files import FilesError, write
 from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
 
 
@@ -25,6 +29,9 @@ def play() -> Iterator[Stage]:
     ("words", "told"),
     [
         ("upp", "did you mean up?"),
+        ("down", "did you mean destroy?"),
+        ("version", "did you mean --version?"),
+        ("stack ls", "'ls' isn't one of list; did you mean list?"),
         ("completion", "SHELL is missing: bash, zsh, fish\n"),
         ("completion tcsh", "'tcsh' isn't one of bash, zsh, fish\n"),
         ("state", "ACTION is missing: check, restore, adopt\n"),
@@ -130,6 +137,48 @@ def test_projects_that_can_not_be_called_so(play: Stage, line: str, told: str) -
     done = play.run("status")
     assert done.code == Exit.FAILED
     assert told in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        ("LOCALLB_LEDGER", "Pulumi.yaml can't be made (File exists): correct LOCALLB_LEDGER"),
+        ("XDG_STATE_HOME", "Pulumi.yaml can't be made (File exists): give a writable XDG_STATE_HOME"),
+    ],
+)
+def test_places_that_can_not_be_used(play: Stage, variable: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence names the variable that leads there."""
+    if variable == "XDG_STATE_HOME":
+        monkeypatch.delenv("LOCALLB_LEDGER")
+    with monkeypatch.context() as here:
+        here.setenv(variable, str(play.root / "Pulumi.yaml"))
+        done = play.run("up", "--yes")
+    assert done.code == Exit.FAILED
+    assert told in " ".join(done.err.split())
+    monkeypatch.setenv("LOCALLB_LEDGER", str(play.root / "s/locallb/ledger"))
+
+
+def test_a_program_that_is_gone_is_told(play: Stage) -> None:
+    """It can be brought back."""
+    (play.root / "__main__.py").unlink()
+    done = play.run("preview")
+    assert done.code == Exit.FAILED
+    assert f"{play.root}/__main__.py doesn't exist, and it is the program; bring it back" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
+def test_files_that_can_not_be_written_are_told_with_what_helps(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a proxy's, where the state home is full."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(FilesError) as caught:
+        write(tmp_path / "eds.json", "{}")
+    assert str(caught.value) == f"{tmp_path}/eds.json can't be written: {os.strerror(number)}; {REMEDIES[number]}"
 
 
 def test_whatever_the_umask_our_own_files_stay_readable(play: Stage) -> None:

@@ -227,7 +227,7 @@ def test_it_can_run_in_a_hook_of_another_repository(repo: Stage, monkeypatch: py
         (["--format", "html", "--json"], "--format json"),
         (["--format", "html", "--target", "c/n/web"], "leave out --target"),
         (["--against", "HEAD", "--from-pulumi", "x"], "not allowed with"),
-        (["--format", "pdf"], "invalid choice"),
+        (["--format", "pdf"], "'pdf' isn't one of tree, markdown, json, html"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(repo: Stage, words: list[str], why: str) -> None:

@@ -199,6 +199,8 @@ def _read_yaml(path: Path) -> dict[str, Value]:
         raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 a SafeLoader
     except FileNotFoundError:
         raise ProjectError(f"{path} doesn't exist; run this in a Pulumi project's folder or name it with -C") from None
+    except PermissionError:
+        raise ProjectError(f"{path} can't be read: Permission denied; give this user the right to read it") from None
     except OSError as error:
         raise ProjectError(f"{path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
