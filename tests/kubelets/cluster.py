@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lightkube.types import PatchType
-
 from locallb.kubernetes.api.client import NODE
 from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import running
@@ -147,12 +145,15 @@ class Cluster:
             conditions = client.get(NODE, name)["status"].get("conditions", ())
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
-    def taint(self, role: str, *keys: str) -> None:
-        """Give a Node exactly these taints."""
-        taints = [{"key": key, "effect": "NoSchedule"} for key in keys] or None
-        with self.plane.client() as client:
-            name = self.node(role).name
-            client.patch(NODE, name, {"spec": {"taints": taints}}, patch_type=PatchType.MERGE)
+    @contextlib.contextmanager
+    def routed(self) -> Iterator[None]:
+        """Let this host reach pods."""
+        ways = [way for node in self.nodes.values() for way in zip(node.pod_cidrs, node.addresses, strict=True)]
+        on_host("; ".join(f"ip route add {pods} via {node}" for pods, node in ways))
+        try:
+            yield
+        finally:
+            on_host("; ".join(f"ip route del {pods} via {node}" for pods, node in ways))
 
 
 def _node_object(cluster: str, node: KubeletNode) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -28,11 +29,11 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-@pytest.fixture
-def world(cluster: Cluster) -> Iterator[Workloads]:
-    """Return the owner of the cluster, which has Nodes and nothing else."""
-    made = Workloads(cluster)
-    with made.client:
+@pytest.fixture(params=["node-ports", "pods"])
+def world(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Workloads]:
+    """Return the owner of the cluster, which has Nodes and nothing else, and whose Services are served in that way."""
+    made = Workloads(cluster, straight=request.param == "pods")
+    with made.client, cluster.routed() if made.straight else nullcontext():
         yield made
         made.empty()
 

@@ -31,6 +31,7 @@ class KubeletControlPlane(ControlPlane):
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
+            "--service-node-port-range=30000-32767",
             f"--kubelet-client-certificate={self.root}/api-client.crt",
             f"--kubelet-client-key={self.root}/api-client.key",
             "--kubelet-preferred-address-types=InternalIP",

@@ -95,11 +95,17 @@ def _pod_network(ranges: Ranges, number: int) -> Mapping[str, object]:
 
 
 def _network(ranges: Ranges, number: int, nodes: int) -> str:
-    """Write commands that lead to other Nodes' pods, and that hide pods from the world, which has no way back."""
+    """Write commands that lead to other Nodes' pods, hide pods from the host, and let nothing out of the cluster.
+
+    A packet to a pod that has just gone would otherwise leave by the default route, for whoever answers out there.
+    """
     routes = chain.from_iterable(
         zip(ranges.pods_of(other), ranges.node(other), strict=True) for other in range(nodes) if other != number
     )
     hidden = zip(("iptables", "ip6tables"), ranges.pods, strict=True)
-    lines = [f"ip route replace {pods} via {node}" for pods, node in routes]
+    lines = ["ip -4 route del default", "ip -6 route del default"]
+    lines += [f"ip route replace {host} via {at}" for host, at in zip(ranges.host, ranges.gateways, strict=True)]
+    lines += [f"ip route replace blackhole {pods}" for pods in ranges.pods]
+    lines += [f"ip route replace {pods} via {node}" for pods, node in routes]
     lines += [f"{tool} -w -t nat -A POSTROUTING -s {pods} ! -d {pods} -o eth0 -j MASQUERADE" for tool, pods in hidden]
     return "\n".join([*lines, ""])

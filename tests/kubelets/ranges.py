@@ -31,6 +31,11 @@ class Ranges:
         return f"10.{self.byte}.0.1", f"fd00:6c6c:{self.byte:x}::1"
 
     @property
+    def host(self) -> tuple[str, str]:
+        """What Nodes and pods reach at the host: all that isn't theirs, such as addresses of Services."""
+        return f"10.{self.byte}.64.0/24", f"fd00:6c6c:{self.byte:x}:4000::/64"
+
+    @property
     def pods(self) -> tuple[str, str]:
         """Those of all pods."""
         return f"10.{self.pod_byte}.128.0/17", f"fd00:6c6c:{self.pod_byte:x}:8000::/50"

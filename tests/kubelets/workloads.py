@@ -12,7 +12,7 @@ from lightkube.types import PatchType
 
 from locallb.kubernetes.api.client import SLICE
 from tests.cluster.controlplane import Document, Objects
-from tests.e2e.support import service
+from tests.e2e.support import ask, service
 from tests.kubelets.cluster import Cluster
 from tests.kubelets.images import AGNHOST
 from tests.traffic.nodes import POD
@@ -26,9 +26,12 @@ SERVED = 8080
 class Workloads(Objects):
     """The cluster's owner, who also deploys; all in the namespace n."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    straight: bool
+    """Whether Services go without NodePorts, so that only pods can be reached."""
+
+    def __init__(self, cluster: Cluster, *, straight: bool) -> None:
         super().__init__(cluster.plane, cluster.plane.client())
-        self.cluster = cluster
+        self.cluster, self.straight = cluster, straight
 
     def deploy(self, name: str, replicas: int, **spec: object) -> None:
         """Deploy pods that serve and end at once when told to; wait until all are ready. `spec` goes into theirs."""
@@ -41,6 +44,10 @@ class Workloads(Objects):
         }
         self.client.create(DEPLOYMENT.from_dict(document), namespace="n")
         self.wait(name)
+
+    def on(self, role: str) -> Mapping[str, str]:
+        """Return the selector of the Node of a role."""
+        return {"kubernetes.io/hostname": self.cluster.node(role).name}
 
     def scale(self, name: str, replicas: int) -> None:
         """Change how many pods a Deployment has, and wait until they are ready."""
@@ -81,6 +88,7 @@ class Workloads(Objects):
     def expose(self, name: str, *ports: int, **spec: Any) -> None:  # noqa: ANN401 - fields of the API
         """Create a Service of type LoadBalancer for a Deployment; it has port 80 if none is said."""
         listed = [service_port(number) for number in ports or (80,)]
+        spec.setdefault("allocateLoadBalancerNodePorts", not self.straight)
         self.service(service(name, *listed, selector={"app": name}, **spec))
 
     def address(self, name: str) -> str:
@@ -107,11 +115,23 @@ class Workloads(Objects):
         return sum(bool(one["conditions"].get("ready")) for one in every)
 
 
-def service_port(number: int) -> Document:
+def service_port(number: int, protocol: str = "TCP") -> Document:
     """Make a Service port that leads to what pods serve."""
-    return {"name": f"tcp-{number}", "port": number, "targetPort": SERVED}
+    name = f"{protocol.lower()}-{number}"
+    return {"name": name, "port": number, "protocol": protocol, "targetPort": SERVED}
 
 
+SPREAD = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+}
+"""In the spec of pods of `web`: they are on different Nodes."""
 _CONTAINER = {
     "name": "server",
     "image": AGNHOST,
@@ -131,3 +151,11 @@ def answer(address: str, port: int = 80, seconds: float = 3) -> str:
         except (OSError, http.client.HTTPException) as error:
             return type(error).__name__
     return text if reply.status == http.client.OK else f"HTTP {reply.status}"
+
+
+def answer_udp(address: str, port: int) -> str:
+    """Return the name of the pod that answers a datagram, or that of the error."""
+    try:
+        return ask(address, port, "UDP", "hostname", seconds=1)
+    except OSError as error:
+        return type(error).__name__
