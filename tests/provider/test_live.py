@@ -105,6 +105,48 @@ def test_the_answer_to_a_patch_is_the_next_guess(told: Access, monkeypatch: pyte
     assert cluster.asked == ["get", "patch", "patch"]
 
 
+WATCHED: Mapping[str, tuple[dict[str, Any], bool, dict[str, Any] | None, bool, list[str]]] = {
+    "it is as it was": (service(3, FINALIZER), True, service(3, FINALIZER), True, []),
+    "no watch is open": (service(3, FINALIZER), False, service(4), False, ["get"]),
+    "it lacks something": (service(3), True, service(3), False, ["get"]),
+    "it lacked something": (service(3), True, service(4, FINALIZER), True, ["get"]),
+    "another Service had the name": (service(3, FINALIZER, uid="u0"), True, service(4), False, ["get"]),
+    "it is gone": (service(3), True, None, False, ["get"]),
+}
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_a_service_is_read_unless_an_open_watch_says_that_it_is_as_it_was(
+    name: str, told: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a watch says to be different may be old news, as is everything once the watch has ended."""
+    said, is_open, there, stays, asked = WATCHED[name]
+    cluster = FakeCluster(there)
+    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
+    RECENT.note(told, "n", "web", said)
+    RECENT.opened(told, is_open=is_open)
+    claim = properties.ServiceClaimState(access=ACCESS, owner=OWNER, finalizer=FINALIZER)
+    assert ServiceClaim(None).read(claim) == (claim if stays else None)
+    assert cluster.asked == asked
+
+
+@pytest.mark.parametrize("name", ["what was published", "nothing"])
+def test_a_status_is_read_unless_an_open_watch_says_that_it_is_as_it_was(
+    name: str, told: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above. What is left of a resource that nobody knows to be gone is read in any case."""
+    ingress, conditions, same = SAID[name]
+    there = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
+    cluster = FakeCluster(there)
+    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
+    RECENT.note(told, "n", "web", there)
+    RECENT.opened(told, is_open=True)
+    assert (ServiceStatus(None).read(STATE) == STATE) == same
+    assert cluster.asked == ([] if same else ["get"])
+    ServiceStatus(None).leaves_nothing(STATE)
+    assert cluster.asked[-1:] == ["get"]
+
+
 @pytest.fixture
 def silent() -> Iterator[None]:
     """Know of the cluster that it doesn't answer."""

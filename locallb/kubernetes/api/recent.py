@@ -1,7 +1,8 @@
 """Services as this process was told of them last, by a watch or as the answer to a patch.
 
 A first guess for whoever is about to write over a resourceVersion: one that is old is refused as a conflict, and read
-then. It saves a request each time, and proves nothing: what is to be known is read. Not here: who asks the API.
+then. While a watch is open, what it told last also counts as a look at a Service that is as it shall be; one that
+differs is read. It saves a request each time, and proves nothing else. Not here: who asks the API.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Recent:
     def __init__(self) -> None:
         self._lock = Lock()
         self._seen: dict[Access, dict[tuple[str, str], Service]] = {}
+        self._open: set[Access] = set()
 
     def note(self, access: Access, namespace: str, name: str, service: Service) -> None:
         """Take one over."""
@@ -37,11 +39,21 @@ class Recent:
         """Forget a cluster."""
         with self._lock:
             self._seen.pop(access, None)
+            self._open.discard(access)
+
+    def opened(self, access: Access, *, is_open: bool) -> None:
+        """Note whether a watch tells of every change from now on."""
+        with self._lock:
+            (self._open.add if is_open else self._open.discard)(access)
 
     def find(self, access: Access, namespace: str, name: str) -> Service | None:
         """Return a Service as it was told last; None if nobody told of it."""
         with self._lock:
             return self._seen.get(access, {}).get((namespace, name))
+
+    def watched(self, access: Access, namespace: str, name: str) -> Service | None:
+        """Return the same while a watch is open; None while nobody would tell of a change."""
+        return self.find(access, namespace, name) if access in self._open else None
 
 
 RECENT = Recent()

@@ -1,6 +1,7 @@
 """A Service in a live cluster, as our resources touch it: read, decide, patch, and again where somebody was quicker.
 
 What a watch or the last patch told counts as read, once: if it is old, the patch is refused, and the Service read.
+What an open watch says to be as it shall be isn't read either.
 """
 
 from __future__ import annotations
@@ -50,6 +51,15 @@ def find(access: Access, owner: Owner) -> Live | None:
     """Return the very Service; None if it is gone. Raises KubeError."""
     live = _at(access).service(owner.service.namespace, owner.service.name)
     return live if live is not None and is_it(live, owner.uid) else None
+
+
+def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool]) -> bool:
+    """Return whether an open watch says of the very Service that it is `fine`: then nothing need be asked.
+
+    What it says otherwise may be old news, after a write of ours: that is to be read.
+    """
+    seen = RECENT.watched(access, owner.service.namespace, owner.service.name)
+    return seen is not None and is_it(seen, owner.uid) and fine(seen)
 
 
 def write(access: Access, owner: Owner, decide: Decide) -> Live | None:

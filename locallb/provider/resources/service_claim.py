@@ -42,6 +42,8 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
 
     def read(self, state: ServiceClaimState) -> ServiceClaimState | None:
         """Look whether it is there. An API that doesn't answer says nothing, so nothing is known to have changed."""
+        if live_service.is_watched_to_be(state.access, state.owner, has_finalizer):
+            return state
         try:
             found = live_service.find(state.access, state.owner)
         except KubeError:

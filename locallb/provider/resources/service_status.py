@@ -48,13 +48,15 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
     def read(self, state: ServiceStatusState) -> ServiceStatusState | None:
         """Read what the status says of ours. An API that doesn't answer says nothing, so nothing has changed."""
+        if live_service.is_watched_to_be(state.access, state.owner, lambda seen: _says(seen, state)):
+            return state
         try:
             found = live_service.find(state.access, state.owner)
         except KubeError:
             return state
         if found is None:
             return None
-        if not differences(standing(found), _addresses(state), _said(state), alone=state.alone):
+        if _says(found, state):
             return state
         seen = published(found, None if state.alone else _addresses(state))
         return replace(state, ingress=seen.ingress, conditions=seen.conditions)
@@ -89,6 +91,11 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
         ):
             raise ProviderError(f"{new.owner.service} was deleted meanwhile; run again")
         return grown(self.state, new)
+
+
+def _says(live: Live, state: ServiceStatusState) -> bool:
+    """Return whether a Service says what was published."""
+    return not differences(standing(live), _addresses(state), _said(state), alone=state.alone)
 
 
 def _withdrawing(ours: Collection[str]) -> Callable[[Live], Mapping[str, object] | None]:

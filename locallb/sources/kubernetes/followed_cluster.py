@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -66,6 +66,7 @@ class FollowedCluster:
         self._lock = threading.Lock()
         self._known = {kind: _FollowedObjects() for kind in PATHS}
         self._stopped = threading.Event()
+        self._answered = threading.Event()
         self._feeds: dict[str, Feed] = {}
         self._tempos = {kind: tempos.get(kind, Tempo()) for kind in PATHS}
         self._threads = [self._follower(kind) for kind in PATHS]
@@ -79,6 +80,10 @@ class FollowedCluster:
         for feed in tuple(self._feeds.values()):
             feed.cut()
         RECENT.forget(self.access)
+
+    def await_answer(self, seconds: float) -> None:
+        """Wait until a watch of Services is open, or it is known why not; no longer than this."""
+        self._answered.wait(seconds)
 
     def tempos(self) -> Mapping[str, Tempo]:
         """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
@@ -154,18 +159,29 @@ class FollowedCluster:
         while not self._stopped.wait(self._tempos[kind].watches.wait(time.monotonic())):
             if time.monotonic() - listed > _RELIST:
                 return
-            for event in feed.watch(version):
-                if self._stopped.is_set():
-                    return
-                version = event.version
-                self._take(kind, event)
+            with self._open_watch(kind):
+                for event in feed.watch(version):
+                    if self._stopped.is_set():
+                        return
+                    version = event.version
+                    self._take(kind, event)
             self._pace(kind, Tempo.ended)
+
+    @contextmanager
+    def _open_watch(self, kind: str) -> Iterator[None]:
+        """Let those who look at Services ask the API again once nothing tells of changes any more."""
+        try:
+            yield
+        finally:
+            if kind == _SERVICE:
+                RECENT.opened(self.access, is_open=False)
 
     def _break(self, kind: str, why: str) -> None:
         if self._stopped.is_set():
             return
         with self._lock:
             new, self._known[kind].broken = not self._known[kind].broken, why
+        self._answered.set()
         if new:
             self._changed()
 
@@ -193,6 +209,9 @@ class FollowedCluster:
         if event.type == OPENED:
             self._tempos[kind] = self._tempos[kind].opened(time.monotonic())
             self._mend(kind)
+            if kind == _SERVICE:
+                RECENT.opened(self.access, is_open=True)
+                self._answered.set()
         if event.type in {OPENED, BOOKMARK}:
             return
         one = _slim(event.object)

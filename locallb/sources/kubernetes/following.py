@@ -27,6 +27,10 @@ from locallb.sources.source import SourceRead, SourceResult, with_stale
 KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
 
+OPENING = 2.0
+"""Seconds that a cluster which has just been read may take until it is followed; later, its Services are asked for one
+by one."""
+
 
 @dataclass(slots=True)
 class _Live:
@@ -105,7 +109,10 @@ class Following:
         else:
             read = read_cluster(source, self.home, known, keep=True)
         access = meant.access if meant else read.access[source.cluster]
-        return _Live(source, meant, self._follow(source, access), read)
+        followed = self._follow(source, access)
+        if not (read.unready or read.reading.stale):
+            followed.await_answer(OPENING)
+        return _Live(source, meant, followed, read)
 
     def _look_up(self, one: _Live) -> None:
         """Look at the kubeconfig, and follow whatever it means now."""
