@@ -17,12 +17,13 @@ from typing import Any
 
 import httpx2
 from lightkube import ConfigError
-from lightkube.config import client_adapter
+from lightkube.config.client_adapter import user_auth
 
 from locallb.kubernetes.answers import ERROR, Object, OddError, Told, lines, list_page, watch_line
 from locallb.kubernetes.api.auth import PluginAuth
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.tls import TLS
 from locallb.model.snapshot import Access
 
 PATHS: Mapping[str, tuple[str, str]] = {
@@ -78,10 +79,14 @@ class Feed:
         found = connection(access)
         self._server = found.server
         try:
-            parameters = client_adapter.ConnectionParams(_TIMEOUT, trust_env=found.trust_env, proxy=found.proxy)
-            self._client = client_adapter.Client(found.config, parameters)
-            if found.plugin:
-                self._client.auth = PluginAuth(found.plugin)
+            self._client = httpx2.Client(
+                base_url=found.config.cluster.server,
+                verify=TLS.of(found.config, found.files, trust_env=found.trust_env),
+                auth=PluginAuth(found.plugin) if found.plugin else user_auth(found.config.user),
+                timeout=_TIMEOUT,
+                trust_env=found.trust_env,
+                proxy=found.proxy,
+            )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
             raise KubeError(Fault.KUBECONFIG, told) from None

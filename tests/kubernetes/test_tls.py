@@ -1,0 +1,118 @@
+"""What a connection trusts is read once for the same inputs, and anew for others: counted."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.kubernetes.api import feed, tls
+from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.tls import TlsContexts
+from locallb.model.snapshot import Access
+from tests.kubernetes.test_kubeconfig import written
+
+
+@dataclass
+class Made:
+    """Contexts, with a clock, and how many were made."""
+
+    now: float = 0.0
+    count: int = 0
+    contexts: TlsContexts = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make them."""
+        self.contexts = TlsContexts(lambda: self.now)
+
+    def make(self, *_args: object, **_words: object) -> ssl.SSLContext:
+        """Make one, in the place of the client's."""
+        self.count += 1
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    def of(self, access: Access, *, trust_env: bool = False) -> ssl.SSLContext:
+        """Return the context of a cluster."""
+        read = connection(access)
+        return self.contexts.of(read.config, read.files, trust_env=trust_env)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Count."""
+    counting = Made()
+    monkeypatch.setattr(tls, "verify_cluster", counting.make)
+    return counting
+
+
+def test_a_cluster_that_is_asked_again_and_again_has_its_authorities_read_once(
+    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its kubeconfig names none and all of the system's count, and while that is rewritten."""
+    monkeypatch.setattr(feed, "TLS", made.contexts)
+    for _ in range(20):
+        access = written(tmp_path / "config")
+        for kind in ("Service", "Node"):
+            Feed(access, kind).close()
+    assert made.count == 1
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "an authority": {"cluster": {"certificate-authority-data": "eA=="}},
+    "an authority's file": {"cluster": {"certificate-authority": "ca"}},
+    "no check": {"cluster": {"insecure-skip-tls-verify": True}},
+    "a certificate": {"user": {"client-certificate-data": "eA==", "client-key-data": "eA=="}},
+    "a certificate's files": {"user": {"client-certificate": "crt", "client-key": "key"}},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_other_inputs_are_another_context(tmp_path: Path, made: Made, what: str) -> None:
+    """What is trusted and what is shown; both are kept."""
+    for name in ("ca", "crt", "key"):
+        (tmp_path / name).write_text(name)
+    plain, other = written(tmp_path / "plain"), written(tmp_path / "other", **CHANGES[what])
+    assert made.of(plain) is not made.of(other)
+    assert made.of(plain) is made.of(plain)
+    assert made.of(other) is made.of(other)
+    assert made.of(plain, trust_env=True) is not made.of(plain)
+    assert made.count == 3
+
+
+@pytest.mark.parametrize("name", ["ca", "crt", "key"])
+def test_a_file_that_is_renewed_is_read_anew(tmp_path: Path, made: Made, name: str) -> None:
+    """Under the same name."""
+    for each in ("ca", "crt", "key"):
+        (tmp_path / each).write_text(each)
+    files = {"client-certificate": "crt", "client-key": "key"}
+    access = written(tmp_path / "config", cluster={"certificate-authority": "ca"}, user=files)
+    first = made.of(access)
+    (tmp_path / "new").write_text("other")
+    (tmp_path / "new").replace(tmp_path / name)
+    assert made.of(access) is not first
+
+
+def test_the_systems_authorities_are_read_anew_after_a_while(
+    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody tells of those that were added; another file that the environment names counts at once."""
+    access = written(tmp_path / "config")
+    first = made.of(access)
+    made.now = 599.0
+    assert made.of(access) is first
+    made.now = 601.0
+    assert made.of(access) is not first
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "other"))
+    before = made.count
+    made.of(access)
+    assert made.count == before + 1
+
+
+def test_contexts_that_nobody_asks_for_are_forgotten(tmp_path: Path, made: Made) -> None:
+    """Credentials that are renewed by the minute would pile up otherwise."""
+    for number in range(100):
+        made.of(written(tmp_path / "config", cluster={"certificate-authority-data": str(number)}))
+    assert len(made.contexts._made) == 16
