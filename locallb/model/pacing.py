@@ -1,7 +1,8 @@
-"""When to try again: the one back-off of everything that is tried more than once, told the time and chance.
+"""When to try again, and how often at all: the one back-off of everything that is tried more than once.
 
 `Pace` says how often at most, `Backoff` what has happened so far. Whoever tries asks `wait` first and reports how the
-attempt ended. All times are seconds of one monotonic clock. Not here: threads, clocks, chance, and what is tried.
+attempt ended. `Quota` gives turns to many. All times are seconds of one monotonic clock. Not here: threads, clocks,
+chance, and what is tried.
 """
 
 from __future__ import annotations
@@ -85,3 +86,24 @@ class Backoff:
     def hurried(self, now: float) -> Backoff:
         """Try as soon as the floor allows: what made it fail may be gone. The row of failures goes on."""
         return replace(self, not_before=min(self.not_before, max(now, self._earliest)))
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Turns of many who do the same: no more than `most` within any `span`."""
+
+    most: int
+    span: float = 1.0
+    """Seconds."""
+    _given: tuple[float, ...] = ()
+    """The last turns, at most `most` of them, in order."""
+
+    def taken(self, now: float) -> tuple[Quota, float]:
+        """Give the next turn: when it is, `now` or later."""
+        full = len(self._given) >= self.most
+        at = max(now, self._given[-1] if self._given else now, self._given[-self.most] + self.span if full else now)
+        return replace(self, _given=(*self._given, at)[-self.most :]), at
+
+    def allowing(self, most: int) -> Quota:
+        """Give so many turns from now on. What was forgotten of earlier turns was too long ago to count."""
+        return self if most == self.most else replace(self, most=most, _given=self._given[-most:])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from locallb.model.pacing import Backoff, Pace
+from locallb.model.pacing import Backoff, Pace, Quota
 
 chances = st.floats(0, 1)
 seconds = st.floats(0, 1000)
@@ -139,3 +139,29 @@ def test_where_success_need_not_last_it_ends_the_row_at_once() -> None:
     calm = Backoff(Pace(1.0, longest=10.0, calm=3.0)).failed(0.0, 0).failed(0.0, 0).succeeded(5.0)
     assert [calm.succeeded(now).failures for now in (7.9, 8.0)] == [2, 0]
     assert [calm.is_calm(now) for now in (7.9, 8.0)] == [False, True]
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.integers(1, 9)), max_size=80))
+def test_nobody_gets_more_turns_in_a_second_than_were_allowed(history: list[tuple[float, int]]) -> None:
+    """However many ask at once, and however often that is changed: the most that was allowed since the window began."""
+    quota, now, given_at = Quota(5), 0.0, [(-math.inf, 5)]
+    for late, most in history:
+        now += late
+        quota, at = quota.allowing(most).taken(now)
+        given_at.append((at, most))
+    for number, (begun, _) in enumerate(given_at):
+        window = [most for at, most in given_at[number:] if at < begun + 1 - SLACK]
+        allowed = [most for _, most in given_at[max(0, number - 9) : number]]
+        assert len(window) <= max([*window, *allowed, 5])
+
+
+@given(st.integers(1, 9), st.lists(st.floats(0, 3), max_size=80))
+def test_whoever_comes_gets_the_first_turn_that_is_free(most: int, lates: list[float]) -> None:
+    """In the order in which they came; at once while fewer were given turns in the last second."""
+    quota, now, turns = Quota(most), 0.0, list[float]()
+    for late in lates:
+        now += late
+        quota, at = quota.taken(now)
+        free = now if len(turns) < most else turns[-most] + 1
+        assert at == max(now, free, *turns[-1:])
+        turns.append(at)

@@ -39,6 +39,12 @@ def node(name: str, version: str = "1") -> dict[str, Any]:
     return {"metadata": {"name": name, "resourceVersion": version}, "status": {"addresses": [address]}}
 
 
+def balancer(name: str) -> dict[str, Any]:
+    """Write a Service of type LoadBalancer."""
+    ports = [{"port": 80, "protocol": "TCP", "nodePort": 30000}]
+    return {"metadata": {"namespace": "n", "name": name, "uid": name}, "spec": {"type": "LoadBalancer", "ports": ports}}
+
+
 def healthy(kind: str, objects: list[dict[str, Any]]) -> bytes:
     """Write a list as an API server does."""
     return json.dumps({"kind": f"{kind}List", "metadata": {"resourceVersion": "1"}, "items": objects}).encode()
@@ -49,6 +55,7 @@ class Api:
     """How it answers now; each field may be changed at any time."""
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
+    services: list[dict[str, Any]] = field(default_factory=list)
     listed: tuple[int, bytes] | None = None
     """Instead of a healthy list: status and body."""
     watched: tuple[int, bytes] | None = None
@@ -86,7 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._wait(renewed)
         elif not watched:
             kind = KINDS[self.path.partition("?")[0].rpartition("/")[2]]
-            self._whole(*(api.listed or (200, healthy(kind, api.nodes if kind == "Node" else []))))
+            self._whole(
+                *(api.listed or (200, healthy(kind, {"Node": api.nodes, "Service": api.services}.get(kind, []))))
+            )
         elif api.watched:
             self._whole(*api.watched)
         else:

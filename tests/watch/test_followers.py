@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 
 from locallb.kubernetes import watch_pace
-from locallb.kubernetes.api import feed
+from locallb.kubernetes.api import client, feed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.quota import MOST as QUOTA
+from locallb.kubernetes.api.quota import SPAN, Quotas
 from locallb.kubernetes.watch_pace import MOST
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes import told_writers
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.kubernetes.test_answers import ENDLESS, ODD_LISTS, ODD_WATCHES, line
-from tests.watch.api import Api, becomes, node, served
+from tests.watch.api import Api, balancer, becomes, node, served
 
 NAME = ClusterName("demo")
 
@@ -205,3 +208,51 @@ def test_a_follower_that_is_stopped_leaves_nothing(api: tuple[Api, Access], *, s
             becomes(partial(lambda limit: len(answers.asked) > limit, seen))
         followed.stop()
     becomes(lambda: resources() <= before, resources)
+
+
+@pytest.fixture
+def quotas(monkeypatch: pytest.MonkeyPatch) -> tuple[Quotas, list[float]]:
+    """Replace the quotas by those of a moment that doesn't pass, with the waits that they ask for."""
+    waits: list[float] = []
+    made = Quotas(lambda: 100.0, waits.append)
+    for module in (client, feed, told_writers):
+        monkeypatch.setattr(module, "QUOTAS", made)
+    return made, waits
+
+
+def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
+    api: tuple[Api, Access], quotas: tuple[Quotas, list[float]]
+) -> None:
+    """Those of writers as those of followers; without a follower nobody is held up."""
+    (answers, access), (_, waits) = api, quotas
+    for _ in range(QUOTA):
+        Cluster(access).objects()
+    assert waits == []
+    before = len(answers.asked)
+    followed = follower(access)
+    becomes(lambda: answers.count("watch") == 3)
+    for _ in range(6):
+        Cluster(access).objects()
+    asked = len(answers.asked) - before
+    assert waits == [pytest.approx(SPAN)] * (asked - QUOTA)
+    assert asked > QUOTA
+    followed.stop()
+    waits.clear()
+    for _ in range(QUOTA):
+        Cluster(access).objects()
+    assert waits == []
+
+
+def test_more_load_balancers_may_be_told_more_at_once(
+    api: tuple[Api, Access], quotas: tuple[Quotas, list[float]]
+) -> None:
+    """One request for each; other Services don't count."""
+    (answers, access), (_, waits) = api, quotas
+    answers.services = [balancer(f"s{number}") for number in range(QUOTA + 6)]
+    answers.services += [{**balancer(f"t{number}"), "spec": {"type": "ClusterIP"}} for number in range(100)]
+    followed = follower(access)
+    becomes(lambda: answers.count("watch") == 3)
+    for _ in range(10):
+        Cluster(access).objects()
+    assert waits == [pytest.approx(SPAN)] * (3 + 3 + 30 - QUOTA - 6)
+    followed.stop()

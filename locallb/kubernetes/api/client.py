@@ -1,7 +1,7 @@
 """Kubernetes APIs, by kubeconfig and context: lists of what is read, and patches of a Service's status.
 
-Objects are plain JSON, as `parsing` takes them; what they mean
-and what is written is decided elsewhere. Credentials stay where the kubeconfig says.
+Objects are plain JSON, as `parsing` takes them; what they mean and what is written is decided elsewhere. Credentials
+stay where the kubeconfig says.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from locallb.kubernetes.answers import Object, OddError, listed
 from locallb.kubernetes.api.auth import PluginAuth
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import Stamp, connection, stamp
+from locallb.kubernetes.api.quota import QUOTAS
 from locallb.model.snapshot import Access
 from locallb.threads.tally import Tally
 
@@ -79,7 +80,8 @@ class _Connected:
             raise KubeError(Fault.KUBECONFIG, told) from None
         if found.plugin:
             self.client._client._client.auth = PluginAuth(found.plugin)  # noqa: SLF001 - no other way to its requests
-        self.client._client._client.event_hooks = {"request": [_hurry_event]}  # noqa: SLF001 - likewise
+        hooks = [_hurry_event, lambda _request: QUOTAS.wait(access)]
+        self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
         weakref.finalize(self, self.client.close)
 
 

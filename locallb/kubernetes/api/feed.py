@@ -23,6 +23,7 @@ from locallb.kubernetes.answers import ERROR, Object, OddError, Told, lines, lis
 from locallb.kubernetes.api.auth import PluginAuth
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.tls import TLS
 from locallb.model.snapshot import Access
 
@@ -86,6 +87,7 @@ class Feed:
                 timeout=_TIMEOUT,
                 trust_env=found.trust_env,
                 proxy=found.proxy,
+                event_hooks={"request": [lambda _request: QUOTAS.wait(access)]},
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"

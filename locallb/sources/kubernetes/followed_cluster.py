@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -18,11 +18,11 @@ from types import MappingProxyType
 from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import OPENED, PATHS, Event, ExpiredError, Feed
-from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing import Document, Identity, Parsed, parse_objects
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.told_writers import ToldWriters
 from locallb.sources.readings import slim
 from locallb.threads.supervised import SupervisedThread, Task
 
@@ -69,6 +69,7 @@ class FollowedCluster:
         self._answered = threading.Event()
         self._feeds: dict[str, Feed] = {}
         self._tempos = {kind: tempos.get(kind, Tempo()) for kind in PATHS}
+        self._writers = ToldWriters(access)
         self._threads = [self._follower(kind) for kind in PATHS]
         for thread in self._threads:
             thread.start()
@@ -79,7 +80,7 @@ class FollowedCluster:
             thread.stop()
         for feed in tuple(self._feeds.values()):
             feed.cut()
-        RECENT.forget(self.access)
+        self._writers.end()
 
     def await_answer(self, seconds: float) -> None:
         """Wait until a watch of Services is open, or it is known why not; no longer than this."""
@@ -159,22 +160,13 @@ class FollowedCluster:
         while not self._stopped.wait(self._tempos[kind].watches.wait(time.monotonic())):
             if time.monotonic() - listed > _RELIST:
                 return
-            with self._open_watch(kind):
+            with self._writers.watching() if kind == _SERVICE else nullcontext():
                 for event in feed.watch(version):
                     if self._stopped.is_set():
                         return
                     version = event.version
                     self._take(kind, event)
             self._pace(kind, Tempo.ended)
-
-    @contextmanager
-    def _open_watch(self, kind: str) -> Iterator[None]:
-        """Let those who look at Services ask the API again once nothing tells of changes any more."""
-        try:
-            yield
-        finally:
-            if kind == _SERVICE:
-                RECENT.opened(self.access, is_open=False)
 
     def _break(self, kind: str, why: str) -> None:
         if self._stopped.is_set():
@@ -195,9 +187,7 @@ class FollowedCluster:
         fresh = {Identity.of(one): one for one in map(_slim, objects)}
         parsed = {identity: self._understood(one) for identity, one in fresh.items()}
         if kind == _SERVICE:
-            RECENT.forget(self.access)
-            for identity, one in fresh.items():
-                self._tell_writers(identity, one)
+            self._writers.listed(fresh, parsed.values())
         with self._lock:
             known = self._known[kind]
             different = not known.listed or parsed != known.parsed
@@ -210,14 +200,14 @@ class FollowedCluster:
             self._tempos[kind] = self._tempos[kind].opened(time.monotonic())
             self._mend(kind)
             if kind == _SERVICE:
-                RECENT.opened(self.access, is_open=True)
+                self._writers.opened()
                 self._answered.set()
         if event.type in {OPENED, BOOKMARK}:
             return
         one = _slim(event.object)
         identity = Identity.of(one)
         if kind == _SERVICE:
-            self._tell_writers(identity, None if event.type == DELETED else one)
+            self._writers.changed(identity, None if event.type == DELETED else one)
         with self._lock:
             known = self._known[kind]
             before = known.parsed.get(identity)
@@ -229,15 +219,10 @@ class FollowedCluster:
                 known.objects[identity] = one
                 known.parsed[identity] = after = self._understood(one)
                 different = after != (before or Parsed())
+                if kind == _SERVICE and before is None:
+                    self._writers.grown(known.parsed.values())
         if different:
             self._changed()
-
-    def _tell_writers(self, identity: Identity, one: Document | None) -> None:
-        """Let those who write to this Service know what it is now; None: it is gone."""
-        if one is None:
-            RECENT.drop(self.access, identity.namespace, identity.name)
-        else:
-            RECENT.note(self.access, identity.namespace, identity.name, one)
 
     def _understood(self, one: Document) -> Parsed:
         return parse_objects(self.cluster, [one])

@@ -21,6 +21,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import NOBODY, FollowedCluster
 from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
+from locallb.sources.kubernetes.told_writers import hold_back
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.source import SourceRead, SourceResult, with_stale
 
@@ -103,6 +104,7 @@ class Following:
         meant = None
         with suppress(KubeError):  # reading it tells what is wrong
             meant = self._meaning(source)
+            hold_back(meant.access)
         held = any(key.cluster == source.cluster for key in known)
         if meant and source.found and not held and not wait:
             read = _unready(source, meant.access)

@@ -1,0 +1,56 @@
+"""How many requests this process sends to a cluster that it follows: each waits for its turn, whatever it is.
+
+A loop may be asked to change every Service at once; its API is others' as well. Commands that somebody waits for are
+not held up. Not here: the rule (`model.pacing`), and how often what fails is tried again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+
+from locallb.model.pacing import Quota
+from locallb.model.snapshot import Access
+
+MOST, SPAN = 18, 1.6
+"""Requests in so many seconds, where there are no more load balancers than that. As they may take half a second longer
+one time than the other, no more than 20 arrive in one."""
+
+
+class Quotas:
+    """Whose turn it is, by cluster. Safe to use from several threads."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = Lock()
+        self._quotas: dict[Access, Quota] = {}
+
+    def put(self, access: Access, services: int) -> None:
+        """Allow as many requests in a `SPAN` as there are load balancers, at least `MOST`: all may change at once."""
+        most = max(MOST, services)
+        with self._lock:
+            quota = self._quotas.get(access, Quota(most, SPAN))
+            self._quotas[access] = quota.allowing(most)
+
+    def drop(self, access: Access) -> None:
+        """Hold nobody up any more."""
+        with self._lock:
+            self._quotas.pop(access, None)
+
+    def wait(self, access: Access) -> None:
+        """Wait until another request may be sent; at once where none is put."""
+        with self._lock:
+            if (quota := self._quotas.get(access)) is None:
+                return
+            now = self._clock()
+            self._quotas[access], at = quota.taken(now)
+        if at > now:
+            self._sleep(at - now)
+
+
+QUOTAS = Quotas()
+"""Of this process."""
