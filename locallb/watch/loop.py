@@ -18,7 +18,7 @@ from locallb.engine import Engine, EngineError
 from locallb.envoy import logs
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.model.errors import ClientError
-from locallb.model.identities import Home, ObjectKey
+from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
@@ -91,6 +91,8 @@ class Loop:
         self._broken: set[ObjectKey] = set()
         self._disputes = Disputes()
         self._outages = Outages()
+        self._silent: Mapping[ClusterName, str] = {}
+        """Live clusters that don't answer: nothing is asked of them, and nothing of theirs can be changed."""
         self._state: object = None
         self.pulse = Pulse(time.monotonic())
         """For whoever wants to know whether the thread of `run` goes on."""
@@ -192,7 +194,8 @@ class Loop:
         stale = world.stale().keys()
         reading = world.read(marks)
         access = reading.snapshot.access
-        SILENT.put({access[name]: why for name, why in world.stale().items() if name in access})
+        self._silent = {name: why for name, why in world.stale().items() if name in access}
+        SILENT.put({access[name]: why for name, why in self._silent.items()})
         self._schedule = self._schedule.back(time.monotonic(), stale - world.stale().keys())
         if world.unready():
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
@@ -319,12 +322,9 @@ class Loop:
             self._take(Mark(Cause.RETRY))  # who was told that it isn't served is told that it is
 
     def _dependent(self, plan: Plan, outcome: Outcome) -> set[ObjectKey]:
-        """Find those that failed because a proxy of the stack is away, which has a repair of its own."""
-        return {
-            one.key
-            for one in (plan.placements if outcome.failed else ())
-            if one.key in outcome.failed and one.part and one.proxy in self._outages.since
-        }
+        """Find those that failed because a proxy of the stack is away, or their cluster: each is tried by itself."""
+        away = {one.key for one in plan.placements if one.part and one.proxy in self._outages.since}
+        return {key for key in outcome.failed if key in away or key.cluster in self._silent}
 
     def _updated(self) -> None:
         """Follow the runs that the state has now."""

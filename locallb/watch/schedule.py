@@ -28,7 +28,8 @@ UPDATES = Pace(first=FLOOR, longest=30.0)
 WHOLE = Pace(first=FLOOR, longest=2.4, floor=FLOOR)
 """Where nothing can be done at all: most often another command holds the stack's lock. 3 s at most, with chance."""
 OF_OTHERS = Pace(first=10.0, longest=300.0)
-"""Of what can't succeed before something else does, which is tried by itself: a load balancer whose proxy is away."""
+"""Of what can't succeed before something else does, which is tried by itself: a load balancer whose proxy is away, or
+whose cluster doesn't answer."""
 CRASHES = Pace(first=FLOOR, longest=30.0, calm=1.0)
 """Of a proxy that ends again and again. One that lived for several times what a repair costs is repaired at once."""
 REST = 0.2
@@ -211,5 +212,6 @@ class Schedule:
 
 
 def _again(before: Retry | None, now: float, chance: float, wanted: str, pace: Pace = UPDATES) -> Retry:
-    backoff = before.backoff if before and before.wanted == wanted else Backoff(pace)
+    same = before and before.wanted == wanted and before.backoff.pace == pace
+    backoff = before.backoff if before and same else Backoff(pace)
     return Retry(backoff.failed(now, chance), wanted)

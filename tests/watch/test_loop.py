@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +11,15 @@ import pytest
 
 from locallb.config.settings import Settings
 from locallb.kubernetes.api.known_silent import SILENT
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
+from locallb.watch.converge import Outcome
 from locallb.watch.events import Cause, Happening, Mark
 from locallb.watch.loop import Loop
+from locallb.watch.schedule import OF_OTHERS, UPDATES
+from locallb.watch.work import Work
 
 HOME = Home("p", "s", "/p")
 SETTINGS = Settings((), ())
@@ -28,15 +32,17 @@ class World:
 
     def __init__(self) -> None:
         self.old: dict[ClusterName, str] = {}
+        self.known = self.old
         self.reading = SnapshotResult(Snapshot(HOME, access=ACCESS))
 
     def read(self, _marks: object) -> SnapshotResult:
-        """Read."""
+        """Read: only then is it known which are old."""
+        self.known = self.old
         return self.reading
 
     def stale(self) -> dict[ClusterName, str]:
         """Return which are old."""
-        return self.old
+        return self.known
 
     def unready(self) -> bool:
         """No cluster is in the making."""
@@ -92,3 +98,21 @@ def test_a_cluster_is_silent_for_everybody_as_long_as_it_is_stale(loop: Loop, wo
     look(loop)
     loop._close()
     assert not SILENT.why(ACCESS[AWAY])
+
+
+def test_what_a_silent_cluster_makes_fail_is_tried_once_it_answers_and_rarely_before(loop: Loop, world: World) -> None:
+    """Looking at this host again and again wouldn't help; what failed of other clusters may be this host's fault."""
+    keys = of_away, of_demo = ObjectKey(AWAY, "n", "web"), ObjectKey(DEMO, "n", "web")
+    result: Any = SimpleNamespace(changes={})
+    outcome = Outcome(result, dict.fromkeys(keys, "it can't be written"))
+    converger: Any = SimpleNamespace(update=lambda _plan, _wanted, _batch: outcome, learn=lambda: None, applied={})
+    loop._converger = converger
+    world.old = {AWAY: "source away: it doesn't answer"}
+    loop._read(frozenset())
+    loop._update(Plan(), {}, Work(changed=keys), 0.0)
+    paces = {key: retry.backoff.pace for key, retry in loop._schedule.retries.items()}
+    assert paces == {of_away: OF_OTHERS, of_demo: UPDATES}
+    world.old = {}
+    loop._read(frozenset())
+    assert loop._schedule.waiting(time.monotonic(), {}) <= {of_demo}
+    SILENT.put({})

@@ -299,6 +299,18 @@ def test_what_depends_on_something_else_is_tried_rarely_and_at_once_when_that_is
     assert schedule.hurried(1.0, []) == schedule
 
 
+def test_what_failed_by_itself_and_then_for_want_of_something_else_waits_as_the_latter() -> None:
+    """And the other way round: earlier failures had another reason."""
+    schedule = Schedule()
+    for dependent, first in (
+        (set[ObjectKey](), UPDATES.first),
+        ({A}, OF_OTHERS.first),
+        (set[ObjectKey](), UPDATES.first),
+    ):
+        schedule = schedule.ended(0.0, (), {A: "d"}, 0, dependent)
+        assert schedule.retries[A].at == first
+
+
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=5))
 def test_of_several_moments_the_first_counts(moments: list[float]) -> None:
     """None is forgotten for another one."""
