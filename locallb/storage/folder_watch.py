@@ -7,12 +7,14 @@ reading.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from watchfiles import watch
 
+from locallb.model.pacing import Backoff, Pace
 from locallb.threads.supervised import SupervisedThread, Task
 
 STEP, MOST = 20, 50
@@ -20,6 +22,8 @@ STEP, MOST = 20, 50
 as the first says: with 5 it took a percent of a core for nothing."""
 LOOK = 0.25
 """Seconds between two looks at what stands under a name."""
+CHANGES = Pace(first=LOOK, longest=2.0, calm=4.0)
+"""Of a file that changes: whoever rewrites it again and again, in place, is read less and less often."""
 _Stamp = tuple[int, ...] | None
 
 
@@ -77,12 +81,33 @@ class FolderWatch:
                 return
 
 
+class WatchedFile:
+    """A file that is looked at now and again: less often while it changes each time."""
+
+    def __init__(self, path: Path, changed: Callable[[Path], None]) -> None:
+        self._path = path
+        self._changed = changed
+        self._seen = _stamp(path)
+        self._backoff = Backoff(CHANGES)
+
+    def look(self, now: float) -> None:
+        """Call `changed` if it is time to look, and it is another one than at the last look."""
+        if not self._backoff.is_due(now):
+            return
+        seen = _stamp(self._path)
+        if seen != self._seen:
+            self._changed(self._path)
+            self._backoff = self._backoff.failed(now, 0)
+        else:
+            self._backoff = self._backoff.succeeded(now)
+        self._seen = seen
+
+
 class FileWatch:
     """Looks at single files now and again, and calls `changed` with the one that is different."""
 
     def __init__(self, files: Iterable[Path], changed: Callable[[Path], None]) -> None:
-        self._stamps = {path: _stamp(path) for path in files}
-        self._changed = changed
+        self._files = [WatchedFile(path, changed) for path in files]
         self._thread = SupervisedThread(Task.FILES, "watch files", self._look)
         self._thread.start()
 
@@ -92,11 +117,8 @@ class FileWatch:
 
     def _look(self) -> None:
         while not self._thread.stopped.wait(LOOK):
-            for path, before in tuple(self._stamps.items()):
-                now = _stamp(path)
-                if now != before:
-                    self._changed(path)
-                    self._stamps[path] = now
+            for file in self._files:
+                file.look(time.monotonic())
 
 
 def _identity(path: Path) -> _Stamp:

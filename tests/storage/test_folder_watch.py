@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from locallb.storage.folder_watch import FolderWatch
+from locallb.storage.folder_watch import CHANGES, LOOK, FolderWatch, WatchedFile
 
 PATIENCE = 30
 
@@ -38,3 +41,47 @@ def test_a_change_of_a_single_file_is_told(tmp_path: Path, way: str) -> None:
         assert changed.wait(PATIENCE)
     finally:
         watch.stop()
+
+
+@given(st.lists(st.booleans(), max_size=200))
+def test_a_file_that_is_rewritten_again_and_again_is_told_less_and_less_often(history: list[bool]) -> None:
+    """Never forgotten: whatever was written last is told within the longest wait."""
+    with TemporaryDirectory() as directory:
+        path, told, written = Path(directory) / "file", list[int](), 0
+        path.write_text("")
+        file = WatchedFile(path, lambda _path: told.append(written))
+        ticks = [*history, *[False] * int(CHANGES.longest / LOOK + 1)]
+        for number, changes in enumerate(ticks):
+            if changes:
+                written += 1
+                path.write_text("x" * written)
+            file.look(number * LOOK)
+        assert told[-1:] == [written] * bool(written)
+
+
+def test_who_never_stops_writing_is_read_every_two_seconds(tmp_path: Path) -> None:
+    """Counted over a minute of looks."""
+    path, told = tmp_path / "file", list[Path]()
+    file = WatchedFile(path, told.append)
+    for number in range(int(60 / LOOK)):
+        path.write_text("x" * number)
+        file.look(number * LOOK)
+    assert len(told) <= 60 / CHANGES.longest + 4
+
+
+def test_a_change_that_nobody_could_take_is_told_again(tmp_path: Path) -> None:
+    """Whoever is told may break off."""
+    path, told = tmp_path / "file", list[Path]()
+
+    def take(changed: Path) -> None:
+        told.append(changed)
+        if len(told) == 1:
+            raise RuntimeError
+
+    file = WatchedFile(path, take)
+    path.write_text("x")
+    with pytest.raises(RuntimeError):
+        file.look(0.0)
+    file.look(1.0)
+    file.look(10.0)
+    assert told == [path, path]
