@@ -11,7 +11,7 @@ from tests.cluster.faulty import FaultyApi
 LISTS, WATCHES = r"^GET .*[?&]limit=", r"^GET .*[?&]watch=true"
 FOR_EVER = 1_000_000
 MOST = 20
-"""Requests in a second that a loop sends of its own accord."""
+"""Requests that reach the API in any second, whatever they are."""
 RUBBISH = ("{}", "[]", "null", "<html>log in first</html>", '{"metadata": null, "items": ["x"]}', '{"kind": "PodList"}')
 LINES = ("hello\n", "[]\n", '{"type": "ADDED"}\n', '{"type": "ERROR"}\n', '{"type": "RENAMED", "object": {}}\n')
 

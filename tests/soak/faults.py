@@ -43,8 +43,6 @@ class Chaos:
     done: Counter[str] = field(default_factory=Counter)
     spoiled: set[Path] = field(default_factory=set)
     """Files of proxies that were removed at some time."""
-    begun: list[float] = field(default_factory=lambda: [0.0])
-    """When each loop began (monotonic)."""
     _meddled: Counter[str] = field(default_factory=Counter)
 
     def step(self, *, faults: bool, loop: bool) -> None:
@@ -110,7 +108,6 @@ class Chaos:
         """Kill -9 of the loop, in whatever it does, and another one."""
         self.watch.process.kill()
         self.watch.process.wait()
-        self.begun.append(time.monotonic())
         self.watch = self.begin()
         self._meddled.clear()
 

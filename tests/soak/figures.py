@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-IDLE = 0.1
-"""Part of a core that a loop may use while nothing can be done: twice what it shall, as others use the same cores."""
+IDLE = 0.05
+"""Part of a core that a loop may use while nothing can be done."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -24,6 +24,8 @@ class Figures:
     busy: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     quiet: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds for which it was looked at."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """Requests to the API in the busiest second, from the fault's beginning until all was as wanted again."""
 
     @contextmanager
     def nothing_done(self, kind: str, pid: int) -> Iterator[None]:
@@ -33,19 +35,24 @@ class Figures:
         self.busy[kind] += spent(pid) - before
         self.quiet[kind] += time.monotonic() - begun
 
-    def converged(self, kind: str, seconds: float) -> None:
-        """Note how long it took after a fault."""
+    def converged(self, kind: str, seconds: float, asked: int) -> None:
+        """Note how long it took after a fault, and how much was asked meanwhile."""
         self.done[kind] += 1
+        self.asked[kind] = max(asked, self.asked.get(kind, 0))
         self.slowest[kind] = max(seconds, self.slowest.get(kind, 0.0))
 
     def share(self) -> float:
         """Return the part of a core that the loop used, over all faults."""
         return sum(self.busy.values()) / (sum(self.quiet.values()) or 1)
 
+    def shares(self) -> dict[str, float]:
+        """Return the same by kind of fault."""
+        return {kind: self.busy[kind] / self.quiet[kind] for kind in self.quiet}
+
     def __str__(self) -> str:
         lines = [
             f"{kind}: {times} times, converged within {self.slowest[kind]:.1f} s, "
-            f"{self.busy[kind] / self.quiet[kind]:.1%} of a core"
+            f"{self.shares()[kind]:.1%} of a core, at most {self.asked[kind]} requests in a second"
             for kind, times in sorted(self.done.items())
         ]
         return "\n".join([*lines, f"all: {self.share():.1%} of a core while nothing could be done"])

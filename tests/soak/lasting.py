@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 
 import httpx2
 from lightkube import ApiError
@@ -54,6 +55,8 @@ class Faults:
     _made: list[Path] = field(default_factory=list)
     _before: float = 0.0
     _kubeconfig: str = ""
+    _over: Event = field(default_factory=Event)
+    _writer: Thread | None = None
 
     @property
     def kinds(self) -> Mapping[str, Lasting]:
@@ -68,6 +71,7 @@ class Faults:
         return odd | {
             "followers ended": Lasting(self.end_followers, self.followers_work),
             "kubeconfig rewritten": Lasting(self.spoil_kubeconfig, self.mend_kubeconfig),
+            "kubeconfig rewritten all the time": Lasting(self.rewrite_kubeconfig, self.rewrite_no_more),
             "foreign entries": Lasting(self.add_entries, self.drop_entries, writes=False),
             "ledger's lock held": Lasting(partial(self._hold, play.state_home / "ledger"), self._let_go),
             "stack's lock held": Lasting(partial(self._hold, layout.guard), self._let_go, writes=False),
@@ -113,6 +117,27 @@ class Faults:
     def mend_kubeconfig(self) -> None:
         """Write all of it."""
         self.api.kubeconfig.write_text(self._kubeconfig)
+
+    def rewrite_kubeconfig(self) -> None:
+        """Write it again and again, in place, half of it and then all."""
+        self._kubeconfig = self.api.kubeconfig.read_text()
+        self._over.clear()
+        self._writer = Thread(target=self._rewrite, daemon=True)
+        self._writer.start()
+
+    def _rewrite(self) -> None:
+        number = 0
+        while not self._over.wait(0.05):
+            number += 1
+            half = self._kubeconfig[: len(self._kubeconfig) // 2]
+            self.api.kubeconfig.write_text(half if number % 3 else self._kubeconfig)
+
+    def rewrite_no_more(self) -> None:
+        """Leave it whole."""
+        self._over.set()
+        if self._writer:
+            self._writer.join()
+        self.mend_kubeconfig()
 
     def add_entries(self) -> None:
         """Have ten Services, and an entry of somebody else in each."""
