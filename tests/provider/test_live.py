@@ -21,6 +21,7 @@ from locallb.provider.resources import live_service
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_status import ServiceStatus
 from locallb.resources import properties
+from locallb.resources.errors import ProviderError
 
 ACCESS = Access(kubeconfig="/k", context="c")
 OWNER = Owner(Home("p", "s", "/r"), ObjectKey(ClusterName("c"), "n", "web"), Uid("u1"))
@@ -145,6 +146,32 @@ def test_a_status_is_read_unless_an_open_watch_says_that_it_is_as_it_was(
     assert cluster.asked == ([] if same else ["get"])
     ServiceStatus(None).leaves_nothing(STATE)
     assert cluster.asked[-1:] == ["get"]
+
+
+def test_writes_that_others_forestall_wait_longer_each_time_and_end(
+    told: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was told is old news, so the first read follows at once; then somebody writes at every moment."""
+
+    class Duel(FakeCluster):
+        def service(self, namespace: str, name: str) -> dict[str, Any] | None:
+            """Give it, and change it."""
+            read = super().service(namespace, name)
+            version = int(read["metadata"]["resourceVersion"]) if read else 0
+            self.there = service(version + 1)
+            return read
+
+    cluster, waits = Duel(service(3)), list[float]()
+    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
+    monkeypatch.setattr(live_service, "time", SimpleNamespace(sleep=waits.append))
+    monkeypatch.setattr(live_service, "random", SimpleNamespace(random=lambda: 0.0))
+    RECENT.note(told, "n", "web", service(2))
+    with pytest.raises(ProviderError, match="n/web is changed by somebody again and again"):
+        live_service.write(ACCESS, OWNER, claiming)
+    assert waits[:4] == [0.0, 0.02, 0.04, 0.08]
+    assert waits == sorted(waits)
+    assert waits[-1] == 1.0
+    assert len(waits) == cluster.asked.count("get") == 10
 
 
 @pytest.fixture

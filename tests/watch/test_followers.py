@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +156,30 @@ def test_an_odd_list_is_told_to_commands_as_well(
     with pytest.raises(KubeError, match="isn't a Kubernetes API's") as caught:
         Cluster(access).objects()
     assert caught.value.fault is Fault.UNREACHABLE
+
+
+@pytest.mark.parametrize("tokens", [["x"], ["x", "y"]])
+def test_a_list_that_goes_round_in_circles_is_told_to_commands_as_well(
+    api: tuple[Api, Access], tokens: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends once a page comes again, not when memory does; the next list begins at its beginning."""
+    answers, access = api
+    monkeypatch.setattr("locallb.kubernetes.api.client._PAUSES", ())
+    pages = cycle(tokens)
+    monkeypatch.setattr(
+        Api, "listed", property(lambda _api: (200, odd_page(next(pages))), lambda _api, _value: None), raising=False
+    )
+    cluster = Cluster(access)
+    for _ in range(2):
+        before = len(answers.asked)
+        with pytest.raises(KubeError, match="turns no page"):
+            cluster.objects()
+        assert len(answers.asked) == before + 1 + len(tokens)
+
+
+def odd_page(token: str) -> bytes:
+    """Write an empty page of a list that names the next one."""
+    return json.dumps({"metadata": {"resourceVersion": "1", "continue": token}, "items": []}).encode()
 
 
 WORST: dict[str, dict[str, Any]] = {

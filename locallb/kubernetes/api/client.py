@@ -25,6 +25,7 @@ from locallb.kubernetes.answers import Object, OddError, listed
 from locallb.kubernetes.api.auth import PluginAuth
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import Stamp, connection, stamp
+from locallb.kubernetes.api.page_guard import PageGuard
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.model.snapshot import Access
 from locallb.threads.tally import Tally
@@ -80,7 +81,7 @@ class _Connected:
             raise KubeError(Fault.KUBECONFIG, told) from None
         if found.plugin:
             self.client._client._client.auth = PluginAuth(found.plugin)  # noqa: SLF001 - no other way to its requests
-        hooks = [_hurry_event, lambda _request: QUOTAS.wait(access)]
+        hooks = [_hurry_event, PageGuard().look, lambda _request: QUOTAS.wait(access)]
         self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
         weakref.finalize(self, self.client.close)
 

@@ -6,6 +6,7 @@ What an open watch says to be as it shall be isn't read either.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,6 +21,7 @@ from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.events import event_body
 from locallb.kubernetes.status_patch import Live, is_it
 from locallb.model.identities import Owner
+from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Event
 from locallb.resources.errors import ProviderError
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 10
 """Writers that may be quicker than we are, one after the other."""
+CONFLICTS = Pace(first=0.02, longest=1.0, spread=1.0)
+"""Of writes over what was just read: whoever was quicker may write more, and others try again as we do."""
 Decide = Callable[[Live], Mapping[str, object] | None]
 
 
@@ -71,7 +75,8 @@ def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
     guess = _told(access, owner)
     if guess is not None and (patch := decide(guess)) and (done := _patched(access, owner, patch)):
         return done[0]
-    for _ in range(_ATTEMPTS):
+    for conflicts in range(_ATTEMPTS):
+        time.sleep(CONFLICTS.delay(conflicts, random.random()))  # noqa: S311 - no secret
         live = find(access, owner)
         patch = None if live is None else decide(live)
         if patch is None:

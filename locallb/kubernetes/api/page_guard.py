@@ -1,0 +1,35 @@
+"""Ends lists that never would: a server that names a page again which it has given goes round in circles.
+
+The client underneath turns pages by itself, so each of its requests is looked at. Not here: lists that are followed,
+which turn their own pages (`feed`).
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+
+import httpx2
+
+from locallb.kubernetes.answers import OddError
+
+MOST_PAGES = 1000
+
+
+class PageGuard:
+    """Looks at the requests of one connection. Safe to use from several threads, each with lists of its own."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[int, str], set[str]] = {}
+
+    def look(self, request: httpx2.Request) -> None:
+        """Raise OddError if this page of a list was asked for before, or if there are too many."""
+        if "limit" not in request.url.params:
+            return
+        page, key = request.url.params.get("continue"), (get_ident(), request.url.path)
+        asked = self._asked.setdefault(key, set())
+        if page is None:
+            asked.clear()
+        elif page in asked or len(asked) >= MOST_PAGES:
+            raise OddError("the list turns no page" if page in asked else "the list has no end")
+        else:
+            asked.add(page)
