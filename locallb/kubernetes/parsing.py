@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from locallb.kubernetes.annotations import unread_annotations
 from locallb.kubernetes.parse_nodes_endpoints import parse_node, parse_slice
@@ -18,7 +18,7 @@ from locallb.kubernetes.status_patch import Standing, standing
 from locallb.model.fields import FieldError
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
-from locallb.model.identity_cache import IdentityCache
+from locallb.model.memory import Memory
 from locallb.model.objects import EndpointSlice, MalformedService, Node, Service
 
 Document: TypeAlias = Mapping[object, object]
@@ -152,17 +152,17 @@ def _type(service: Document) -> str:
     return clipped(_text(spec.get("type") if isinstance(spec, Mapping) else None)) or "ClusterIP"
 
 
-def parse_objects(cluster: ClusterName, objects: Iterable[object], known: IdentityCache | None = None) -> Parsed:
+def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Memory[Any] | None = None) -> Parsed:
     """Take the objects of one cluster; among those of one name the first counts. Never raises.
 
     `known` has what the very same objects of the same cluster were understood as before.
     """
     documents, notices = relevant(objects)
-    known = known or IdentityCache()
+    known = known or Memory()
     gathering = _Gathering(cluster, [f"{cluster}: {notice}" for notice in notices], known)
     for document in documents:
         gathering.take(document)
-    known.turn()
+    known.evict_unused()
     return Parsed(
         services=tuple(sorted(gathering.services.values(), key=lambda service: service.key)),
         malformed=tuple(sorted(gathering.malformed, key=lambda one: (one.key, one.problem, one.uid))),
@@ -180,7 +180,7 @@ class _Gathering:
 
     cluster: ClusterName
     notices: list[str]
-    known: IdentityCache
+    known: Memory[Any]
     services: dict[ObjectKey, Service] = field(default_factory=dict)
     malformed: list[MalformedService] = field(default_factory=list)
     nodes: dict[Identity, Node] = field(default_factory=dict)
@@ -212,7 +212,7 @@ class _Gathering:
             if kind and not (isinstance(kind, str) and kind in _TYPES):
                 self._leave_out(document, f"spec.type is {shown(kind)}; write LoadBalancer to give it an address")
             return
-        service, said, unread = self.known.of(
+        service, said, unread = self.known.of_this(
             document, lambda: (parse_service(self.cluster, document), standing(document), unread_annotations(document))
         )
         self.notices.extend(f"{service.key}: {each}" for each in unread)
@@ -234,7 +234,7 @@ class _Gathering:
         into: dict[Identity, _Kind],
     ) -> None:
         try:
-            parsed = self.known.of(document, lambda: parse(self.cluster, document))
+            parsed = self.known.of_this(document, lambda: parse(self.cluster, document))
         except FieldError as error:
             self._leave_out(document, str(error))
             return

@@ -10,22 +10,24 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
 from locallb.ledger import lock
 from locallb.ledger.claims import (
     UNKNOWN,
-    ClaimMemory,
     Entry,
     address_in,
     claimed_in,
     likely,
     read_entry,
+    read_known,
     unfinished,
 )
 from locallb.ledger.conflicts import LedgerError
 from locallb.model.identities import IPAddress
+from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
 from locallb.storage import files, paths
 
@@ -84,11 +86,11 @@ class ClaimFiles:
         named = (name for name in sorted(likely(names, address)) if address_in(name) == address)
         return [read_entry(self.path / name, address) for name in named]
 
-    def entries(self, names: Iterable[str], memory: ClaimMemory | None = None) -> list[Entry | None]:
+    def entries(self, names: Iterable[str], memory: Memory[Entry | None] | None = None) -> list[Entry | None]:
         """Read every claim; None stands for one that is gone."""
-        read = memory.read if memory else read_entry
-        found = ((name, address_in(name)) for name in sorted(names))
-        return [read(self.path / name, address) for name, address in found if address is not None]
+        read = partial(read_known, memory=memory) if memory else read_entry
+        claimed = ((self.path / name, address_in(name)) for name in sorted(names))
+        return [read(path, address) for path, address in claimed if address is not None]
 
     def settled(self, names: list[str], read: Callable[[list[str]], list[Entry | None]]) -> list[Entry]:
         """Read entries; again where one was renamed meanwhile by a writer without the lock."""

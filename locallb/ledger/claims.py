@@ -14,13 +14,14 @@ import stat
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner
+from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Claim
 from locallb.storage import files
@@ -72,27 +73,16 @@ def read_entry(path: Path, address: IPAddress) -> Entry | None:
     return Entry(path, Claim(address, UNKNOWN), problem=problem)
 
 
-@dataclass(slots=True)
-class ClaimMemory:
-    """What was read last, for whoever reads again and again: files are replaced, so the same stamp is the same file.
+def read_known(path: Path, address: IPAddress, memory: Memory[Entry | None]) -> Entry | None:
+    """Read a claim, unless its file is the one that was read last: files are replaced, so that its stamp tells.
 
-    What has a problem is read again each time. For one thread.
+    What has a problem is read again each time.
     """
-
-    _before: dict[Path, tuple[files.Stamp, Entry]] = field(default_factory=dict)
-    _now: dict[Path, tuple[files.Stamp, Entry]] = field(default_factory=dict)
-
-    def read(self, path: Path, address: IPAddress) -> Entry | None:
-        """Read a claim, unless it is known; None if it is gone."""
-        stamp, known = _stamp(path), self._before.get(path)
-        entry = known[1] if known and known[0] == stamp else read_entry(path, address)
-        if stamp and entry and not entry.problem:
-            self._now[path] = stamp, entry
-        return entry
-
-    def turn(self) -> None:
-        """Forget what wasn't asked for since the last turn."""
-        self._before, self._now = self._now, {}
+    stamp = _stamp(path)
+    entry = memory.of(path, lambda _stamp: read_entry(path, address), stamp)
+    if stamp is None or entry is None or entry.problem:
+        memory.forget(path)
+    return entry
 
 
 def _stamp(path: Path) -> files.Stamp | None:

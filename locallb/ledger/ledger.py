@@ -24,7 +24,6 @@ from locallb.ledger.claims import (
     LARGEST,
     TERM,
     UNKNOWN,
-    ClaimMemory,
     Entry,
     address_in,
     claimed_in,
@@ -36,11 +35,12 @@ from locallb.ledger.claims import (
 )
 from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_copy, refuse_others
 from locallb.model.identities import Home, IPAddress, Owner
+from locallb.model.memory import Memory
 from locallb.model.naming import digest
 from locallb.model.snapshot import Claim
 from locallb.storage import files
 
-__all__ = ["UNKNOWN", "ClaimMemory", "Ledger", "LedgerError"]
+__all__ = ["UNKNOWN", "Ledger", "LedgerError"]
 
 PATIENCE = 10.0
 """Seconds to give way to others who are about to claim the same address."""
@@ -62,7 +62,7 @@ class Ledger:
         except (ValueError, files.FilesError):
             return -1
 
-    def claims(self, memory: ClaimMemory | None = None) -> tuple[Claim, ...]:
+    def claims(self, memory: Memory[Entry | None] | None = None) -> tuple[Claim, ...]:
         """Read every claim, sorted; those of owners whose project is gone and of UNKNOWN are among them.
 
         `memory` of earlier reads saves work.

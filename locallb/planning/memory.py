@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from locallb.config.settings import Settings
 from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.memory import Memory
 from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
@@ -26,25 +27,19 @@ _Question = tuple[Snapshot, Sequence[Service], Settings]
 class PlanMemory:
     """Placements and addresses of one plan, each with what it was made from. For one thread."""
 
-    _frame: PlanContext | None = None
     _beside: tuple[object, ...] = ()
-    _placed: dict[ObjectKey, tuple[PlacementInputs, Placed]] = field(default_factory=dict)
-    _host: HostFacts | None = None
-    _problems: dict[ObjectKey, tuple[Service, PortProblems]] = field(default_factory=dict)
-    _asked: _Question | None = None
-    _answers: Mapping[ObjectKey, Answer] = field(default_factory=dict)
+    _placed: Memory[Placed] = field(default_factory=Memory)
+    _problems: Memory[PortProblems] = field(default_factory=Memory)
+    _answers: Memory[Mapping[ObjectKey, Answer]] = field(default_factory=lambda: Memory(_asks_the_same))
 
     def problems(
         self, host: HostFacts, services: Iterable[Service], find: Callable[[Service], PortProblems]
     ) -> Mapping[ObjectKey, PortProblems]:
         """Return what `find` says of each Service on this host."""
-        before = self._problems if host == self._host else {}
-        now: dict[ObjectKey, tuple[Service, PortProblems]] = {}
-        for service in services:
-            known = before.get(service.key)
-            now[service.key] = known if known and known[0] is service else (service, find(service))
-        self._host, self._problems = host, now
-        return {key: problems for key, (_, problems) in now.items()}
+        self._problems.within(host)
+        problems = {service.key: self._problems.of(service.key, find, service) for service in services}
+        self._problems.evict_unused()
+        return problems
 
     def place(
         self,
@@ -57,27 +52,23 @@ class PlanMemory:
 
         With `around` as before that need not even be asked for the very same Service.
         """
-        before = self._placed if frame == self._frame else {}
-        steady = around == self._beside
-        now: dict[ObjectKey, tuple[PlacementInputs, Placed]] = {}
+        self._placed.within(frame)
+        steady, self._beside = around == self._beside, around
+        placed = []
         for asked in those:
-            service = asked[0]
-            known = before.get(service.key)
-            if not (known and steady and known[0].service is service and known[0][1:3] == asked[1:] and _lists(*asked)):
-                given = give(*asked)
-                known = known if known and known[0] == given else (given, place(given, frame))
-            now[service.key] = known
-        self._frame, self._beside, self._placed = frame, around, now
-        return [placed for _, placed in now.values()]
+            key = asked[0].key
+            known: PlacementInputs | None = next(iter(self._placed.given(key)), None)
+            if not (known and steady and known.service is asked[0] and known[1:3] == asked[1:] and _lists(*asked)):
+                known = give(*asked)
+            placed.append(self._placed.of(key, lambda given: place(given, frame), known))
+        self._placed.evict_unused()
+        return placed
 
     def allocate(
         self, snapshot: Snapshot, services: Sequence[Service], settings: Settings
     ) -> Mapping[ObjectKey, Answer]:
         """Return the addresses of `services`, as the last answer has them where nothing that decides has changed."""
-        asked = snapshot, services, settings
-        if self._asked is None or not _asks_the_same(self._asked, asked):
-            self._asked, self._answers = asked, allocate(snapshot, services, settings)
-        return self._answers
+        return self._answers.of(None, allocate, snapshot, services, settings)
 
 
 def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:

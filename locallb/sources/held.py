@@ -13,10 +13,10 @@ from functools import partial
 from ipaddress import ip_address
 from operator import itemgetter
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from locallb.model.identities import ObjectKey, Owner, ProxyId, ProxyName
-from locallb.model.identity_cache import IdentityCache
+from locallb.model.memory import Memory
 from locallb.model.naming import owner_from
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
@@ -56,7 +56,7 @@ def read_held(state: Path) -> HeldByState:
     try:
         text = files.read(state)
         resources = [] if text is None else list(_resources(json.loads(text)))
-        return _held(resources, IdentityCache())
+        return _held(resources, Memory())
     except files.FilesError as error:
         raise SourceError(f"the stack's state can't be read: {error}; give this user the right to read it") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -66,7 +66,7 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def held_by(resources: Iterable[HeldResource], known: IdentityCache) -> HeldByState:
+def held_by(resources: Iterable[HeldResource], known: Memory[Any]) -> HeldByState:
     """Return what the resources of a state in memory hold; `known` has what was read of them before.
 
     Raises:
@@ -110,14 +110,14 @@ class _Resource:
     delete: bool
 
 
-def _held(resources: list[HeldResource], known: IdentityCache) -> HeldByState:
+def _held(resources: list[HeldResource], known: Memory[Any]) -> HeldByState:
     """Return what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
     by_kind: dict[str, list[HeldResource]] = {}
     for one in resources:
         by_kind.setdefault(one.type, []).append(one)
 
     def each(kind: str, read: Callable[[HeldResource], _Held]) -> list[_Held]:
-        return [known.of(one, partial(read, one)) for one in by_kind.get(kind, ())]
+        return [known.of_this(one, partial(read, one)) for one in by_kind.get(kind, ())]
 
     claims = each(ADDRESS, lambda one: _ranked(_claim(one.inputs)))
     configs = each(CONFIG, lambda one: _config(one.inputs))
@@ -126,7 +126,7 @@ def _held(resources: list[HeldResource], known: IdentityCache) -> HeldByState:
     served = each(SERVICE, lambda one: (_service(one.inputs), ProxyId(str(one.inputs["proxy"]))))
     seats = [HeldProxyAssignment(service, names[proxy]) for service, proxy in served if proxy in names]
     pids = {pid for one in by_kind.get(PROCESS, ()) if (pid := _pid(one.outputs))}
-    known.turn()
+    known.evict_unused()
     return HeldByState(
         tuple(claim for _, claim in sorted(claims, key=itemgetter(0))),
         tuple(sorted(proxies, key=lambda proxy: proxy.service)),

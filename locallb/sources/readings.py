@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from locallb.kubernetes.parsing import Document
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home
-from locallb.model.identity_cache import IdentityCache
+from locallb.model.memory import Memory
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 
@@ -56,15 +57,17 @@ class ReadCache:
                 f"source {cluster}: its last reading {path} can't be used ({why}); mend the source and remove that file"
             ) from None
 
-    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: IdentityCache | None = None) -> None:
+    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: Memory[Any] | None = None) -> None:
         """Make this the last good reading of a source. Raises SourceError if it can't be written.
 
         `known` has the texts of the very same objects, of whoever keeps them again and again.
         """
-        known = known or IdentityCache()
+        known = known or Memory()
         full = (path for path in sorted(objects) if objects[path])
-        packed = ",".join(f"{_name(path)}:{known.of(objects[path], partial(_text, objects[path]))}" for path in full)
-        known.turn()
+        packed = ",".join(
+            f"{_name(path)}:{known.of_this(objects[path], partial(_text, objects[path]))}" for path in full
+        )
+        known.evict_unused()
         text = f'{{"cluster":{_text(cluster)},"files":{{{packed}}},"version":{FORMAT}}}'
         path = self._path(cluster)
         try:

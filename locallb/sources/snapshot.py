@@ -14,8 +14,10 @@ from locallb.config.settings import Settings, Sharing, Source
 from locallb.host.facts import with_routes
 from locallb.kubernetes.parsing import Parsed
 from locallb.kubernetes.status_patch import Standing
-from locallb.ledger.ledger import ClaimMemory, Ledger
+from locallb.ledger.claims import Entry
+from locallb.ledger.ledger import Ledger
 from locallb.model.identities import Home, ObjectKey
+from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.pool_routes import pool_notices
 from locallb.planning.sharing import is_shared
@@ -126,11 +128,11 @@ def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
     return (*sentences[:MOST_SENTENCES], f"and {more} more like these") if more > 0 else sentences
 
 
-def read_claims(memory: ClaimMemory | None = None) -> tuple[Claim, ...]:
+def read_claims(memory: Memory[Entry | None] | None = None) -> tuple[Claim, ...]:
     """Read the ledger, every stack's claims; `memory` of earlier reads saves work. Raises ClientError."""
-    memory = memory or ClaimMemory()
+    memory = memory or Memory()
     claims = tuple(dict.fromkeys(claim for path in paths.ledgers() for claim in Ledger(path).claims(memory)))
-    memory.turn()
+    memory.evict_unused()
     return claims
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
@@ -17,7 +16,7 @@ from locallb.engine import Engine, FullScopeNeeded, Op, Result, Severity, name_o
 from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import Standing, differences
 from locallb.model.identities import ClusterName, Home, ObjectKey
-from locallb.model.identity_cache import IdentityCache
+from locallb.model.memory import Memory
 from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
 from locallb.planning.planned import Placement, Plan, PlannedProxy, Rejection
 from locallb.storage import files, paths
@@ -55,13 +54,10 @@ class Converger:
     _unchecked: set[ObjectKey] = field(default_factory=set)
     _touched: dict[ObjectKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
-    _digests: dict[ObjectKey, tuple[object, str, str]] = field(default_factory=dict)
-    _rejections: dict[ObjectKey, tuple[Rejection, str]] = field(default_factory=dict)
-    """Of live clusters, with their digests."""
-    _compared: dict[ObjectKey, tuple[object, Standing, tuple[str, ...]]] = field(default_factory=dict)
-    """What was planned and said when they were compared last, and what differed."""
-    _proxies: IdentityCache = field(default_factory=IdentityCache)
-    """Digests of proxies that are planned as before."""
+    _digests: Memory[str] = field(default_factory=Memory)
+    """Of placements, rejections and proxies."""
+    _compared: Memory[tuple[str, ...]] = field(default_factory=Memory)
+    """What differed of what was planned and said."""
     _told: Mapping[str, object] = field(default_factory=dict)
     """The stack's outputs."""
     _exported: Plan | None = None
@@ -91,34 +87,23 @@ class Converger:
         """
         if self._wanted and self._wanted[0] is plan:
             return self._wanted[1]
-        proxies = {one.proxy.name: self._proxies.of(one, partial(_digest, one)) for one in plan.proxies}
-        self._proxies.turn()
-        fresh: dict[ObjectKey, tuple[object, str, str]] = {}
-        for placement in plan.placements:
-            proxy = proxies[placement.proxy]
-            before = self._digests.get(placement.key)
-            if before and before[1] == proxy and (before[0] is placement or before[0] == placement):
-                fresh[placement.key] = before
-            else:
-                fresh[placement.key] = placement, proxy, balancer_digest(placement, proxy)
-        self._digests = fresh
-        told = self._rejected(plan)
-        needed = {one.proxy for one in plan.placements}
-        self._spare = frozenset(one.key for one in plan.proxies if one.proxy.name not in needed)
-        stacks = {planned.key: planned.digest for planned in plan.proxies if not planned.key.cluster}
-        wanted = stacks | told | {key: digest for key, (_, _, digest) in fresh.items()}
-        self._wanted = plan, wanted
-        return wanted
-
-    def _rejected(self, plan: Plan) -> dict[ObjectKey, str]:
-        """Return the digests of what Services are told that get nothing; plans make the same anew each time."""
-        known = self._rejections
-        self._rejections = {
-            one.key: before if (before := known.get(one.key)) and before[0] == one else (one, rejection_digest(one))
-            for one in plan.rejections
-            if one.access
+        known = self._digests
+        proxies = {planned.proxy.name: known.of(planned.proxy.name, _digest, planned) for planned in plan.proxies}
+        placed = {
+            placement.key: known.of(placement.key, balancer_digest, placement, proxies[placement.proxy])
+            for placement in plan.placements
         }
-        return {key: digest for key, (_, digest) in self._rejections.items()}
+        told = {
+            rejection.key: known.of((rejection.key,), rejection_digest, rejection)
+            for rejection in plan.rejections
+            if rejection.access
+        }
+        known.evict_unused()
+        needed = {placement.proxy for placement in plan.placements}
+        self._spare = frozenset(planned.key for planned in plan.proxies if planned.proxy.name not in needed)
+        stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.key.cluster}
+        self._wanted = plan, stacks | told | placed
+        return self._wanted[1]
 
     def differing(
         self, said: Mapping[ObjectKey, Standing], plan: Plan, stale: Collection[ClusterName], now: float
@@ -128,24 +113,20 @@ class Converger:
         Just after an update it may be old news: then returns when to look again.
         """
         wanted = self.wanted(plan)
-        told: list[Placement | Rejection] = [one for one in plan.placements if one.access]
-        told += [one for one in plan.rejections if one.access]
-        kept: dict[ObjectKey, tuple[object, Standing, tuple[str, ...]]] = {}
+        told: list[Placement | Rejection] = [placement for placement in plan.placements if placement.access]
+        told += [rejection for rejection in plan.rejections if rejection.access]
         differing: dict[ObjectKey, tuple[str, ...]] = {}
         later: float | None = None
-        for one in told:
-            key, standing = one.key, said.get(one.key, _SILENT)
+        for planned in told:
+            key = planned.key
             if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
-            before = self._compared.get(key)
-            same = before and before[1] is standing and (before[0] is one or before[0] == one)
-            names = before[2] if before and same else _differences(one, standing)
-            kept[key] = one, standing, names
+            names = self._compared.of(key, _differences, planned, said.get(key, _SILENT))
             if names and (settled := self._touched.get(key, 0.0) + SETTLING) > now:
                 later = min(settled, later or settled)
             elif names:
                 differing[key] = names
-        self._compared = kept
+        self._compared.evict_unused()
         return differing, later
 
     def drifted(self) -> set[ObjectKey]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from locallb.config.settings import Settings
 from locallb.engine import Engine
 from locallb.model.identities import Home
+from locallb.model.memory import Memory
 from locallb.model.snapshot import Snapshot
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
@@ -29,9 +31,8 @@ class Planner:
     load: Callable[[], Settings]
     mark: Callable[[Mark], None]
     _world: SnapshotCache | None = None
-    _planned: tuple[Snapshot, Settings, Plan] | None = None
-    _told: tuple[Plan, frozenset[str], Plan] | None = None
-    """The plan, the proxies that were down, and what became of it."""
+    _planned: Memory[Plan] = field(default_factory=Memory)
+    _told: Memory[Plan] = field(default_factory=Memory)
     _memory: PlanMemory = field(default_factory=PlanMemory)
 
     @property
@@ -63,13 +64,8 @@ class Planner:
 
     def plan(self, snapshot: Snapshot, down: frozenset[str]) -> Plan:
         """Plan while these proxies can't be brought back; what was planned just before is as it was."""
-        before = self._planned
-        if before is None or before[:2] != (snapshot, self.settings):
-            before = self._planned = snapshot, self.settings, make_plan(snapshot, self.settings, self._memory)
-        plan, told = before[2], self._told
-        if told is None or told[0] is not plan or told[1] != down:
-            told = self._told = plan, down, withdraw(plan, down)
-        return told[2]
+        plan = self._planned.of(None, partial(make_plan, memory=self._memory), snapshot, self.settings)
+        return self._told.of(None, withdraw, plan, down)
 
     def stop(self) -> None:
         """Follow nothing any more."""

@@ -14,9 +14,9 @@ from typing import Any
 from locallb.config.settings import Settings, Source
 from locallb.engine import Engine
 from locallb.kubernetes.parsing import Parsed
-from locallb.ledger.ledger import ClaimMemory
+from locallb.ledger.claims import Entry
 from locallb.model.identities import ClusterName, Home, ObjectKey
-from locallb.model.identity_cache import IdentityCache
+from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, held_by
@@ -59,12 +59,12 @@ class SnapshotCache:
     _unready: float | None = None
     """Since when a cluster is in the making and no container came or went, by the monotonic clock."""
     _held: HeldByState | None = None
-    _known: tuple[HeldByState, tuple[Claim, ...], set[ObjectKey]] | None = None
+    _known: Memory[set[ObjectKey]] = field(default_factory=Memory)
     """Which Services hold something, by this state and these claims."""
-    _resources: IdentityCache = field(default_factory=IdentityCache)
+    _resources: Memory[Any] = field(default_factory=Memory)
     """What the state's resources said when they were read last."""
-    _claims: tuple[tuple[object, ...], tuple[Claim, ...]] = ((), ())
-    _remembered: ClaimMemory = field(default_factory=ClaimMemory)
+    _claims: Memory[tuple[Claim, ...]] = field(default_factory=Memory)
+    _remembered: Memory[Entry | None] = field(default_factory=Memory)
     """What the ledger's files said when they were read last."""
     _host: tuple[float, HostFacts, SourceRead] | None = None
     """When it was looked at, what it is like, and what that means for the pools."""
@@ -81,7 +81,7 @@ class SnapshotCache:
             self._held = held_by(self.engine.resources(), self._resources)
             refuse_another_runtime(self.settings, self._held)
         claims = self._ledger()
-        known = self._holders(self._held, claims)
+        known = self._known.of(None, known_services, self.home, self._held, claims)
         everything = any(mark.cause in {Cause.START, Cause.FULL, Cause.CONFIGURATION} for mark in marks)
         for source in self._find(marks, anew=everything):
             if everything or source.cluster not in self._read or _about(source, marks):
@@ -147,17 +147,9 @@ class SnapshotCache:
             self.following[word] = follow(self.home, lambda name: self.mark(Mark(Cause.SOURCE, name)))
         return self.following[word]
 
-    def _holders(self, held: HeldByState, claims: tuple[Claim, ...]) -> set[ObjectKey]:
-        if self._known is None or self._known[0] is not held or self._known[1] is not claims:
-            self._known = held, claims, known_services(self.home, held, claims)
-        return self._known[2]
-
     def _ledger(self) -> tuple[Claim, ...]:
         """Read the ledger where one of its directories is different; files in it are replaced, never rewritten."""
-        stamps = tuple(_stamp(path) for path in paths.ledgers())
-        if stamps != self._claims[0] or not stamps:
-            self._claims = stamps, read_claims(self._remembered)
-        return self._claims[1]
+        return self._claims.of(None, lambda *_stamps: read_claims(self._remembered), *map(_stamp, paths.ledgers()))
 
     def _facts(self, anew: bool, rerouted: bool) -> tuple[HostFacts, SourceRead]:  # noqa: FBT001 - one caller
         now = time.monotonic()

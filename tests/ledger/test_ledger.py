@@ -18,10 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.ledger import ledger as module
+from locallb.ledger.claims import Entry
 from locallb.ledger.conflicts import LedgerError
 from locallb.ledger.ledger import UNKNOWN, Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim
 
 ADDRESS = ip_address("127.77.0.5")
@@ -338,7 +339,7 @@ def test_who_remembers_the_ledger_or_asks_for_one_owner_reads_what_a_newcomer_re
 ) -> None:
     """After claims, releases, claims that were handed over, and files that somebody damaged."""
     with tempfile.TemporaryDirectory() as directory:
-        ledger, memory = Ledger(Path(directory)), module.ClaimMemory()
+        ledger, memory = Ledger(Path(directory)), Memory[Entry | None]()
         for number, name, deed in steps:
             address = IPv4Address(f"127.77.0.{number}")
             with contextlib.suppress(LedgerError):
@@ -355,4 +356,4 @@ def test_who_remembers_the_ledger_or_asks_for_one_owner_reads_what_a_newcomer_re
             assert ledger.claims(memory) == claims
             for who in map(owner, "abc"):
                 assert ledger.holds(address, who) == (Claim(address, who) in claims)
-            memory.turn()
+            memory.evict_unused()

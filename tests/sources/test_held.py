@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from locallb.engine.state.resource import resource_from_json
 from locallb.engine.state.snapshot import Snapshot
 from locallb.model.identities import Home, ObjectKey, Owner, ProxyName, Uid
-from locallb.model.identity_cache import IdentityCache
+from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
@@ -152,7 +152,7 @@ def test_the_program_and_the_loop_read_the_same_from_a_state(resources: list[Any
     with TemporaryDirectory() as directory:
         in_file = read_held(state(Path(directory), *resources))
     in_memory = Snapshot([resource_from_json(one) for one in resources], [])
-    assert held_by(in_memory.in_order(), IdentityCache()) == in_file
+    assert held_by(in_memory.in_order(), Memory()) == in_file
 
 
 WRONG = [

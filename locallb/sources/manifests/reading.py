@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from locallb.config.settings import ManifestsSource
 from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
@@ -18,7 +19,7 @@ from locallb.kubernetes.parsing import Document, Identity, Parsed, kinds_of, par
 from locallb.kubernetes.yaml_builder import MOST_ALIASED, Allowance
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.identity_cache import IdentityCache
+from locallb.model.memory import Memory
 from locallb.model.snapshot import Contents
 from locallb.planning.left_out import added, few_kinds
 from locallb.sources import SourceError
@@ -69,9 +70,9 @@ class ParseCache:
     """What the directory had at the last reading."""
     reading: SourceResult | None = None
     """What that was, if all of it was good."""
-    known: IdentityCache = field(default_factory=IdentityCache)
+    known: Memory[Any] = field(default_factory=Memory)
     """What objects mean that are still the same."""
-    texts: IdentityCache = field(default_factory=IdentityCache)
+    texts: Memory[Any] = field(default_factory=Memory)
     """How objects that are still the same stand in the last good reading."""
     files: dict[str, _Understood] = field(default_factory=dict)
     """Each file that could be read."""
@@ -163,7 +164,7 @@ def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, reading
     if last is None:
         raise SourceError(f"{told}; {next((one for sign, one in _NOT_EXPANDED if sign in source.directory), _REMEDY)}")
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
-    return _reading(source.cluster, last, _Fresh(), stale, IdentityCache())
+    return _reading(source.cluster, last, _Fresh(), stale, Memory())
 
 
 def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Iterable[str]:
@@ -171,7 +172,7 @@ def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Ite
 
 
 def _reading(
-    cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale: tuple[str, ...], known: IdentityCache
+    cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale: tuple[str, ...], known: Memory[Any]
 ) -> SourceResult:
     parsed = parse_objects(cluster, (one for path in sorted(objects) for one in objects[path]), known)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)

@@ -1,0 +1,56 @@
+"""What was made of something, for whoever comes back with the same. It saves work and decides nothing.
+
+Everything that is planned and read again and again is remembered like this, and one law holds of all of it: with a
+memory and without one the outcome is the same. Not here: what was applied to the world, and what others told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from operator import eq
+from typing import Any, Generic, TypeVar
+
+_Made = TypeVar("_Made")
+_Given = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Memory(Generic[_Made]):
+    """Knows by key what was made, and of what. Nobody may change either. For one thread and one purpose."""
+
+    same: Callable[[Any, Any], bool] = eq
+    """Returns whether the same comes of two tuples of arguments; members of equal tuples are one object or equal."""
+    _frame: _Given = ()
+    _before: dict[Hashable, tuple[_Given, _Made]] = field(default_factory=dict)
+    _now: dict[Hashable, tuple[_Given, _Made]] = field(default_factory=dict)
+
+    def of(self, key: Hashable, make: Callable[..., _Made], *given: object) -> _Made:
+        """Return what `make` makes of `given`, as it was for `key` if that was of the same. Raises as `make` does."""
+        known = self._now.get(key) or self._before.get(key)
+        if known is None or not self.same(known[0], given):
+            known = given, make(*given)
+        self._now[key] = known
+        return known[1]
+
+    def of_this(self, this: object, make: Callable[[], _Made]) -> _Made:
+        """Return what `make` made of this very object, not of an equal one. Raises as `make` does."""
+        return self.of(id(this), lambda _this: make(), this)  # kept with it, so that its id stays its own
+
+    def given(self, key: Hashable) -> _Given:
+        """Return what was made last for `key` was made of; empty if nothing was."""
+        return (self._now.get(key) or self._before.get(key) or ((),))[0]
+
+    def within(self, *frame: object) -> None:
+        """Forget everything that was made within another frame: whatever `make` uses besides `given`."""
+        if frame != self._frame:
+            self._frame, self._before, self._now = frame, {}, {}
+
+    def forget(self, key: Hashable) -> None:
+        """Forget what was made for `key`."""
+        self._now.pop(key, None)
+        self._before.pop(key, None)
+
+    def evict_unused(self) -> None:
+        """Forget what wasn't asked for since the last time."""
+        self._before, self._now = self._now, {}

@@ -1,0 +1,80 @@
+"""What is kept of things that come again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.model.memory import Memory
+
+
+def test_the_very_same_object_is_asked_about_once_and_an_equal_one_again() -> None:
+    """Identity counts: an equal object of later may be understood differently."""
+    known, one, other, asked = Memory[Any](), ["a"], ["a"], []
+
+    def make(name: str) -> str:
+        asked.append(name)
+        return name
+
+    for _ in range(2):
+        assert known.of_this(one, lambda: make("one")) == "one"
+        known.evict_unused()
+    assert known.of_this(other, lambda: make("other")) == "other"
+    assert asked == ["one", "other"]
+
+
+def test_what_nobody_asked_for_is_forgotten() -> None:
+    """Memory is bounded by what there is now."""
+    known, one = Memory[Any](), ["a"]
+    assert known.of_this(one, lambda: 1) == 1
+    known.evict_unused()
+    known.evict_unused()
+    assert known.of_this(one, lambda: 2) == 2
+
+
+def test_a_failure_is_not_kept() -> None:
+    """Whoever asks again hears of it again."""
+    known, one = Memory[Any](), ["a"]
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            known.of_this(one, lambda: 1 // 0)
+        known.evict_unused()
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(0, 1), st.sampled_from(["", "evict", "forget"]))
+)
+
+
+@given(steps)
+def test_with_a_memory_and_without_it_the_outcome_is_the_same(history: list[tuple[str, int, int, str]]) -> None:
+    """Whatever is asked in whatever order, within whatever frame, and whatever is forgotten between."""
+    memory, frame = Memory[tuple[int, int]](), 0
+    for key, number, frame, then in history:
+        memory.within(frame)
+        assert memory.of(key, lambda given, frame=frame: (given, frame), number) == (number, frame)
+        assert memory.given(key) == (number,)
+        if then == "evict":
+            memory.evict_unused()
+        elif then == "forget":
+            memory.forget(key)
+
+
+def test_what_comes_again_is_not_made_again() -> None:
+    """Equal arguments count as the same; others, or another frame, do not."""
+    made: list[int] = []
+    memory = Memory[None]()
+    for frame, number in [(0, 1), (0, 1), (0, 2), (1, 2), (1, 2)]:
+        memory.within(frame)
+        memory.of("key", made.append, number)
+        memory.evict_unused()
+    assert made == [1, 2, 2]
+
+
+def test_who_remembers_decides_what_counts_as_the_same() -> None:
+    """A Memory may be told what does not matter."""
+    memory = Memory[int](lambda before, now: abs(before[0] - now[0]) < 10)
+    assert [memory.of("key", abs, number) for number in (1, 9, 11, 12)] == [1, 1, 11, 11]
