@@ -1,5 +1,7 @@
 """The short way of a registration and the SDK's own over Pulumi's wire: both end in the same state and say the same."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum, StrEnum
@@ -21,6 +23,7 @@ from tests.engine.support import Bench, Thing, World, make_project, messages, ou
 
 MODEST = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 Program = Callable[[], object]
+CHECKOUT = Path(__file__).resolve().parents[2]
 _numbers = count()
 
 
@@ -289,27 +292,30 @@ def test_a_program_that_breaks_is_told_by_its_own_words(bench: Bench) -> None:
     assert "While processing input: 'ip'" in messages(expected)[0]
 
 
+MOCKED = """
+import pulumi
+from locallb.engine.protocol import sdk_fast_path
+from tests.engine.support import Thing
+
+class Mocks(pulumi.runtime.Mocks):
+    def new_resource(self, args):
+        return f"{args.name}-id", dict(args.inputs)
+
+    def call(self, args):
+        return {}
+
+@pulumi.runtime.test
+def program():
+    return Thing("ServiceStatus", "told", {"ip": "x"}).id.apply(print)
+
+sdk_fast_path.install()
+pulumi.runtime.set_mocks(Mocks(), preview=False)
+program()
+"""
+"""A process of its own: the mocks take this thread's event loop, and leave others open."""
+
+
 def test_programs_that_other_monitors_run_are_left_alone() -> None:
     """The SDK's mocks, for instance, in a process in which the engine has run."""
-    sdk_fast_path.install()
-
-    class Mocks(pulumi.runtime.Mocks):
-        def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
-            return f"{args.name}-id", dict(args.inputs)
-
-        def call(self, args: pulumi.runtime.MockCallArgs) -> Any:  # noqa: ANN401 - nobody calls
-            del args
-            return {}
-
-    pulumi.runtime.set_mocks(Mocks(), preview=False)
-
-    @pulumi.runtime.test  # type: ignore[untyped-decorator]
-    def program() -> pulumi.Output[None]:
-        told = Thing("ServiceStatus", "told", {"ip": "x"})
-
-        def check(identity: str) -> None:
-            assert identity == "told-id"
-
-        return told.id.apply(check)
-
-    program()
+    done = subprocess.run([sys.executable, "-c", MOCKED], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("told-id\n", "")

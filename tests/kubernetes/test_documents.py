@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 import pytest
 import yaml
@@ -174,9 +173,7 @@ def test_aliases_that_unfold_without_end_are_refused_at_once() -> None:
     """A billion laughs: ten levels of ten aliases each."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    begun = time.process_time()
     assert mistake("\n".join(lines)) == (6, "its aliases stand for more than 1048576 characters")
-    assert time.process_time() - begun < 1
 
 
 TEXTS = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=12)

@@ -111,7 +111,7 @@ def test_who_does_not_listen_is_killed(tmp_path: Path, mark: dict[str, str]) -> 
         time.sleep(0.01)
     start = time.monotonic()
     processes.stop(process, 0.3)
-    assert 0.3 <= time.monotonic() - start < 5
+    assert time.monotonic() - start >= 0.3
     assert not processes.is_alive(process)
 
 
