@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick coverage test-cluster test-kubelets lint format goldens bench clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets lint format goldens bench clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -62,19 +62,16 @@ status: setup ## Show Services, addresses and health
 doctor: setup ## Say what this host allows, what is in the way, and what to do about it
 	@$(LOCALLB) doctor
 
-PURE := $(addprefix tests/,config envoy/test_goldens.py envoy/test_words.py host/test_doctor.py host/test_setup_plan.py \
-	kubernetes model planning report watch/test_schedule.py watch/test_work.py)
+JOBS ?= 2
+COVER := -p tests.pure_coverage --cov --cov-report=
 
-test: .venv/dev ## Check the code and test it, real Envoys included (about 12 minutes)
+test: .venv/dev ## Check the code and test it, real Envoys included (about 7 minutes)
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not slow and not docker and not cluster and not soak"
-
-coverage: .venv/dev ## Show how much of what is pure its tables and golden files reach
-	@$(BIN)/python -m pytest -q -p tests.pure_coverage --cov --cov-report= $(PURE) \
-		-m "not hypothesis and not envoy and not browser and not slow and not docker and not cluster and not soak"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(or $(PYTEST_ARGS),$(COVER)) \
+		-m "not slow and not docker and not cluster and not soak"
 
 test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host, the loop, containers
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "(slow or docker) and not cluster and not soak"
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "(slow or docker or root) and not cluster and not soak"
 
 test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak"

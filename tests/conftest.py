@@ -1,4 +1,4 @@
-"""What every area's tests share: golden files."""
+"""What every area's tests share: golden files, the tiers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.tiers"]
 GOLDENS = Path(__file__).parent / "goldens"
 # CI judges a commit: the same examples each time. Everybody else's runs look for new ones. How long an example takes
 # says something about the machine and its other work, and nothing about the law.

@@ -1,7 +1,7 @@
-"""How much of what is pure its tables and golden files reach: `make coverage` ends with a line a room.
+"""How much of what is pure its tables and golden files reach: `make test` ends with a line a room.
 
-Pure is what pyproject.toml says. Laws aren't measured: chance would have a say in the figures, and a tracer doubles
-their time.
+Pure is what pyproject.toml says. Nothing but imports and those tests is traced: laws aren't measured, because chance
+would have a say in the figures, and a tracer doubles their time.
 """
 
 from __future__ import annotations
@@ -9,23 +9,61 @@ from __future__ import annotations
 import io
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from coverage import Coverage
 
 ROOT = Path(__file__).parent.parent
+TESTS = tuple(
+    ROOT / "tests" / name
+    for name in (
+        *("config", "envoy/test_goldens.py", "envoy/test_words.py", "host/test_doctor.py", "host/test_setup_plan.py"),
+        *("kubernetes", "model", "planning", "report", "watch/test_schedule.py", "watch/test_work.py"),
+    )
+)
+UNMEASURED = ("hypothesis", "envoy", "browser")
+
+
+def _coverage(config: pytest.Config) -> Coverage | None:
+    plugin: Any = config.pluginmanager.getplugin("_cov")
+    return plugin.cov_controller.cov if plugin and plugin.cov_controller else None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Trace no more: everything is imported."""
+    if coverage := _coverage(session.config):
+        coverage.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Trace one test, if it is one of those."""
+    coverage = _coverage(item.config) if is_measured(item) else None
+    if not coverage:
+        return (yield)
+    coverage.start()
+    try:
+        return (yield)
+    finally:
+        coverage.stop()
+
+
+def is_measured(item: pytest.Item) -> bool:
+    """Return whether it is a table or a golden file of something pure."""
+    marked = any(item.get_closest_marker(name) for name in UNMEASURED)
+    return not marked and any(item.path.is_relative_to(place) for place in TESTS)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Write the table."""
-    plugin = config.pluginmanager.getplugin("_cov")
-    if plugin and plugin.cov_controller:
+    if coverage := _coverage(config):
         terminalreporter.section("what is pure, under its tables and golden files")
         terminalreporter.write_line(f"{'':22}statements  missed  branches  partly  covered")
         for room, files in pure_rooms().items():
-            terminalreporter.write_line(line(plugin.cov_controller.cov, room, files))
+            terminalreporter.write_line(line(coverage, room, files))
 
 
 def line(coverage: Coverage, room: str, files: Sequence[str]) -> str:

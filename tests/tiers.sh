@@ -34,7 +34,7 @@ twice() {
   local before ended=0
   before=$(failed)
   step "make $*: what failed, once more"
-  make "$@" PYTEST_ARGS="--last-failed --last-failed-no-failures none" || ended=$?
+  make "$@" PYTEST_ARGS="-n 0 --last-failed --last-failed-no-failures none" || ended=$?
   comm -23 <(echo "$before") <(failed) | sed -n 's/..*/flaky: &/p'
   comm -12 <(echo "$before") <(failed) | sed -n 's/..*/failed: &/p'
   return "$ended"

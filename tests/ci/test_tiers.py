@@ -1,4 +1,4 @@
-"""What CI does with tests that fail: it repeats them once, and names at its end those that passed then."""
+"""What CI runs: each test in some tier; what fails is repeated once, and named at the end where it passed then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import as_root, in_ci, selections, tiers_in, tiers_of
+
 pytestmark = pytest.mark.slow
+SECONDS = 600
+"""Until something hangs."""
 CHECKOUT = Path(__file__).resolve().parents[2]
 TESTS = """
 import pathlib
@@ -61,7 +65,7 @@ def run(project: Path, script: str) -> tuple[int, list[str]]:
     """Run a script as CI runs its own: gives its exit code and what it says at the end."""
     head = "set -euo pipefail; . tests/tiers.sh; trap summary EXIT\n"
     done = subprocess.run(
-        ["bash", "-c", head + script], cwd=project, capture_output=True, text=True, check=False, timeout=120
+        ["bash", "-c", head + script], cwd=project, capture_output=True, text=True, check=False, timeout=SECONDS
     )
     return done.returncode, done.stdout.rpartition("\n== how long it took\n")[2].splitlines()
 
@@ -99,9 +103,79 @@ def test_what_fails_twice_ends_the_run_and_is_named(project: Path) -> None:
 
 def test_ci_and_the_readme_run_their_tiers_this_way() -> None:
     """Every `make` that tests goes through it."""
-    for path, tiers in ((".ci/run", 4), ("tests/readme.sh", 1)):
+    for path, tiers in ((".ci/run", 3), ("tests/readme.sh", 1)):
         text = (CHECKOUT / path).read_text()
         assert len(re.findall(r"^tier ", text, re.MULTILINE)) == tiers
         assert not re.search(r"^make (test|soak)", text, re.MULTILINE)
         assert ". tests/tiers.sh" in text
         subprocess.run(["bash", "-n", CHECKOUT / path], check=True)
+
+
+@pytest.mark.parametrize(
+    ("marks", "tiers"),
+    [
+        ("", "test"),
+        ("envoy", "test"),
+        ("root", "test test-slow"),
+        ("slow", "test-slow"),
+        ("docker envoy", "test-slow"),
+        ("docker cluster", "test-cluster"),
+        ("slow cluster", "test-cluster"),
+        ("cluster kubelets envoy", "test-kubelets"),
+        ("soak envoy", "soak"),
+    ],
+)
+def test_every_kind_of_test_has_its_tier(marks: str, tiers: str) -> None:
+    """By the words of the Makefile, of .ci/run and of the script of the README."""
+    assert tiers_of(marks.split(), in_ci()) == set(tiers.split())
+
+
+def test_as_root_run_all_tiers_but_the_readmes() -> None:
+    """Each test once: what the new user runs isn't repeated."""
+    assert as_root().keys() == in_ci().keys() - {"test"}
+    assert tiers_in("# tier no\ntier soak MINUTES=5\nif x; then\n  tier y\nfi\n") == {"soak", "y"}
+
+
+def test_what_a_target_selects_is_read_from_its_recipe() -> None:
+    """The last marks that stand there, whatever modules are run before."""
+    text = 'test: x ## y\n\t@python -m pip\n\t@python -m pytest $(A) -m "not a"\n\nsoak:\n\t@pytest -m soak\nx: -m y\n'
+    assert selections(text) == {"test": "not a", "soak": "soak"}
+
+
+SKIPPED = """
+import pytest
+
+@pytest.mark.parametrize("who", ["only root can do this", "there is no zsh here"])
+def test_unmarked(who):
+    pytest.skip(who)
+
+@pytest.mark.slow
+def test_slow():
+    pytest.skip("only root can do this")
+"""
+
+
+def judged(place: Path, *, without: str = "nothing") -> str:
+    """Run tests under the rules of the tiers, some word of the Makefile changed, and give what pytest says."""
+    for name in ("Makefile", ".ci/run", "tests/readme.sh", "tests/tiers.py"):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text((CHECKOUT / name).read_text().replace(without, ""))
+    (place / "test_it.py").write_text(SKIPPED)
+    (place / "pytest.ini").write_text("[pytest]\nmarkers =\n slow:\n")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.tiers", "-q", "-rf"]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=SECONDS)
+    return done.stdout + done.stderr
+
+
+def test_who_is_skipped_without_root_runs_in_a_tier_of_root(tmp_path: Path) -> None:
+    """Or else it fails; other reasons to skip are as good as ever."""
+    told = judged(tmp_path)
+    assert "1 failed, 2 skipped" in told
+    assert "test_it.py::test_unmarked[only root can do this] is skipped without root and runs in no tier" in told
+
+
+def test_a_test_without_a_tier_stops_the_run(tmp_path: Path) -> None:
+    """With its name, before anything runs."""
+    told = judged(tmp_path, without="slow or ")
+    assert "no tier of CI runs test_it.py::test_slow: see the marks" in told
+    assert "skipped" not in told

@@ -46,9 +46,13 @@ class Done:
 
 
 def free_prefix() -> str:
-    """Choose the first three bytes of addresses at which nobody on this host serves: neither a stack nor a test."""
+    """Choose the first three bytes of addresses at which nobody on this host serves: neither a stack nor a test.
+
+    Of processes that test side by side each has a tenth of them, so that none takes what another is about to serve at.
+    """
     used = {str(row.address).rpartition(".")[0] for protocol in Protocol for row in rows(protocol)}
-    while (prefix := f"127.{100 + secrets.randbelow(150)}.{secrets.randbelow(250)}") in used:
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw") or secrets.randbelow(10))
+    while (prefix := f"127.{100 + 10 * secrets.randbelow(15) + worker % 10}.{secrets.randbelow(250)}") in used:
         pass
     return prefix
 

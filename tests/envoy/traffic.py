@@ -19,6 +19,7 @@ from typing import Self, cast
 
 from locallb.model.identities import Protocol
 from locallb.model.serving import Backend
+from tests.e2e.support import free_prefix
 
 PATIENCE = 10.0
 """Seconds until something that must happen is given up; far more than it takes, for busy machines."""
@@ -41,7 +42,7 @@ def eventually(true: Callable[[], bool], what: str) -> float:
 class Block:
     """A random /24 of 127.0.0.0/8, so that tests that run at the same time don't meet."""
 
-    prefix: str = field(default_factory=lambda: f"127.{100 + secrets.randbelow(150)}.{secrets.randbelow(250)}")
+    prefix: str = field(default_factory=free_prefix)
 
     def __getitem__(self, number: int) -> str:
         return f"{self.prefix}.{number}"

@@ -154,7 +154,7 @@ def test_a_claim_of_an_earlier_version_is_valid(ledger: Ledger) -> None:
     assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.root(only="can give files away")
 def test_nobody_claims_in_the_name_of_anothers_project(ledger: Ledger, tmp_path: Path) -> None:
     """A file of another user that names a directory of ours isn't ours; one that names theirs is theirs."""
     for address, root in ((ADDRESS, str(tmp_path)), (OTHER, "/nowhere/theirs")):
@@ -165,7 +165,7 @@ def test_nobody_claims_in_the_name_of_anothers_project(ledger: Ledger, tmp_path:
     assert not ledger.holds(ADDRESS, owner("web", str(tmp_path)))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.root(only="can give files away")
 def test_a_term_that_another_user_wrote_ends_nobodys(ledger: Ledger) -> None:
     """Ours is kept beside it."""
 

@@ -29,7 +29,7 @@ from tests.e2e.watching import becomes, watching
 from tests.host.support import Namespace
 from tests.traffic.spaces import inside
 
-pytestmark = pytest.mark.envoy
+pytestmark = [pytest.mark.envoy, pytest.mark.root]
 
 HOMES = Path(__file__).parent / "homes"
 RECORDED = ("1/per-service", "1/shared")

@@ -1,0 +1,87 @@
+"""Which tier runs a test, and as whom: no test runs in no tier, and what only root can do runs in a tier of root's.
+
+The tiers are what the Makefile says: a target, and the marks that it selects. CI runs those that `.ci/run` names as
+root, and those that `tests/readme.sh` names as a new user without rights. Not here: what runs and repeats them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Generator, Mapping
+from pathlib import Path
+
+import pytest
+from _pytest.mark.expression import Expression
+
+ROOT = Path(__file__).parent.parent
+ONLY_ROOT = "only root "
+"""How the reason of whoever skips a test for lack of rights begins."""
+
+
+def selections(makefile: str) -> Mapping[str, str]:
+    """Return what each target selects, by the last word of its recipe's lines."""
+    recipes = re.findall(r"^([\w-]+):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    marked = {target: re.findall(r"\s-m (?:\"([^\"]+)\"|(\w+))$", recipe, re.MULTILINE) for target, recipe in recipes}
+    return {target: "".join(words[-1]) for target, words in marked.items() if words}
+
+
+def tiers_in(script: str) -> frozenset[str]:
+    """Return the targets that a script runs as tiers."""
+    return frozenset(re.findall(r"^ *tier (\S+)", script, re.MULTILINE))
+
+
+def tiers_of(marks: Collection[str], selected: Mapping[str, str]) -> frozenset[str]:
+    """Return the tiers that run a test with these marks."""
+
+    def matches(name: str, /, **_: object) -> bool:
+        return name in marks
+
+    return frozenset(tier for tier, words in selected.items() if Expression.compile(words).evaluate(matches))
+
+
+def as_root() -> Mapping[str, str]:
+    """Return the tiers that CI runs as root, and what each selects."""
+    return _named_in(".ci/run")
+
+
+def in_ci() -> Mapping[str, str]:
+    """Return all tiers of CI, and what each selects."""
+    return {**as_root(), **_named_in("tests/readme.sh")}
+
+
+def _named_in(script: str) -> Mapping[str, str]:
+    selected = selections((ROOT / "Makefile").read_text())
+    return {tier: selected[tier] for tier in tiers_in((ROOT / script).read_text())}
+
+
+def _marks(item: pytest.Item) -> frozenset[str]:
+    return frozenset(mark.name for mark in item.iter_markers())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse tests that nothing runs."""
+    tiers = in_ci()
+    lost = [item.nodeid for item in items if not tiers_of(_marks(item), tiers)]
+    if lost:
+        raise pytest.UsageError(f"no tier of CI runs {', '.join(lost)}: see the marks that the Makefile selects")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs root where somebody else runs it."""
+    if mark := item.get_closest_marker("root"):
+        why = mark.kwargs.get("only")
+        if why and os.geteuid() != 0:
+            pytest.skip(ONLY_ROOT + why)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a test fail that is skipped for lack of rights and that no tier runs as root."""
+    report = yield
+    lacks_root = report.skipped and ONLY_ROOT in str(report.longrepr)
+    if lacks_root and not tiers_of(_marks(item), as_root()):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} is skipped without root and runs in no tier of root's: mark it `root`"
+    return report
