@@ -290,24 +290,40 @@ from locallb.ledger.ledger import Ledger
 from tests.ledger.test_shared_ledger import owner
 
 lock.PATIENCE = 0.05
-calls, at = 0, int(sys.argv[2])
 
-def counted(real):
-    def call(*args, **kwargs):
-        global calls
-        calls += 1
-        if calls == at:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        return real(*args, **kwargs)
-    return call
+def claim(directory, at):
+    calls = 0
 
-for name in ("open", "link", "unlink", "listdir", "fsync", "fchmod", "close"):
-    setattr(os, name, counted(getattr(os, name)))
-try:
-    Ledger(Path(sys.argv[1])).claim(ip_address("127.77.0.5"), owner("stopped"))
-except Exception as error:
-    print(f"{type(error).__name__}: {error}")
-    sys.exit(1)
+    def counted(real):
+        def call(*args, **kwargs):
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return real(*args, **kwargs)
+        return call
+
+    for name in ("open", "link", "unlink", "listdir", "fsync", "fchmod", "close"):
+        setattr(os, name, counted(getattr(os, name)))
+    Ledger(Path(directory)).claim(ip_address("127.77.0.5"), owner("stopped"))
+
+for line in sys.stdin:
+    directory, _, at = line.rpartition(" ")
+    child = os.fork()
+    if not child:
+        try:
+            claim(directory, int(at))
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, os.WUNTRACED)
+    print(child if os.WIFSTOPPED(status) else 0, flush=True)
+    if os.WIFSTOPPED(status):
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""For each line, a directory and a number: a process that claims there and is stopped before its call of that number.
+
+Says which process was stopped, or 0 if it ended before that, and then how it ended.
 """
 
 
@@ -322,27 +338,28 @@ def test_a_writer_stopped_anywhere_while_another_claims_leaves_one_holder(
     monkeypatch.setattr(module, "PATIENCE", 0.1)
     if stale:
         monkeypatch.setattr(claims, "_STALE", -1.0)
-    at, stopped = 0, True
-    while stopped:
-        at += 1
-        ledger = Ledger(tmp_path / f"at{at}")
-        ledger.directory.mkdir()
-        command = [sys.executable, "-c", STOPPED_AT, str(ledger.directory), str(at)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-            _, status = os.waitpid(child.pid, os.WUNTRACED)
-            stopped = os.WIFSTOPPED(status)
+    command, at = [sys.executable, "-c", STOPPED_AT], 0
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writers:
+        assert writers.stdin
+        assert writers.stdout
+        while True:
+            at += 1
+            ledger = Ledger(tmp_path / f"at{at}")
+            ledger.directory.mkdir()
+            print(ledger.directory, at, file=writers.stdin, flush=True)
+            stopped = int(promptly(writers.stdout.readline))
             if not stopped:
-                child.returncode = os.waitstatus_to_exitcode(status)
                 break
             try:
                 other = _claims(ledger) if not lock_is_kept else _claims_beside(ledger)
             finally:
-                child.send_signal(signal.SIGCONT)
-            child.wait(SECONDS)
-        has = {name for name, won in (("stopped", child.returncode == 0), ("other", other)) if won}
-        assert len(has) <= 1, f"two holders after a stop before call {at}"
-        assert {claim.owner.service.name for claim in ledger.claims()} >= has
-        assert sum(ledger.holds(ADDRESS, owner(name)) for name in ("stopped", "other")) <= 1
+                os.kill(stopped, signal.SIGCONT)
+            has = {
+                name for name, won in (("stopped", promptly(writers.stdout.readline) == "0\n"), ("other", other)) if won
+            }
+            assert len(has) <= 1, f"two holders after a stop before call {at}"
+            assert {claim.owner.service.name for claim in ledger.claims()} >= has
+            assert sum(ledger.holds(ADDRESS, owner(name)) for name in ("stopped", "other")) <= 1
     assert at > 8
 
 

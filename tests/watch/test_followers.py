@@ -10,6 +10,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from locallb.kubernetes import watch_pace
@@ -121,10 +122,12 @@ def test_a_refusal_is_an_error_of_the_source(api: tuple[Api, Access], status: in
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick")
 def test_an_answer_without_an_end_is_an_error(api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch) -> None:
     """A line, a page, a list that turns pages for ever, one that drips in."""
     answers, access = api
     monkeypatch.setattr(feed, "PATIENCE", 0.2)
+    monkeypatch.setattr(feed, "_TIMEOUT", httpx2.Timeout(1.0))
     monkeypatch.setattr(feed, "LARGEST", 1 << 20)
     followed = follower(access)
     try:
