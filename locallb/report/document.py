@@ -74,7 +74,7 @@ def _balancer(balancer: Balancer | None) -> Mapping[str, object] | None:
                 "listens": [str(address) for address in port.listens],
                 "sources": None if port.sources is None else [str(each) for each in port.sources],
                 "backends": list(port.backends),
-                **({"via": str(port.via)} if port.via else {}),
+                "via": str(port.via or ""),
                 "affinity": port.affinity,
                 "reason": str(port.problem),
                 "message": port.message,

@@ -15,6 +15,7 @@ from locallb.engine import Op, PropertyChange, Result, StepRecord, Subject
 from locallb.model.formatting import printable
 from locallb.model.identities import ClusterName, ObjectKey, Protocol
 from locallb.model.objects import ServicePort
+from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
 
 KEY = ObjectKey(ClusterName("c"), "shop", "web")
@@ -47,6 +48,14 @@ def test_the_table_is_aligned_and_names_the_next_step() -> None:
         "",
         "Try: curl http://127.77.0.5:8080/",
     ]
+
+
+def test_the_table_says_which_ports_go_straight_to_pods() -> None:
+    """While they serve; NodePorts are what everybody expects."""
+    ports = [PortRow(ServicePort(n), State.SERVING, via=via) for n, via in zip((1, 2, 3), Via, strict=True)]
+    waiting = PortRow(ServicePort(4), State.PENDING, via=Via.PODS)
+    told = printed([Row(KEY, State.DEGRADED, (ip_address("127.77.0.5"),), (*ports, waiting))])
+    assert "1/TCP→pods 2/TCP 3/TCP 4/TCP(pending)" in told
 
 
 def test_what_is_left_out_is_said() -> None:
@@ -93,6 +102,7 @@ def test_the_json_has_the_documented_fields() -> None:
                     "port": 53,
                     "protocol": "UDP",
                     "state": "pending",
+                    "via": "",
                     "reason": "NoBackends",
                     "message": "none is ready",
                 }

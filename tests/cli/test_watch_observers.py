@@ -154,6 +154,8 @@ def test_metrics_count_what_happened_and_what_there_is() -> None:
     assert sample(metrics, "locallb_pool_addresses_used", pool="small", family="IPv4") == 4
     assert sample(metrics, "locallb_pool_addresses_free", pool="small", family="IPv4") == 0
     assert sample(metrics, "locallb_service_problems", reason="PoolExhausted") == 1
+    assert sample(metrics, "locallb_ports", via="nodePorts") == 4
+    assert sample(metrics, "locallb_ports", via="pods") == 0
     assert sample(metrics, "locallb_proxies") == 4
     assert (sample(metrics, "process_resident_memory_bytes") or 0) > 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -62,6 +63,26 @@ def test_becoming_the_first_choice_costs_no_request(start: Start, nodes: Serve, 
                 envoy.apply(rendering((listener, chosen)))
                 eventually(lambda name=expected: ask_tcp(block[100], 8080) == name, f"{expected} answers")  # type: ignore[misc]
         assert load.failures("AB") == []
+    finally:
+        for each in healthy:
+            each.close()
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_a_lone_backend_that_refuses_is_passed_over_at_once(
+    discovery: Discovery, start: Start, nodes: Serve, block: Block
+) -> None:
+    """Its health port still says that all is well: the attempt goes on to what stands by, without a check."""
+    a, b = nodes("AB")
+    healthy = health_ports(block, "12")
+    listener, upstream = serve(block[100], [a], health=HttpCheck(healthy[0].port))
+    start(rendering((listener, replace(upstream, standby=(b.backend,))), discovery=discovery))
+    try:
+        assert ask_tcp(block[100], 8080) == "A"
+        a.close()
+        with Load(lambda: ask_tcp(block[100], 8080)) as load:
+            time.sleep(1.5)
+        assert load.failures("B") == []
     finally:
         for each in healthy:
             each.close()

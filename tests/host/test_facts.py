@@ -210,6 +210,25 @@ def test_behind_a_local_route_ipv6_needs_freebind(monkeypatch: pytest.MonkeyPatc
     assert not here(strict, "fd00::6")
 
 
+def test_the_default_route_is_no_route_to_anywhere_whole_or_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is what only rules ask for; routes that say "nobody" are known, as they keep others from counting."""
+    node = ip_address("172.18.0.2")
+    kept = (
+        Route(ip_network("10.244.0.0/24"), "unicast", "br0", node),
+        Route(ip_network("10.244.0.0/25"), "blackhole"),
+        Route(ip_network("::/0"), "unicast", "eth0"),
+        *(Route(ip_network(one), "unicast", "tun0") for one in ("0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "2000::/3")),
+    )
+    others = (
+        Route(ip_network("10.9.0.0/16"), "unicast", "wg0", table=51820),
+        Route(ip_network("ff00::/8"), "multicast", "br0", table=255),
+    )
+    monkeypatch.setattr(facts, "routes", lambda: (*kept, *others))
+    seen_facts = host_facts((), ())
+    assert set(seen_facts.routes) == set(kept)
+    assert seen_facts.routed == (ip_network("10.244.0.0/24"), ip_network("10.9.0.0/16"))
+
+
 def fail_with(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the kernel refuse to list the routes."""
 

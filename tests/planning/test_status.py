@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from ipaddress import ip_address
+from typing import cast
 
 import pytest
 
+from locallb.cli.commands.service_table import services_json
 from locallb.config.settings import IpMode
 from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyName
@@ -14,7 +16,7 @@ from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener
 from locallb.model.status_entries import Ingress, IngressPort
-from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection
+from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection, Via
 from locallb.planning.status import Observation, State, rows
 
 KEY = ObjectKey(ClusterName("c"), "shop", "web")
@@ -70,6 +72,19 @@ def test_states(
     observed = {} if seen is None else {"c/shop/web": Observation(frozenset(seen))}
     (row,) = rows(plan_of(*ports), observed)
     assert (row.state, [str(port.state) for port in row.ports], row.reason) == (state, port_states, reason)
+
+
+@pytest.mark.parametrize("via", [*Via, None])
+def test_the_way_of_a_port_is_told_whether_it_serves_or_not(via: Via | None) -> None:
+    """In the row, in the JSON, and in the table where it goes straight to pods."""
+    plan = plan_of(replace(open_port(8080), via=via), PlannedPort(ServicePort(9000), problem=NO_BACKENDS))
+    for seen in ({}, {"c/shop/web": Observation(frozenset({WEB}))}):
+        (row,) = rows(plan, seen)
+        assert [port.via for port in row.ports] == [via, None]
+        assert [port["via"] for port in cast("list[dict[str, object]]", services_json([row])[0]["ports"])] == [
+            via or "",
+            "",
+        ]
 
 
 def test_a_listener_that_is_not_bound_says_why() -> None:

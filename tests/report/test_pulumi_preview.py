@@ -42,12 +42,23 @@ def told(project: Stage, recorded: object, form: str = "json", code: int = 0) ->
     return done.json if form == "json" else done.out
 
 
+def without_via(service: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the way to backends, which isn't known on a side that is made from resources."""
+    known = copy.deepcopy(service)
+    for port in (one for side in ("before", "after") for one in (known[side] or {"ports": []})["ports"]):
+        assert port.pop("via", "") == ""
+    return known
+
+
 def test_it_says_what_our_own_preview_says(project: Stage) -> None:
-    """The same changes, addresses, ports, exposures and rejections; only the sentences of closed ports are missing."""
+    """The same changes, addresses, ports, exposures and rejections.
+
+    Only the sentences of closed ports are missing, and by which way connections go: resources don't say it.
+    """
     found = told(project, RECORDED)
     assert list(mistakes(found, SCHEMA, SCHEMA)) == []
     for mine, its in zip(found["services"], EXPECTED["services"], strict=True):
-        assert mine == its
+        assert without_via(mine) == without_via(its)
     assert found["counts"] == EXPECTED["counts"]
     assert found["alerts"] == EXPECTED["alerts"]
 
