@@ -9,10 +9,12 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.commands.deployments import confirmed
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Refused
 from locallb.cli.session import Session
 from locallb.engine import Store
 from locallb.model.formatting import counted
-from locallb.provider.resources.moving import leave
+from locallb.provider.resources.moving import leave, pids
+from locallb.runtimes.process.processes import ProcessError
 from locallb.sources.stack_home import belonging, here, is_elsewhere, refuse_copy, settle
 
 
@@ -35,7 +37,14 @@ def adopt(session: Session, args: Arguments, out: Out) -> int:
         return Exit.FAILED
     if moves:
         resources = session.engine(lambda _event: None).resources()
-        ended = counted(leave(resources, session.home, Path(known.state_home)), "proxy", "proxies")
+        try:
+            ended = counted(leave(resources, session.home, Path(known.state_home)), "proxy", "proxies")
+        except ProcessError as error:
+            left = " ".join(map(str, pids(resources)))
+            raise Refused(
+                f"{error}: the proxies are those of {known.user}, and {now.user} may not end them; root may, with"
+                f" `kill {left}`, and then run `locallb state adopt` again"
+            ) from None
         out.line(f"{ended} ended under {known.state_home}; `locallb up` starts what is missing.")
     settle(session.home)
     out.line(f"Stack {session.stack} belongs to {now.user}, and its proxies live under {now.state_home}.")

@@ -28,7 +28,7 @@ def leave(resources: Iterable[Resource], home: Home, state_home: Path) -> int:
     Raises ClientError if one can't be stopped: it is another user's.
     """
     known = list(resources)
-    running = [one for one in known if one.type == PROCESS and _lives(_process(one))]
+    running = _running(known)
     for one in running:
         stop_process(state_home / "proxies" / str(one.inputs["proxy"]), _process(one))
     for one in known:
@@ -38,6 +38,15 @@ def leave(resources: Iterable[Resource], home: Home, state_home: Path) -> int:
             elif one.type == ADDRESS:
                 _release(one)
     return len(running)
+
+
+def pids(resources: Iterable[Resource]) -> list[int]:
+    """List the processes of proxies that run."""
+    return [_process(one).pid for one in _running(resources)]
+
+
+def _running(resources: Iterable[Resource]) -> list[Resource]:
+    return [one for one in resources if one.type == PROCESS and _lives(_process(one))]
 
 
 def _process(resource: Resource) -> Process:
