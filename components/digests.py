@@ -6,12 +6,9 @@ may get another name without touching a load balancer. Not here: what was applie
 
 from __future__ import annotations
 
-from locallb.kubernetes.events import placement_events, rejection_events
-from locallb.kubernetes.service_status import publication
 from locallb.model.naming import digest, owner_fields
-from locallb.model.snapshot import Access
+from locallb.outputs.output import words
 from locallb.planning.planned import Placement, Rejection
-from locallb.resources.codec import encode, value
 
 
 def balancer_digest(placement: Placement, proxy: str) -> str:
@@ -27,7 +24,7 @@ def balancer_digest(placement: Placement, proxy: str) -> str:
             [listener.name for port in placement.ports for listener in port.listeners],
             [probe.place for probe in placement.probes],
             [part.part.id, dict(part.rendered.listeners), dict(part.rendered.clusters)] if part else [],
-            _told(placement, placement.access) if placement.access else [],
+            words(placement),
         ]
     )
 
@@ -37,15 +34,6 @@ def rejection_digest(rejection: Rejection) -> str:
     return digest(
         [
             owner_fields(rejection.owner) if rejection.owner else {},
-            encode(rejection.access) if rejection.access else {},
-            value(publication(rejection).conditions),
-            value(rejection_events(rejection)),
+            *words(rejection),
         ]
     )
-
-
-def _told(placement: Placement, access: Access) -> list[object]:
-    """Return what the Service of a live cluster is told."""
-    told = publication(placement)
-    events = value(placement_events(placement))
-    return [encode(access), value(told.ingress), value(told.conditions), placement.take_over, events]

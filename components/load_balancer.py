@@ -7,19 +7,16 @@ from collections.abc import Mapping, Sequence
 import pulumi
 
 from components.proxy import Proxy
-from locallb.kubernetes.events import placement_events
-from locallb.kubernetes.service_status import publication
 from locallb.model.naming import address_name, owner_fields
 from locallb.model.snapshot import Access
+from locallb.outputs.output import tell
 from locallb.planning.planned import Placement, PlannedPart
-from locallb.resources.codec import encode, value
+from locallb.resources.codec import encode
 from locallb.resources.declared import (
     LoopbackAddress,
     Reachable,
     ServiceClaim,
     ServiceConfig,
-    ServiceEvents,
-    ServiceStatus,
 )
 
 
@@ -59,8 +56,7 @@ class LoadBalancer(pulumi.ComponentResource):
             published=proxy.published,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[proxy.process, *told]),
         )
-        if self.placement.access:
-            self._tell(self.placement.access, proof)
+        tell(self.placement, self, list(self.addresses) if self.placement.withdrawn else [proof])
         self.register_outputs({"addresses": [str(address) for address in self.placement.addresses]})
 
     def _claim(self, access: Access) -> ServiceClaim:
@@ -82,26 +78,6 @@ class LoadBalancer(pulumi.ComponentResource):
             listeners=dict(part.rendered.listeners),
             clusters=dict(part.rendered.clusters),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.addresses, proxy.process]),
-        )
-
-    def _tell(self, access: Access, proof: Reachable) -> None:
-        """Publish in the Service of a live cluster what it got, once that is proven; at once that it is withdrawn."""
-        told, withdrawn = publication(self.placement), self.placement.withdrawn is not None
-        status = ServiceStatus(
-            str(self.placement.key),
-            access=encode(access),
-            owner=owner_fields(self.placement.owner),
-            ingress=value(told.ingress),
-            conditions=value(told.conditions),
-            alone=self.placement.take_over,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(self.addresses) if withdrawn else [proof]),
-        )
-        ServiceEvents(
-            str(self.placement.key),
-            access=encode(access),
-            owner=owner_fields(self.placement.owner),
-            events=value(placement_events(self.placement)),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[status]),
         )
 
 

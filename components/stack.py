@@ -54,6 +54,6 @@ def declare_some(plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, 
         balancer.serve(running[balancer.placement.proxy])
     for rejection in plan.rejections:
         if rejection.key in keys and rejection.owner and rejection.access:
-            Rejected(rejection, rejection.owner, rejection.access)
+            Rejected(rejection, rejection.owner)
     for name, value in outputs.items():
         pulumi.export(name, value)

@@ -1,4 +1,4 @@
-"""What an entry of the key `sources` must say of itself, whatever its type. Its parsing is in its own package."""
+"""How implementations parse what the configuration says of them: entries of `sources`, keys of outputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Protocol, cast
 
-from locallb.config.registry import SOURCES
+from locallb.config.registry import OUTPUTS, SOURCES
 from locallb.config.settings import Finder, Source
 from locallb.config.values import Mistakes
 
@@ -24,6 +24,18 @@ class SourceEntry(Protocol):
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> Source | Finder | None:
         """Return what the entry at `key` means; None if that can't be told, which is noted."""
+
+
+class OutputEntry(Protocol):
+    """How the value of a stack's key is parsed that is an output's word."""
+
+    def parse(self, mistakes: Mistakes, key: str, value: object) -> object:
+        """Return what the output gets to know, frozen and comparable."""
+
+
+def output_entry(word: str) -> OutputEntry:
+    """Return how the key of an output is parsed."""
+    return cast("OutputEntry", OUTPUTS.load(word, "entry"))
 
 
 @cache

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from locallb.config.candidates import candidates, listed
-from locallb.config.entries import source_entry
+from locallb.config.entries import output_entry, source_entry
 from locallb.config.loopback_socket import parse_metrics
 from locallb.config.parse_containers import parse_containers
 from locallb.config.parse_election import parse_election
@@ -20,7 +20,7 @@ from locallb.config.parse_policies import parse_policies
 from locallb.config.parse_pools import DEFAULT_POOL, parse_pools
 from locallb.config.parse_proxies import parse_proxies
 from locallb.config.parse_selection import parse_classes, parse_namespaces, parse_selector
-from locallb.config.registry import RUNTIMES, SOURCES
+from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES
 from locallb.config.settings import (
     Finder,
     IpMode,
@@ -59,12 +59,13 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     Raises SettingsError with one sentence for each mistake.
     """
     mistakes = Mistakes()
-    mistakes.unknown("", config, KEYS)
+    mistakes.unknown("", config, (*KEYS, *OUTPUTS.having("entry")))
     sources, finders = _sources(mistakes, config.get("sources"))
     _refuse_repeated(mistakes, config.get("sources"))
     settings = Settings(
         sources=sources,
         finders=finders,
+        outputs=_outputs(mistakes, config),
         pools=parse_pools(mistakes, config["pools"]) if "pools" in config else (DEFAULT_POOL,),
         pins=_pins(mistakes, config.get("pins", {})),
         classes=parse_classes(mistakes, config.get("classes", {})),
@@ -92,6 +93,12 @@ def _backends(mistakes: Mistakes, value: object) -> BackendChoice:
         mistakes.add("backends", f"{shown(value)} is no choice; use auto, pods or nodePorts, or remove the key")
         return BackendChoice.AUTO
     return BackendChoice(str(value))
+
+
+def _outputs(mistakes: Mistakes, config: Mapping[str, object]) -> Mapping[str, object]:
+    """Read the keys that turn outputs on."""
+    words = (word for word in OUTPUTS.having("entry") if word in config)
+    return MappingProxyType({word: output_entry(word).parse(mistakes, word, config[word]) for word in words})
 
 
 def _ip_mode(mistakes: Mistakes, value: object) -> IpMode:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -26,6 +27,10 @@ class Registry:
     def __contains__(self, word: object) -> bool:
         return word in self.packages
 
+    def having(self, module: str) -> tuple[str, ...]:
+        """Return the words whose packages have this module, which not all need."""
+        return tuple(word for word, package in self.packages.items() if find_spec(f"{package}.{module}"))
+
     def load(self, word: str, module: str) -> Any:  # noqa: ANN401 - who asks knows the protocol
         """Return what the `module` of a word's package offers: its name in capitals."""
         return getattr(import_module(f"{self.packages[word]}.{module}"), module.upper())
@@ -41,3 +46,5 @@ SOURCES = Registry(
     }
 )
 """Where objects come from, as an entry of `sources` names it; an `entry` and a `source` each."""
+OUTPUTS = Registry({"status": "locallb.outputs.status", "events": "locallb.outputs.events"})
+"""Who is told of addresses, in order: an `output` each, and an `entry` where a key of the stack turns it on."""

@@ -257,6 +257,8 @@ class Settings:
     ip_mode: IpMode = IpMode.PROXY
     take_over: bool = False
     """Entries of other controllers go from the status of Services that are ours."""
+    outputs: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    """What outputs that the stack turned on are to know, by their words."""
     finders: tuple[Finder, ...] = ()
     """More sources, found when they are read."""
 

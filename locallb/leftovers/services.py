@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from locallb.config.settings import Settings
+from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.parsing import parse_objects
 from locallb.kubernetes.status_patch import (
@@ -26,7 +27,6 @@ from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Access
 from locallb.planning.selection import is_ours
-from locallb.provider.resources import live_service
 from locallb.storage import paths
 
 

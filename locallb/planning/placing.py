@@ -84,6 +84,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         notices=given.notices,
         ip_mode=frame.settings.ip_mode,
         take_over=frame.settings.take_over,
+        outputs=frame.settings.outputs,
         sharing=service.sharing_key,
         part=PlannedPart(part, render_part(part)) if part else None,
     )

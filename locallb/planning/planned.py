@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from locallb.config.settings import IpMode
 from locallb.envoy import Rendered, RenderedPart
 from locallb.model.identities import IPAddress, ObjectKey, Owner, ProxyName
 from locallb.model.naming import digest, owner_fields
-from locallb.model.objects import ServicePort
+from locallb.model.objects import EMPTY, ServicePort
 from locallb.model.reasons import Problem
 from locallb.model.serving import Listener, Part, Proxy
 from locallb.model.snapshot import Access
@@ -65,6 +66,8 @@ class Placement:
     ip_mode: IpMode = IpMode.PROXY
     take_over: bool = False
     """What others wrote into its status goes."""
+    outputs: Mapping[str, object] = field(default_factory=lambda: EMPTY)
+    """What outputs that the stack turned on are to know, by their words."""
     sharing: str = ""
     """The key under which other Services may have the addresses, too; empty for none."""
     part: PlannedPart | None = None

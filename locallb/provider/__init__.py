@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pulumi.provider.experimental.provider import Provider
 
+from locallb.outputs.output import outputs
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
 from locallb.provider.resources.loopback_address import LoopbackAddress
@@ -16,8 +17,6 @@ from locallb.provider.resources.proxy_config import ProxyConfig
 from locallb.provider.resources.reachable import Reachable
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_config import ServiceConfig
-from locallb.provider.resources.service_events import ServiceEvents
-from locallb.provider.resources.service_status import ServiceStatus
 from locallb.resources.errors import ProviderError
 from locallb.runtimes.runtime import runtimes
 
@@ -30,8 +29,7 @@ KINDS: tuple[type[AnyResourceType], ...] = (
     ServiceConfig,
     Reachable,
     ServiceClaim,
-    ServiceStatus,
-    ServiceEvents,
+    *(kind for each in outputs().values() for kind in each.resource_types),
 )
 
 

@@ -18,13 +18,14 @@ from locallb.kubernetes.status_patch import Standing, differences
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
+from locallb.outputs.output import outputs
 from locallb.planning.planned import Placement, Plan, PlannedProxy, Rejection
 from locallb.storage import files, paths
 from locallb.watch.work import Batch, Work
 
 BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
 ROOTS = (BALANCER, PROXY)
-LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE})
+LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE}).union(*(each.looked_after for each in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
 _SILENT = Standing()
 _LEAVING_AS_IT_IS = frozenset({Op.SAME, Op.REFRESH, Op.READ})

@@ -9,14 +9,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from locallb.kubernetes.api import client
+from locallb.kubernetes.api import client, live_service
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.status_patch import FINALIZER
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
-from locallb.provider.resources import live_service
 from locallb.resources.errors import ProviderError
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.faulty import FaultyApi, faulty_api

@@ -20,10 +20,10 @@ from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.outputs.status.service_status import ServiceStatus
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
 from locallb.provider.resources.service_claim import ServiceClaim
-from locallb.provider.resources.service_status import ServiceStatus
 from locallb.resources.codec import decode, encode, value
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.sources.kubernetes.reading import read_kubernetes

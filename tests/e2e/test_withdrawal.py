@@ -19,11 +19,11 @@ import pytest
 from locallb.cli.commands.observe import observe
 from locallb.cli.session import Session
 from locallb.engine import load_config
+from locallb.kubernetes.api import live_service
 from locallb.kubernetes.parsing import parse_objects
 from locallb.kubernetes.status_patch import FINALIZER
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access, Snapshot
-from locallb.provider.resources import live_service
 from locallb.sources.configuration import stack_settings
 from locallb.sources.held import HeldByState
 from locallb.sources.snapshot import SnapshotResult, read_host

@@ -15,6 +15,7 @@ from unittest import mock
 
 from components.stack import declare
 from locallb.engine import Engine
+from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.recent import RECENT
 from locallb.model.identities import ObjectKey
@@ -23,7 +24,6 @@ from locallb.planning.planned import Plan
 from locallb.provider import KINDS
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import ResourceTypes
-from locallb.provider.resources import live_service
 from locallb.resources import codec
 from locallb.resources.values import Values
 from tests.engine.support import make_project

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.recent import RECENT
@@ -17,9 +18,8 @@ from locallb.kubernetes.status_patch import FINALIZER, SERVING, Published, claim
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Condition, Event, Ingress, IngressPort
-from locallb.provider.resources import live_service
+from locallb.outputs.status.service_status import ServiceStatus
 from locallb.provider.resources.service_claim import ServiceClaim
-from locallb.provider.resources.service_status import ServiceStatus
 from locallb.resources import properties
 from locallb.resources.errors import ProviderError
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locallb.kubernetes.api import live_service
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
-from locallb.provider.resources import live_service
 from locallb.resources.errors import ProviderError
 
 OWNER = Owner(Home("p", "s", "/x"), ObjectKey(ClusterName("c"), "ns", "svc"), Uid("uid"))

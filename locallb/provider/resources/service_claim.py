@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.events import DELETED, NORMAL
 from locallb.kubernetes.status_patch import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
 from locallb.model.status_entries import Event
-from locallb.provider.resources import live_service
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceClaimInputs, ServiceClaimState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown

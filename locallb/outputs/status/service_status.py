@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.status_patch import (
     NOTHING,
@@ -16,7 +17,6 @@ from locallb.kubernetes.status_patch import (
     publishing,
     standing,
 )
-from locallb.provider.resources import live_service
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceStatusInputs, ServiceStatusState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown

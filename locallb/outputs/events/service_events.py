@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from locallb.kubernetes.api import live_service
 from locallb.kubernetes.events import DELETING, ENSURED, NORMAL, Allowance, news, spend
 from locallb.model.status_entries import Event
-from locallb.provider.resources import live_service
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown
 

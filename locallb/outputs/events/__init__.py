@@ -1,0 +1,1 @@
+"""The output `events`: what is new, as events of the object."""

@@ -1,0 +1,80 @@
+"""What an output must do: say what it tells of a load balancer, and declare the resource that tells it.
+
+Not here: whether any of it is true (`provider.resources.reachable`), and how a kind of object is written
+(`frontends`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from locallb.config.registry import OUTPUTS
+from locallb.planning.planned import Placement, Rejection
+from locallb.resources.resource_type import ResourceType
+
+if TYPE_CHECKING:
+    import pulumi
+
+Planned = Placement | Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """One load balancer, or none, that is told of; and where in the program."""
+
+    planned: Planned
+    parent: pulumi.Resource
+    ready: Sequence[pulumi.Resource]
+    """What must be there before anybody is told."""
+    told: Mapping[str, pulumi.Resource]
+    """The outputs that tell of it before, by their words."""
+
+
+class Output(ABC):
+    """One way to tell."""
+
+    resource_types: tuple[type[ResourceType[Any, Any]], ...] = ()
+    """Types of our provider that it declares."""
+    looked_after: frozenset[str] = frozenset()
+    """Tokens of those that others can change without anybody telling it."""
+
+    @abstractmethod
+    def words(self, planned: Planned) -> Sequence[object]:
+        """Return all that its resource gets, as JSON-like values, for digests; nothing where it doesn't tell."""
+
+    @abstractmethod
+    def tells(self, planned: Planned) -> bool:
+        """Return whether it tells of this one."""
+
+    @abstractmethod
+    def declare(self, telling: Telling) -> pulumi.Resource:
+        """Declare the resource that tells."""
+
+
+@cache
+def output(word: str) -> Output:
+    """Return an output."""
+    return cast("Output", OUTPUTS.load(word, "output"))
+
+
+@cache
+def outputs() -> Mapping[str, Output]:
+    """Return all of them, in the order in which they tell."""
+    return {word: output(word) for word in OUTPUTS}
+
+
+def words(planned: Planned) -> list[object]:
+    """Return what all outputs tell of one, for digests."""
+    return [word for each in outputs().values() for word in each.words(planned)]
+
+
+def tell(planned: Planned, parent: pulumi.Resource, ready: Sequence[pulumi.Resource]) -> None:
+    """Declare whatever tells of one."""
+    told: dict[str, pulumi.Resource] = {}
+    for word, each in outputs().items():
+        if each.tells(planned):
+            told[word] = each.declare(Telling(planned, parent, ready, dict(told)))

@@ -1,0 +1,53 @@
+"""The status of objects of live clusters as an output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from locallb.kubernetes.service_status import publication
+from locallb.model.naming import owner_fields
+from locallb.outputs.output import Output, Planned, Telling
+from locallb.outputs.status.service_status import ServiceStatus
+from locallb.planning.planned import Placement
+from locallb.resources.codec import encode, value
+
+if TYPE_CHECKING:
+    import pulumi
+
+
+class Status(Output):
+    """Tells what it got once that is proven, and at once that it is withdrawn or gets nothing."""
+
+    resource_types = (ServiceStatus,)
+
+    def words(self, planned: Planned) -> Sequence[object]:
+        """Return where it is written, and all that is."""
+        told, where = publication(planned), encode(planned.access) if planned.access else {}
+        if isinstance(planned, Placement):
+            return [where, value(told.ingress), value(told.conditions), planned.take_over] if where else []
+        return [where, value(told.conditions)]
+
+    def tells(self, planned: Planned) -> bool:
+        """Return whether it lives in a cluster."""
+        return planned.access is not None
+
+    def declare(self, telling: Telling) -> pulumi.Resource:
+        """Declare a ServiceStatus."""
+        import pulumi  # noqa: PLC0415 - for programs only
+
+        from locallb.resources import declared  # noqa: PLC0415 - as above
+
+        planned, told = telling.planned, publication(telling.planned)
+        return declared.ServiceStatus(
+            str(planned.key),
+            access=encode(planned.access),
+            owner=owner_fields(planned.owner) if planned.owner else {},
+            ingress=value(told.ingress),
+            conditions=value(told.conditions),
+            alone=isinstance(planned, Placement) and planned.take_over,
+            opts=pulumi.ResourceOptions(parent=telling.parent, depends_on=list(telling.ready)),
+        )
+
+
+OUTPUT = Status()
