@@ -8,12 +8,15 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from urllib3.util import connection
 
 from locallb.runtimes.docker import events as docker_events
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import ContainerEvents
 
 PATIENCE = 20.0
@@ -67,25 +70,26 @@ class Daemon:
 
 
 @contextmanager
-def served(path: Path) -> Iterator[Daemon]:
-    """Serve on a socket there."""
+def served(place: Path | tuple[str, int]) -> Iterator[tuple[Daemon, Any]]:
+    """Serve on a socket there: a path, or an address and a port."""
     daemon = Daemon()
+    kind: Any = socketserver.ThreadingTCPServer if isinstance(place, tuple) else socketserver.ThreadingUnixStreamServer
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             daemon.serve(self.request)
 
-    class Server(socketserver.ThreadingUnixStreamServer):
+    class Server(kind):  # type: ignore[misc]  # one of two
         request_queue_size = 128  # docker-py leaks the socket of a connection that is refused
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
             """Say nothing of clients that went away."""
 
-    with Server(str(path), Handler) as server:
+    with Server(place if isinstance(place, tuple) else str(place), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        yield daemon
+        yield daemon, server.server_address
         server.shutdown()
         thread.join()
 
@@ -96,7 +100,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/d.sock")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     monkeypatch.setattr(docker_events, "_AGAIN", 0.01)
-    with served(tmp_path / "d.sock") as daemon:
+    with served(tmp_path / "d.sock") as (daemon, _):
         yield daemon
 
 
@@ -143,3 +147,28 @@ def test_stopping_ends_threads_and_connections_in_the_midst_of_a_silence(docker:
             becomes(lambda least=number // 2: docker.asked > least)  # type: ignore[misc]
         events.stop()
     becomes(lambda: resources() <= before, resources)
+
+
+KEEPING = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+
+
+def test_a_daemon_on_another_host_is_known_to_be_gone_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However silent it was: TCP asks while nobody says anything. One on this host can't go unnoticed."""
+    made: list[socket.socket] = []
+    real = connection.create_connection
+
+    def connect(*args: Any, **words: Any) -> socket.socket:  # noqa: ANN401 - urllib3's own
+        made.append(real(*args, **words))
+        return made[-1]
+
+    monkeypatch.setattr(connection, "create_connection", connect)
+    with served(("127.0.0.1", 0)) as (_, (host, port)):
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://{host}:{port}")
+        with closing(Containers()) as containers:
+            stream = containers.events("l", ("die",), 0.0)
+            assert made
+            for one in made:
+                idle, between, times = (one.getsockopt(socket.IPPROTO_TCP, option) for option in KEEPING)
+                assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert idle + between * times <= 60
+            stream.cut()

@@ -21,6 +21,8 @@ from docker.context import ContextAPI
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound, StreamParseError
 from docker.types import CancellableStream
 from docker.utils import kwargs_from_env
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
 from locallb.model.errors import ClientError
@@ -28,6 +30,13 @@ from locallb.model.errors import ClientError
 DEFAULT = "unix:///var/run/docker.sock"
 PATIENCE = 60
 """Seconds that one answer of the daemon may take; a stop waits no longer than it was told to."""
+_KEPT_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""A host that is gone is noticed within a minute, however silent its daemon was before."""
 _SAID = 20_000
 """Bytes of a log that are told, however long its lines are."""
 _TAR = 10_240
@@ -279,10 +288,17 @@ def _beginning(stream: Iterable[bytes], most: int) -> bytes:
 
 
 class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
-    """docker-py's client, with the certificate authority that Docker's settings name.
+    """docker-py's client, with the certificate authority that Docker's settings name, and connections that notice.
 
-    requests prefers REQUESTS_CA_BUNDLE, which is about the web's, to what a session was told.
+    requests prefers REQUESTS_CA_BUNDLE, which is about the web's, to what a session was told. Events may be silent for
+    days: whether a daemon elsewhere is still there is found out by TCP itself.
     """
+
+    def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
+        """Use this adapter; its connections over TCP, if it makes any, are kept alive."""
+        if manager := getattr(adapter, "poolmanager", None):
+            manager.connection_pool_kw["socket_options"] = [*HTTPConnection.default_socket_options, *_KEPT_ALIVE]
+        super().mount(prefix, adapter)
 
     def merge_environment_settings(self, *args: object, **kwargs: object) -> dict[str, object]:
         """Take the environment's settings, but for who is to be trusted."""
