@@ -16,7 +16,11 @@ from locallb.planning.planned import Plan
 
 def exports(plan: Plan) -> Mapping[str, object]:
     """Return the stack's outputs: the addresses of every Service. Of two plans they differ only where those do."""
-    return {"services": {str(one.key): [str(address) for address in one.addresses] for one in plan.placements}}
+    return {
+        "services": {
+            str(placement.key): [str(address) for address in placement.addresses] for placement in plan.placements
+        }
+    }
 
 
 def exports_the_same(one: Plan, other: Plan) -> bool:

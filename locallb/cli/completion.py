@@ -58,7 +58,7 @@ def answers(words: Sequence[str], directory: Path) -> list[str]:
     """Return what may stand for the last of `words`, the beginning of which it is."""
     *before, begun = words or ("",)
     line = _Line(make_parser(), before, directory)
-    return [one for one in line.answers(begun) if one.startswith(begun) and _HARMLESS.fullmatch(one)]
+    return [answer for answer in line.answers(begun) if answer.startswith(begun) and _HARMLESS.fullmatch(answer)]
 
 
 class _Line:

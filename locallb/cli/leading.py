@@ -98,8 +98,8 @@ def _await(election: Election) -> None:
 
 
 def _election(wanted: LeaderElection, settings: Settings, home: Home, changed: Callable[[bool], None]) -> Election:
-    sources = [one for one in settings.sources if isinstance(one, KubernetesSource)]
-    source = next(one for one in sources if one.cluster == wanted.cluster)
+    sources = [source for source in settings.sources if isinstance(source, KubernetesSource)]
+    source = next(source for source in sources if source.cluster == wanted.cluster)
     identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
     return Election(
         _CurrentCluster(source, Path(home.root)),

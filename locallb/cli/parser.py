@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and what is wrong, and exit with 2."""
         name = message.removeprefix(_MISSING)
-        choices = next((one.choices for one in self._actions if one.metavar == name and one.choices), None)
+        choices = next((action.choices for action in self._actions if action.metavar == name and action.choices), None)
         if choices:
             message = f"{name} is missing: {_listed(choices)}"
         super().error(message.replace(_VALUE, "takes no value, but was given"))
@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _remedy(action: argparse.Action, value: str) -> str:
-    choices = [str(one) for one in action.choices or () if one != ANSWER]
+    choices = [str(choice) for choice in action.choices or () if choice != ANSWER]
     if action.option_strings and "," in value and {*value.split(",")} <= {*choices}:
         each = " ".join(f"{action.option_strings[-1]} {one}" for one in value.split(","))
         return f"one of {_listed(choices)}; say it once for each: {each}"
@@ -63,7 +63,7 @@ def _remedy(action: argparse.Action, value: str) -> str:
 
 
 def _listed(choices: Iterable[object]) -> str:
-    return ", ".join(str(one) for one in choices if one != ANSWER)
+    return ", ".join(str(choice) for choice in choices if choice != ANSWER)
 
 
 def _superfluous(given: argparse.Namespace, more: Sequence[str]) -> str:

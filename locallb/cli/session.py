@@ -131,7 +131,7 @@ class Session:
     def sign_in(self) -> None:
         """Fetch the tokens that plugins of kubeconfigs give, before anything is locked that others may wait for."""
         settings = self._readable_settings()
-        live = [one for one in settings.sources if one.live] if settings else []
+        live = [source for source in settings.sources if source.live] if settings else []
         if live:
             from locallb.kubernetes.api.kubeconfig import sign_in  # noqa: PLC0415 - loads a client of Kubernetes
 

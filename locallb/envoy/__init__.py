@@ -69,8 +69,8 @@ def render(proxy: Proxy) -> Rendered:
     ValueError for an upstream's name that can't be a file name.
     """
     # How a backend is checked is no part of what makes two of them equal.
-    backends = (one for each in proxy.upstreams for one in (*each.backends, *each.standby))
-    return _render(proxy, tuple((one.checked_at, one.checked_port) for one in backends))
+    backends = (backend for each in proxy.upstreams for backend in (*each.backends, *each.standby))
+    return _render(proxy, tuple((backend.checked_at, backend.checked_port) for backend in backends))
 
 
 @lru_cache(maxsize=1024)

@@ -133,7 +133,7 @@ class EnvoyAdmin:
     def draining(self) -> frozenset[tuple[IPAddress, int, Protocol]]:
         """Read where listeners were that are gone, but for the streams that they had accepted."""
         listeners = ((one.get("draining_state") or {}).get("listener") for one in self._dump("dynamic_listeners", ".*"))
-        return frozenset(_bound({"local_address": one["address"]}) for one in listeners if one)
+        return frozenset(_bound({"local_address": listener["address"]}) for listener in listeners if listener)
 
     def arrivals(self) -> dict[str, int]:
         """Count the connections that came to each listener of published ports, by its `stat_prefix`."""
@@ -151,10 +151,12 @@ class EnvoyAdmin:
         wanted = "|".join(re.escape(name) for name in sorted(names))
         listeners = self._dump("dynamic_listeners", wanted) if names else []
         clusters = self._dump("dynamic_active_clusters", f"{part}-.*") if names else []
-        failed = {str(one.get("name")): one["error_state"] for one in listeners if "error_state" in one}
+        failed = {
+            str(listener.get("name")): listener["error_state"] for listener in listeners if "error_state" in listener
+        }
         return PartSeen(
-            _versions(part, ((one.get("active_state") or {}).get("listener") for one in listeners)),
-            _versions(part, (one.get("cluster") for one in clusters)),
+            _versions(part, ((listener.get("active_state") or {}).get("listener") for listener in listeners)),
+            _versions(part, (cluster.get("cluster") for cluster in clusters)),
             {name: str(state.get("details", "")) for name, state in failed.items()},
         )
 

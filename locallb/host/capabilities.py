@@ -30,7 +30,7 @@ def _shortcoming(info: Mapping[str, object], host: str) -> str:
         return f"{_DESKTOP} runs containers in a machine of its own, with another network and other files"
     if info.get("OSType", "linux") != "linux":
         return f"it runs containers of {info['OSType']}"
-    if isinstance(options, list) and any("name=rootless" in str(one) for one in options):
+    if isinstance(options, list) and any("name=rootless" in str(option) for option in options):
         return "it is rootless, with a network and users of its own"
     if _is_remote(host):
         return "it isn't on this host"

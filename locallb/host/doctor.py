@@ -88,7 +88,7 @@ def _pools(seen: Seen) -> Iterator[Finding]:
     broken = {route.pool for route in seen.routes if route.problem or not route.local}
     for pool in seen.pools:
         if pool.name not in broken:
-            ranges = ", ".join(str(one) for one in pool.ranges)
+            ranges = ", ".join(str(span) for span in pool.ranges)
             yield Finding(Level.OK, "pools", f"{pool.name} ({ranges}) is usable")
     for problem, partly in dict.fromkeys((route.problem, route.partly) for route in seen.routes if route.problem):
         yield Finding(_weight(partly=partly), "pools", problem.message, "change local-lb:pools")
@@ -139,12 +139,12 @@ def _configuration(seen: Seen) -> Iterator[Finding]:
 
 def _proxies(seen: Seen) -> Iterator[Finding]:
     troubles = {
-        "is gone": [one.name for one in seen.proxies if not one.alive],
-        "doesn't answer": [one.name for one in seen.proxies if one.alive and not one.answers],
+        "is gone": [proxy.name for proxy in seen.proxies if not proxy.alive],
+        "doesn't answer": [proxy.name for proxy in seen.proxies if proxy.alive and not proxy.answers],
         f"runs another Envoy than {seen.envoy}": [
-            one.name for one in seen.proxies if one.alive and seen.envoy and one.version not in {"", seen.envoy}
+            proxy.name for proxy in seen.proxies if proxy.alive and seen.envoy and proxy.version not in {"", seen.envoy}
         ],
-        "has files that somebody changed": [one.name for one in seen.proxies if not one.config_kept],
+        "has files that somebody changed": [proxy.name for proxy in seen.proxies if not proxy.config_kept],
     }
     for what, names in troubles.items():
         if names:

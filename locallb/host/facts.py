@@ -151,7 +151,7 @@ def _addresses(pools: Iterable[Pool], known: Sequence[Route], *, strict: bool) -
     """
     if any(route.is_local for route in known):
         return survey(known, tuple(_bindable()) if strict and not _number(_NONLOCAL.format("ipv6"), 0) else None)
-    lone = (one for pool in pools for one in pool.ranges if one.first == one.last)
+    lone = (span for pool in pools for span in pool.ranges if span.first == span.last)
     there = [AddressRange(_LOOPBACK[0], _LOOPBACK[-1])] if _is_here(_SCRATCH) else []
     there += [one for one in lone if one.first not in _LOOPBACK and _is_here(str(one.first))]
     return HostAddresses(local=tuple(there), routes=tuple(known))

@@ -85,7 +85,9 @@ def read_record(path: Path = RECORD) -> SetupRecord:
         if text is None:
             return SetupRecord()
         changes = json.loads(text)[_FORMAT]
-        return SetupRecord({(Sort(one["sort"]), str(one["what"])): Kept(one["found"], one["made"]) for one in changes})
+        return SetupRecord(
+            {(Sort(change["sort"]), str(change["what"])): Kept(change["found"], change["made"]) for change in changes}
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise HostSetupError(f"{path} isn't a record of ours ({error}): look at it and move it away") from None
 

@@ -119,9 +119,9 @@ def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
     For a `status` what makes it last beyond a boot is listed as well, as optional where nobody ever asked for it.
     """
     asked = persist or (status and any(sort is Sort.FILE for sort, _ in seen.record.changes))
-    routes = tuple(_route(one) for one in seen.routes if not one.problem)
+    routes = tuple(_route(route) for route in seen.routes if not route.problem)
     steps = [*_sysctls(seen), _ledger(seen), *routes]
-    notes = [*dict.fromkeys(text for one in seen.routes for text in (one.warning, one.note) if text)]
+    notes = [*dict.fromkeys(text for route in seen.routes for text in (route.warning, route.note) if text)]
     prefixes = _persistent_routes(seen)
     systemd = UNIT_DIRECTORY in seen.texts
     if asked or status:
@@ -132,7 +132,7 @@ def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
             notes.append(f"there is no {UNIT_DIRECTORY}: run `locallb host setup --apply` at every boot for the routes")
         elif prefixes and not seen.ip_command:
             notes.append("`ip` isn't installed (Debian: apt install iproute2): the unit will need it at the next boot")
-    problems = tuple(dict.fromkeys(one.problem for one in seen.routes if one.problem))
+    problems = tuple(dict.fromkeys(route.problem for route in seen.routes if route.problem))
     return Setup(tuple(steps), problems, tuple(notes))
 
 
@@ -185,7 +185,7 @@ def route_command(prefix: IPNetwork) -> str:
 def _persistent_routes(seen: HostSeen) -> tuple[IPNetwork, ...]:
     """Give the prefixes that are ours to make at boot: those made before, for other stacks too, and those made now."""
     made = [ip_network(what) for sort, what in seen.record.changes if sort is Sort.ROUTE]
-    new = [one.prefix for one in seen.routes if not one.problem and not one.local]
+    new = [route.prefix for route in seen.routes if not route.problem and not route.local]
     return tuple(dict.fromkeys([*made, *new]))
 
 

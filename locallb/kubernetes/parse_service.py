@@ -193,7 +193,9 @@ def _source_ranges(spec: Fields, annotations: Mapping[str, str]) -> tuple[IPNetw
         path = annotation_path(SOURCE_RANGES_ANNOTATION)
         listed = [(path, part) for part in _parts(annotations.get(SOURCE_RANGES_ANNOTATION, ""))]
     networks = {_network(path, text.strip()) for path, text in listed}
-    return tuple(sorted(networks, key=lambda one: (one.version, int(one.network_address), one.prefixlen)))
+    return tuple(
+        sorted(networks, key=lambda network: (network.version, int(network.network_address), network.prefixlen))
+    )
 
 
 def _network(path: str, text: str) -> IPNetwork:

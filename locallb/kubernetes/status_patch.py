@@ -105,7 +105,7 @@ def releasing(live: Live) -> Mapping[str, object] | None:
     """Make the patch that takes our finalizer away; None if it isn't there."""
     if not has_finalizer(live):
         return None
-    return _patch(live, finalizers=[one for one in _finalizers(live) if one != FINALIZER])
+    return _patch(live, finalizers=[finalizer for finalizer in _finalizers(live) if finalizer != FINALIZER])
 
 
 def publishing(

@@ -52,7 +52,9 @@ def leftovers(home: Home, known_proxies: Collection[str], known_addresses: Colle
 
 def on_this_host(home: Home, known_proxies: Collection[str], known_addresses: Collection[str]) -> tuple[Leftover, ...]:
     """List the same without asking anybody but this host."""
-    return _found(home, known_proxies, known_addresses, [one for one in runtimes() if not one.asks_a_daemon])
+    return _found(
+        home, known_proxies, known_addresses, [runtime for runtime in runtimes() if not runtime.asks_a_daemon]
+    )
 
 
 def _found(

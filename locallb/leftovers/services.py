@@ -53,7 +53,7 @@ def left_services(
     home: Home, settings: Settings, clusters: Mapping[ClusterName, Access], known: Collection[ObjectKey]
 ) -> Iterator[LeftService]:
     """Find them in the clusters that answer; `known` are those in the state of stack `home`."""
-    claims = [one for path in paths.ledgers() for one in Ledger(path).claims() if one.owner.home == home]
+    claims = [claim for path in paths.ledgers() for claim in Ledger(path).claims() if claim.owner.home == home]
     held: dict[ObjectKey, list[str]] = {}
     for claim in claims:
         held.setdefault(claim.owner.service, []).append(str(claim.address))
@@ -75,7 +75,7 @@ def _is_left(cluster: ClusterName, found: Live, settings: Settings, *, held: boo
 def _is_selected(cluster: ClusterName, found: Live, settings: Settings) -> bool:
     parsed = parse_objects(cluster, [found])
     services: list[Service | MalformedService] = [*parsed.services, *parsed.malformed]
-    return any(is_ours(one, settings) for one in services)
+    return any(is_ours(service, settings) for service in services)
 
 
 def _services(access: Access) -> list[Live]:
@@ -83,6 +83,6 @@ def _services(access: Access) -> list[Live]:
     from locallb.kubernetes.api.client import Cluster  # noqa: PLC0415 - stacks of manifests need no client
 
     try:
-        return [one for one in Cluster(access).objects() if one["kind"] == "Service"]
+        return [document for document in Cluster(access).objects() if document["kind"] == "Service"]
     except KubeError:
         return []

@@ -66,9 +66,9 @@ def survey(routes: Sequence[Route], bindable: Collection[IPAddress] | None = Non
         spans[Family.IPV6] = intersect(spans[Family.IPV6], [(int(one), int(one)) for one in bindable])
     return HostAddresses(
         local=tuple(range_of(family, each) for family in Family for each in spans[family]),
-        own=tuple(sorted({(one.destination[0], one.device) for one in routes if one.is_own}, key=str)),
-        broadcast=frozenset(one.destination[0] for one in routes if one.kind == "broadcast"),
-        routes=tuple(one for one in routes if one.is_usual and (one.is_local or one.leads_elsewhere)),
+        own=tuple(sorted({(route.destination[0], route.device) for route in routes if route.is_own}, key=str)),
+        broadcast=frozenset(route.destination[0] for route in routes if route.kind == "broadcast"),
+        routes=tuple(route for route in routes if route.is_usual and (route.is_local or route.leads_elsewhere)),
     )
 
 

@@ -28,7 +28,7 @@ class AddressRange:
 
 def spans_of(ranges: Iterable[AddressRange], family: Family) -> list[Span]:
     """Return the addresses of one family as numbers."""
-    return [(int(one.first), int(one.last)) for one in ranges if Family.of(one.first) is family]
+    return [(int(span.first), int(span.last)) for span in ranges if Family.of(span.first) is family]
 
 
 def range_of(family: Family, span: Span) -> AddressRange:

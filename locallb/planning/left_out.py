@@ -43,7 +43,7 @@ def unused_pins(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
     """Return which pins are of no use, because no source has the Service."""
     if not settings.pins:
         return ()
-    keys = [*(one.key for one in snapshot.services), *(one.key for one in snapshot.malformed)]
+    keys = [*(service.key for service in snapshot.services), *(one.key for one in snapshot.malformed)]
     there = {f"{key.namespace}/{key.name}" for key in keys}
     return tuple(
         f"local-lb:pins has {clipped(pin)}, but no source has a Service of that name and of type LoadBalancer;"
@@ -57,7 +57,7 @@ def _nothing_to_serve(contents: Sequence[Contents]) -> str:
     """Return what was read where no Service is served."""
     if not contents:
         return "Nothing to serve."
-    told = [_content(one) for one in contents[:_GROUPS]]
+    told = [_content(content) for content in contents[:_GROUPS]]
     more = [f"{counted(len(contents) - _GROUPS, 'more source')}"] if len(contents) > _GROUPS else []
     return f"Nothing to serve. Read: {'; '.join([*told, *more])}."
 

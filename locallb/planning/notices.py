@@ -58,7 +58,9 @@ def _of_others(service: Service, addresses: tuple[IPAddress, ...], snapshot: Sna
     if not foreign:  # as nearly always: all claims need not be searched for each Service
         return []
     claims = (*snapshot.claims, *snapshot.remembered)
-    held = {one.address for one in claims if (one.owner.home, one.owner.service) == (snapshot.home, service.key)}
+    held = {
+        claim.address for claim in claims if (claim.owner.home, claim.owner.service) == (snapshot.home, service.key)
+    }
     return [address for address in foreign if address not in held]
 
 

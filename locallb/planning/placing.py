@@ -79,7 +79,9 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         given.addresses,
         ports,
         name,
-        probes=tuple(one for one in listeners if one.protocol == "TCP" and not one.source_ranges)[:1],
+        probes=tuple(listener for listener in listeners if listener.protocol == "TCP" and not listener.source_ranges)[
+            :1
+        ],
         access=given.access,
         notices=given.notices,
         ip_mode=frame.settings.ip_mode,

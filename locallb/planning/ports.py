@@ -67,7 +67,7 @@ class HostPorts:
     def _holder(self, service: Service, port: ServicePort) -> Socket | None:
         """Find who has this port on every address of a family that the Service has."""
         holders = self._everywhere.get((port.port, port.protocol), ())
-        return next((one for one in holders if Family.of(one.address) in service.families), None)
+        return next((holder for holder in holders if Family.of(holder.address) in service.families), None)
 
 
 def _taken(service: Service, port: ServicePort, address: IPAddress, socket: Socket) -> Problem:

@@ -60,9 +60,9 @@ def _per_service(services: Sequence[Service], snapshot: Snapshot, settings: Prox
     newcomers = [key for key in keys if key not in held and key not in seated]
     given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.seats)
     needs = [
-        Need(one.key, len(one.ports) * len(one.families), held.get(one.key))
-        for one in services
-        if one.key not in given.seats
+        Need(service.key, len(service.ports) * len(service.families), held.get(service.key))
+        for service in services
+        if service.key not in given.seats
     ]
     budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys)) - EACH * len(given.seats)
     least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)

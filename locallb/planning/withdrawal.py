@@ -17,7 +17,10 @@ def withdraw(plan: Plan, down: Collection[str]) -> Plan:
     """Return the plan in which Services of live clusters that are served by these proxies are told so."""
     if not down:
         return plan
-    placements = (_withdrawn(one) if one.access and one.proxy in down else one for one in plan.placements)
+    placements = (
+        _withdrawn(placement) if placement.access and placement.proxy in down else placement
+        for placement in plan.placements
+    )
     return replace(plan, placements=tuple(placements))
 
 

@@ -39,4 +39,4 @@ def assembled(
 
 
 def _differing(old: Settings, new: Settings) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(Settings) if getattr(old, one.name) != getattr(new, one.name))
+    return tuple(field.name for field in fields(Settings) if getattr(old, field.name) != getattr(new, field.name))

@@ -31,7 +31,9 @@ def fields(report: Report) -> Mapping[str, object]:
         "changes": report.changes,
         "counts": {str(change): report.count(change) for change in Change},
         "alerts": [{"topic": str(a.topic), "service": a.service, "message": a.message} for a in alerts(report)],
-        "violations": [{"policy": str(one.gate), "message": one.message} for one in report.violations],
+        "violations": [
+            {"policy": str(violation.gate), "message": violation.message} for violation in report.violations
+        ],
         "services": [_service(service) for service in report.services],
         "pools": [
             {"pool": r.pool, "family": str(r.family), "size": r.size, "used": r.used, "free": r.free}
@@ -51,13 +53,18 @@ def _service(service: ServiceChange) -> Mapping[str, object]:
         "change": str(service.change),
         "before": _balancer(service.before),
         "after": _balancer(service.after),
-        "problems": [{"reason": str(one.reason), "message": one.message} for one in service.problems],
+        "problems": [{"reason": str(problem.reason), "message": problem.message} for problem in service.problems],
         "differences": [
-            {"what": str(one.what), "port": one.port, "before": list(one.before), "after": list(one.after)}
-            for one in service.differences
+            {
+                "what": str(difference.what),
+                "port": difference.port,
+                "before": list(difference.before),
+                "after": list(difference.after),
+            }
+            for difference in service.differences
         ],
-        "exposures": [_exposure(one) for one in service.exposures],
-        "narrowings": [_narrowing(one) for one in service.narrowings],
+        "exposures": [_exposure(exposure) for exposure in service.exposures],
+        "narrowings": [_narrowing(narrowing) for narrowing in service.narrowings],
     }
 
 

@@ -85,8 +85,8 @@ def exposures(before: Balancer | None, after: Balancer | None) -> tuple[Exposure
 def narrowings(before: Balancer | None, after: Balancer | None) -> tuple[Narrowing, ...]:
     """Return what of one Service can't be reached any more: all that would be exposed by going back."""
     return tuple(
-        Narrowing(_SEEN_BACKWARDS[one.kind], one.ports, one.addresses, one.sources, one.before)
-        for one in exposures(after, before)
+        Narrowing(_SEEN_BACKWARDS[exposure.kind], exposure.ports, exposure.addresses, exposure.sources, exposure.before)
+        for exposure in exposures(after, before)
     )
 
 

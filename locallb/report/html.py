@@ -205,8 +205,8 @@ def _why(service: ServiceChange) -> Iterator[str]:
 
 def _list(sentences: Sequence[str]) -> str:
     if len(sentences) <= 1:
-        return "".join(html_text(one) for one in sentences)
-    return f"<ul>{''.join(f'<li>{html_text(one)}</li>' for one in sentences)}</ul>"
+        return "".join(html_text(sentence) for sentence in sentences)
+    return f"<ul>{''.join(f'<li>{html_text(sentence)}</li>' for sentence in sentences)}</ul>"
 
 
 def _diagram(rows: Sequence[ServiceChange]) -> str:

@@ -156,14 +156,14 @@ def _port(  # noqa: PLR0913, PLR0917 - private, one caller
     backends: Mapping[str, tuple[str, ...]],
     rank: Mapping[IPAddress, int],
 ) -> Port:
-    ordered = sorted(listeners, key=lambda one: (rank.get(one.address, len(rank)), one.address.version))
-    upstreams = sorted({one.upstream for one in listeners})
+    ordered = sorted(listeners, key=lambda listener: (rank.get(listener.address, len(rank)), listener.address.version))
+    upstreams = sorted({listener.upstream for listener in listeners})
     return Port(
         number=number,
         protocol=protocol,
         listens=tuple(one.address for one in ordered),
         sources=ordered[0].sources if ordered else None,
-        backends=tuple(one for name in upstreams for one in backends.get(name, ())),
+        backends=tuple(backend for name in upstreams for backend in backends.get(name, ())),
         affinity=ordered[0].affinity if ordered else None,
         problem=problem,
     )
@@ -183,23 +183,23 @@ def _listeners(files: Mapping[str, str]) -> Iterator[_Listener]:
             port=int(place["port"]),
             protocol=Protocol(place["protocol"]),
             upstream=upstreams[0] if upstreams else "",
-            sources=sorted_networks(tuple(network for one in ranges if (network := _network(one)) is not None)),
+            sources=sorted_networks(tuple(network for span in ranges if (network := _network(span)) is not None)),
             affinity=any("hash_policy" in one or "hash_policies" in one for one in everything),
         )
 
 
 def _backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """Read the backends of each upstream: from its own file, or from the clusters."""
-    assignments = [one for name in files if name.startswith("eds-") for one in _resources(files, name)]
-    assignments += [_object(one.get("load_assignment")) for one in _resources(files, "cds.json")]
+    assignments = [resource for name in files if name.startswith("eds-") for resource in _resources(files, name)]
+    assignments += [_object(resource.get("load_assignment")) for resource in _resources(files, "cds.json")]
     found = {}
     for assignment in assignments:
         if "cluster_name" in assignment:
-            first = [one for one in _objects(assignment.get("endpoints")) if not one.get("priority")]
+            first = [endpoint for endpoint in _objects(assignment.get("endpoints")) if not endpoint.get("priority")]
             # Not every address: that of a health check is none where traffic goes.
             addresses = [_object(_object(one["endpoint"]).get("address")) for one in _walk(first) if "endpoint" in one]
-            sockets = [_object(one["socket_address"]) for one in addresses if "socket_address" in one]
-            found[_text(assignment["cluster_name"])] = tuple(_endpoint(one) for one in sockets)
+            sockets = [_object(address["socket_address"]) for address in addresses if "socket_address" in address]
+            found[_text(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)
     return found
 
 

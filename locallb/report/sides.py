@@ -117,7 +117,7 @@ def _balancer(
     part = placement.part
     upstreams = part.part.upstreams if part else planned.proxy.upstreams
     files = as_files(part.rendered.listeners, part.rendered.clusters) if part else planned.rendered.files
-    backends = {each.name: tuple(str(one) for one in each.backends) for each in upstreams}
+    backends = {each.name: tuple(str(backend) for backend in each.backends) for each in upstreams}
     ports = tuple(_port(port, service, backends) for port in placement.ports)
     run = planned.run
     if hostless:
@@ -150,7 +150,7 @@ def _port(planned: PlannedPort, service: Service, backends: Mapping[str, tuple[s
         protocol=planned.port.protocol,
         listens=tuple(listener.address for listener in planned.listeners),
         sources=sorted_networks(service.source_ranges),
-        backends=tuple(one for name in upstreams for one in backends.get(name, ())),
+        backends=tuple(backend for name in upstreams for backend in backends.get(name, ())),
         affinity=service.client_ip_affinity,
         problem=planned.problem.reason if planned.problem else "",
         message=planned.problem.message if planned.problem else "",
@@ -167,4 +167,6 @@ def _unjudged(port: Port) -> Port:
 
 def sorted_networks(networks: tuple[IPNetwork, ...]) -> tuple[IPNetwork, ...]:
     """Return each network once, by family, number and length."""
-    return tuple(sorted(set(networks), key=lambda one: (one.version, int(one.network_address), one.prefixlen)))
+    return tuple(
+        sorted(set(networks), key=lambda network: (network.version, int(network.network_address), network.prefixlen))
+    )

@@ -45,7 +45,7 @@ _ORDER = {
 
 def by_gravity(report: Report) -> list[ServiceChange]:
     """Sort Services as a reviewer reads them: what breaks first, what stays the same last."""
-    return sorted(report.services, key=lambda one: (_ORDER[one.change], one.key))
+    return sorted(report.services, key=lambda service: (_ORDER[service.change], service.key))
 
 
 def shown_side(service: ServiceChange) -> Balancer | None:

@@ -74,7 +74,7 @@ def held_by(resources: Iterable[HeldResource], known: Memory[Any]) -> HeldByStat
 
     """
     try:
-        return _held([one for one in resources if _counts(one)], known)
+        return _held([resource for resource in resources if _counts(resource)], known)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
@@ -121,8 +121,8 @@ def _held(resources: list[HeldResource], known: Memory[Any]) -> HeldByState:
 
     claims = each(ADDRESS, lambda one: _ranked(_claim(one.inputs)))
     configs = each(CONFIG, lambda one: _config(one.inputs))
-    proxies = [one for one in configs if isinstance(one, HeldProxy)]
-    names = {one.id: one.name for one in configs if isinstance(one, _OfStack)}
+    proxies = [config for config in configs if isinstance(config, HeldProxy)]
+    names = {config.id: config.name for config in configs if isinstance(config, _OfStack)}
     served = each(SERVICE, lambda one: (_service(one.inputs), ProxyId(str(one.inputs["proxy"]))))
     seats = [HeldProxyAssignment(service, names[proxy]) for service, proxy in served if proxy in names]
     pids = {pid for one in by_kind.get(PROCESS, ()) if (pid := _pid(one.outputs))}

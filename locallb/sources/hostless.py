@@ -28,13 +28,13 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
         SourceError: if a source's directory can't be read, or a source is a running cluster.
 
     """
-    read = [source_type(one.type).compared(one, root, nowhere) for one in settings.sources]
+    read = [source_type(source.type).compared(source, root, nowhere) for source in settings.sources]
     snapshot = Snapshot(
         home,
-        services=tuple(one for each in read for one in each.parsed.services),
+        services=tuple(service for each in read for service in each.parsed.services),
         malformed=tuple(one for each in read for one in each.parsed.malformed),
-        nodes=tuple(one for each in read for one in each.parsed.nodes),
-        slices=tuple(one for each in read for one in each.parsed.slices),
+        nodes=tuple(node for each in read for node in each.parsed.nodes),
+        slices=tuple(endpoint_slice for each in read for endpoint_slice in each.parsed.slices),
         external_ips=frozenset(one for each in read for one in each.parsed.external_ips),
     )
     complaints = tuple(sentence for each in read for sentence in each.stale)
@@ -45,14 +45,16 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
 
 def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """Return the snapshot as it would be after `plan` was carried out: its addresses and proxies are held."""
-    claims = tuple(Claim(address, one.owner) for one in plan.placements for address in one.addresses)
+    claims = tuple(Claim(address, placement.owner) for placement in plan.placements for address in placement.addresses)
     return replace(
         snapshot,
         claims=claims,
         remembered=claims,
-        proxies=tuple(HeldProxy(one.key, one.proxy.discovery) for one in plan.proxies if one.key.cluster),
-        stack_proxies=tuple(one.proxy.name for one in plan.proxies if not one.key.cluster),
-        seats=tuple(HeldProxyAssignment(one.key, one.proxy) for one in plan.placements if one.part),
+        proxies=tuple(HeldProxy(proxy.key, proxy.proxy.discovery) for proxy in plan.proxies if proxy.key.cluster),
+        stack_proxies=tuple(proxy.proxy.name for proxy in plan.proxies if not proxy.key.cluster),
+        seats=tuple(
+            HeldProxyAssignment(placement.key, placement.proxy) for placement in plan.placements if placement.part
+        ),
     )
 
 

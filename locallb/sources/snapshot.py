@@ -78,7 +78,7 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     sources, told = list(settings.sources), []
     for finder in settings.finders:
         found = finder_type(finder.type).find(finder, readings_directory(home) / finder.type, keep=keep)
-        for name in sorted({one.cluster for one in sources} & {one.cluster for one in found.sources}):
+        for name in sorted({source.cluster for source in sources} & {source.cluster for source in found.sources}):
             raise SourceError(
                 f"a source and a cluster of {finder.type} are both called {name}; give the source another `name`"
             )

@@ -178,5 +178,5 @@ def finder_type(finder_word: str) -> FinderType[Any]:
 
 def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
     """Return how the live clusters among `sources` are reached, as far as that can be told."""
-    asked = ((one.cluster, source_type(one.type).access(one, root)) for one in sources if one.live)
+    asked = ((source.cluster, source_type(source.type).access(source, root)) for source in sources if source.live)
     return {cluster: access for cluster, access in asked if access}

@@ -59,7 +59,7 @@ class Revision:
         """
         wanted = sorted({self._within(path) for path in paths})
         listed = _git(self.project, "ls-tree", "-r", "-z", "--full-tree", self.commit, "--", *wanted) if wanted else b""
-        entries = [one for one in _entries(listed) if one.path.endswith(endings)]
+        entries = [entry for entry in _entries(listed) if entry.path.endswith(endings)]
         blobs = {entry.path: blob for entry, blob in zip(entries, self._blobs(entries), strict=True)}
         for entry in entries:
             data = blobs.get(_led(entry, blobs[entry.path])) if entry.link else blobs[entry.path]

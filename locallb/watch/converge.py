@@ -194,7 +194,7 @@ class Converger:
         """Return which of `keys` failed, each with the first sentence about it."""
         if result.ok:
             return {}
-        told = [one for one in result.diagnostics if one.severity is Severity.ERROR]
+        told = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR]
         roots = {key: {self._urn(kind, str(key)) for kind in ROOTS} for key in keys}
         failed = {
             key: next((one.message for one in told if _is_of(one.urn, key)), told[0].message if told else "")

@@ -127,7 +127,7 @@ class Loop:
                     self._look()
                 else:
                     moments = (now + TICK, at, self._schedule.rings_at())
-                    self._wait(min(one for one in moments if one is not None))
+                    self._wait(min(moment for moment in moments if moment is not None))
         finally:
             if self._stopped.is_set():
                 self._close()
@@ -205,7 +205,7 @@ class Loop:
         """Look for garbage, and for what nobody tells: files that others changed, proxies that answer again."""
         gc_tuning.look_through()
         logs.cut_all(paths.proxies_root())
-        away = {one.key for one in plan.proxies if one.proxy.name in self._outages.since}
+        away = {proxy.key for proxy in plan.proxies if proxy.proxy.name in self._outages.since}
         drifted = self._converger.drifted() | away
         self._broken |= drifted
         for key in drifted:
@@ -250,7 +250,7 @@ class Loop:
         differing, later = self._converger.differing(reading.standings, plan, stale, now)
         self._disputes = self._disputes.seen(now, differing, random.random())  # noqa: S311 - no secret
         if self._outages.since:
-            self._outages = self._outages.planned({one.proxy.name for one in plan.proxies})
+            self._outages = self._outages.planned({proxy.proxy.name for proxy in plan.proxies})
         self._look_by(later, self._disputes.look_at(now), self._outages.look_at(now))
         return self._disputes.due(now)
 
@@ -311,19 +311,21 @@ class Loop:
             return
         names = proxies_of(plan, batch.keys)
         doubtful = {name for key, name in names.items() if key in outcome.failed or name in before.since}
-        asked = [one.proxy for one in plan.proxies if one.proxy.name in doubtful]
+        asked = [proxy.proxy for proxy in plan.proxies if proxy.proxy.name in doubtful]
         seen = self._observe(asked)
         away = {proxy.name for proxy in asked if not serves(proxy, seen.get(proxy.name))}
         self._outages = before.failed(began, away).ended(doubtful - away)
         self._look_by(self._outages.look_at(began))
         if back := before.since.keys() - self._outages.since.keys():
-            served = [one.key for one in plan.placements if one.proxy in back]
+            served = [placement.key for placement in plan.placements if placement.proxy in back]
             self._schedule = self._schedule.hurried(time.monotonic(), served)
             self._take(Mark(Cause.RETRY))  # who was told that it isn't served is told that it is
 
     def _dependent(self, plan: Plan, outcome: Outcome) -> set[ObjectKey]:
         """Find those that failed because a proxy of the stack is away, or their cluster: each is tried by itself."""
-        away = {one.key for one in plan.placements if one.part and one.proxy in self._outages.since}
+        away = {
+            placement.key for placement in plan.placements if placement.part and placement.proxy in self._outages.since
+        }
         return {key for key in outcome.failed if key in away or key.cluster in self._silent}
 
     def _updated(self) -> None:
@@ -339,9 +341,9 @@ class Loop:
 
 def _hindrances(plan: Plan) -> str:
     """Return in one text what stands in the way on this host."""
-    problems = [one.problem for one in plan.rejections]
-    problems += [port.problem for one in plan.placements for port in one.ports if port.problem]
-    return " ".join(sorted(str(one) for one in problems if one.reason in OF_THE_HOST))
+    problems = [rejection.problem for rejection in plan.rejections]
+    problems += [port.problem for placement in plan.placements for port in placement.ports if port.problem]
+    return " ".join(sorted(str(problem) for problem in problems if problem.reason in OF_THE_HOST))
 
 
 def _told(keys: tuple[ObjectKey, ...], outcome: Outcome, seconds: float, latency: float) -> Updated:

@@ -51,8 +51,8 @@ class Outages:
 
 def proxies_of(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:
     """Return which proxies serve these, by name; of a proxy's own key it is that one."""
-    own = {one.key: one.proxy.name for one in plan.proxies if one.key in keys}
-    return own | {one.key: one.proxy for one in plan.placements if one.key in keys}
+    own = {proxy.key: proxy.proxy.name for proxy in plan.proxies if proxy.key in keys}
+    return own | {placement.key: placement.proxy for placement in plan.placements if placement.key in keys}
 
 
 def serves(proxy: Proxy, seen: Observation | None) -> bool:

@@ -71,9 +71,9 @@ class Triggers:
     def _folders(self, settings: Settings) -> list[FolderWatch]:
         """Watch the files that have what sources have."""
         return [
-            FolderWatch(path, self._setter(Mark(Cause.SOURCE, one.cluster)), one.cluster)
-            for one in settings.sources
-            for path in source_type(one.type).contents(one, self._root)
+            FolderWatch(path, self._setter(Mark(Cause.SOURCE, source.cluster)), source.cluster)
+            for source in settings.sources
+            for path in source_type(source.type).contents(source, self._root)
         ]
 
     def _presence(self, word: str, fault: str) -> None:

@@ -150,7 +150,7 @@ def test_a_docker_that_goes_away_takes_nothing_away(docker: Docker, world: Snaps
     """Also where the last word was that there is no cluster; only at the start that is unknown."""
     write = wrote(tmp_path)
     docker.absent = True
-    with pytest.raises(SourceError, match="start Docker"):
+    with pytest.raises(SourceError, match="or take `kind` out"):
         world.read({START})
     docker.absent = False
     assert world.read({START}).complaints == ()

@@ -179,7 +179,9 @@ def _ending(result: Result) -> int:
 
 def _complain(out: Out, result: Result, told: frozenset[str] = frozenset()) -> None:
     """Print errors and warnings, each once, without those that were `told`."""
-    messages = {one.message: one.severity for one in result.diagnostics if one.message not in told}
+    messages = {
+        diagnostic.message: diagnostic.severity for diagnostic in result.diagnostics if diagnostic.message not in told
+    }
     for message, severity in messages.items():
         if severity is Severity.ERROR:
             out.error(message)
@@ -193,7 +195,7 @@ def _ask_about(out: Out, args: Arguments, planned: Result) -> frozenset[str]:
         raise Refused("--json prints one document and asks nothing; say --yes as well")
     print_steps(out, planned, planned=True)
     _complain(out, planned)
-    return frozenset(one.message for one in planned.diagnostics)
+    return frozenset(diagnostic.message for diagnostic in planned.diagnostics)
 
 
 def confirmed(question: str, out: Out) -> bool:
@@ -231,7 +233,8 @@ def _print_json(out: Out, session: Session, command: str, result: Result, table:
         ],
         "services": services_json(table),
         "diagnostics": [
-            {"severity": one.severity.value, "message": one.message, "urn": one.urn} for one in result.diagnostics
+            {"severity": diagnostic.severity.value, "message": diagnostic.message, "urn": diagnostic.urn}
+            for diagnostic in result.diagnostics
         ],
     }
     out.raw(json.dumps(document, indent=2, ensure_ascii=True))

@@ -19,13 +19,13 @@ def doctor(args: Arguments, out: Out) -> int:
     """Look, and tell."""
     seen = look(args.directory, args.stack)
     findings = examine(seen)
-    healthy = not any(one.level is Level.PROBLEM for one in findings)
+    healthy = not any(finding.level is Level.PROBLEM for finding in findings)
     if args.json:
         room = headroom(seen.limits)
         document = {
             "healthy": healthy,
             "headroom": {"proxies": room.proxies, "limited_by": room.limited_by},
-            "findings": [_fields(one) for one in findings],
+            "findings": [_fields(finding) for finding in findings],
         }
         out.raw(json.dumps(document, indent=2))
     else:

@@ -157,8 +157,8 @@ def _proxies(known: Sequence[ResourceState]) -> tuple[ProxySeen, ...]:
     runs = {str(one.id): one for one in known if one.type == PROCESS}
     with ThreadPoolExecutor(AT_ONCE) as workers:
         configs = [one for one in known if one.type == CONFIG]
-        configs.sort(key=lambda one: str(one.inputs.get("name")))
-        return tuple(workers.map(_proxy, configs, [runs.get(str(one.id)) for one in configs]))
+        configs.sort(key=lambda config: str(config.inputs.get("name")))
+        return tuple(workers.map(_proxy, configs, [runs.get(str(config.id)) for config in configs]))
 
 
 def _proxy(config: ResourceState, run: ResourceState | None) -> ProxySeen:
@@ -185,7 +185,7 @@ def _read(path: Path) -> str | None:
 def _leftovers(session: Session, known: Iterable[ResourceState]) -> tuple[str, ...]:
     proxies = {str(one.id) for one in known if one.type == CONFIG}
     addresses = {str(one.id) for one in known if one.type == ADDRESS}
-    return tuple(str(one) for one in leftovers(session.home, proxies, addresses))
+    return tuple(str(leftover) for leftover in leftovers(session.home, proxies, addresses))
 
 
 def _locks(session: Session) -> tuple[LockSeen, ...]:

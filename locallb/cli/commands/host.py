@@ -113,6 +113,6 @@ def _document(plan: Setup, *, applied: bool) -> dict[str, object]:
             }
             for step in plan.steps
         ],
-        "problems": [{"reason": one.reason, "message": one.message} for one in plan.problems],
+        "problems": [{"reason": problem.reason, "message": problem.message} for problem in plan.problems],
         "notes": list(plan.notes),
     }

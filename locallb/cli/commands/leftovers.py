@@ -39,7 +39,7 @@ def gc(session: Session, args: Arguments, out: Out) -> int:
     removed = remove(found) if args.yes else ()
     if args.json:
         listed = [_fields(each, removed=each in removed) for each in found]
-        out.raw(json.dumps([*listed, *(_service_fields(one, removed=args.yes) for one in services)], indent=2))
+        out.raw(json.dumps([*listed, *(_service_fields(service, removed=args.yes) for service in services)], indent=2))
     else:
         _print(out, found, removed, services, asked=args.yes)
     return 0
@@ -49,7 +49,7 @@ def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
     """Find Services with our finalizer that no state knows; none where the configuration can't be read."""
     try:
         settings = session.settings
-        if not any(one.live for one in (*settings.sources, *settings.finders)):
+        if not any(source.live for source in (*settings.sources, *settings.finders)):
             return ()
         from locallb.leftovers.services import left_services  # noqa: PLC0415 - loads a client of Kubernetes
 
@@ -79,7 +79,7 @@ def _print(
                 (str(each.sort), each.what, str(each.owner or "unknown"), _fate(each, each in removed))
                 for each in found
             ),
-            *((FINALIZER, str(one), str(one.owner), "removed" if asked else "") for one in services),
+            *((FINALIZER, str(service), str(service.owner), "removed" if asked else "") for service in services),
         ],
     )
     if not asked and (services or any(each.ours for each in found)):

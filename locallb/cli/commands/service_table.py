@@ -56,14 +56,14 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
             "addresses": [str(address) for address in row.addresses],
             "ports": [
                 {
-                    "port": one.port.port,
-                    "protocol": str(one.port.protocol),
-                    "state": str(one.state),
-                    "via": str(one.via or ""),
-                    "reason": one.reason,
-                    "message": one.message,
+                    "port": port.port.port,
+                    "protocol": str(port.port.protocol),
+                    "state": str(port.state),
+                    "via": str(port.via or ""),
+                    "reason": port.reason,
+                    "message": port.message,
                 }
-                for one in row.ports
+                for port in row.ports
             ],
             "reason": row.reason,
             "message": row.message,

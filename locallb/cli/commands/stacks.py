@@ -51,7 +51,7 @@ def _stack(project: Project, name: str) -> dict[str, object]:
     path = project.stack_file(name)
     try:
         resources = Session(project, name).engine(lambda _event: None).resources()
-        balancers: int | None = sum(one.type == BALANCER for one in resources)
+        balancers: int | None = sum(resource.type == BALANCER for resource in resources)
     except EngineError:  # `state check` and the doctor tell what it has
         balancers = None
     return {"stack": name, "configuration": str(path) if path.exists() else None, "load_balancers": balancers}
@@ -93,5 +93,5 @@ def init(args: Arguments, out: Out) -> int:
 
 def _missing(settings: Settings, root: Path) -> Iterator[Path]:
     """List the places of manifests that aren't there."""
-    named = (path for one in settings.sources for path in source_type(one.type).contents(one, root))
+    named = (path for source in settings.sources for path in source_type(source.type).contents(source, root))
     return (path for path in named if not path.exists())

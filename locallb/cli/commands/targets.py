@@ -29,7 +29,7 @@ def scope_of(session: Session, targets: Sequence[str]) -> Scope:
     in_state = {each.name for each in session.engine(lambda _event: None).resources() if each.type in ROOTS}
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
     chosen = [matching(target, names) for target in targets]
-    proxies = {one.proxy for one in plan.placements if str(one.key) in chosen}
+    proxies = {placement.proxy for placement in plan.placements if str(placement.key) in chosen}
     home = session.home
     return only(root_urn(home.project, home.stack, kind, name) for name in {*chosen, *proxies} for kind in ROOTS)
 

@@ -104,7 +104,7 @@ def _old_side(project: Project, settings: Settings, home: Home, other: str, made
         why = " ".join(str(error).replace(str(made / "tree"), label).split())
         return _Old(label, Snapshot(home), notices=(f"on the side of {label}: {why}; so everything counts as new",))
     own = tree.settings if tree.own else None
-    notices = tuple(f"on the side of {label}: {one}" for one in reading.complaints)
+    notices = tuple(f"on the side of {label}: {complaint}" for complaint in reading.complaints)
     return _Old(label, reading.snapshot, make_plan(reading.snapshot, tree.settings), own, notices)
 
 
@@ -131,6 +131,6 @@ def _revision(revision: Revision, stack: str, into: Path) -> Tree:
     stack_file = os.path.relpath(project.stack_file(stack), root)
     revision.extract([stack_file], (f"Pulumi.{stack}.yaml",), into)
     settings = stack_settings(load_config(project, stack))
-    for path, endings in [source_type(one.type).tree(one) for one in settings.sources]:
+    for path, endings in [source_type(source.type).tree(source) for source in settings.sources]:
         revision.extract([path], endings, into)
     return Tree("", root, settings)

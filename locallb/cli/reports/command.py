@@ -61,5 +61,5 @@ def refuse(violations: Sequence[Violation], out: Out) -> int:
     """Return what the stack's policies forbid, and give the exit code."""
     for violation in violations:
         out.error(visible(violation.message))
-    broken = {one.gate for one in violations}
+    broken = {violation.gate for violation in violations}
     return next((code for gate, code in GATES.items() if gate in broken), Exit.OK)

@@ -31,7 +31,7 @@ def report_live(session: Session, result: Result, reading: SnapshotResult, plan:
     old = deployed_side(OLD, (Resource(each.type, each.name, each.inputs) for each in resources if not each.delete))
     new = planned_side(NEW, reading.snapshot, plan)
     report = assembled((old, new), reading.snapshot, session.settings, touched=_touched(result, old, new))
-    failures = tuple(one.message for one in result.diagnostics if one.severity is Severity.ERROR)
+    failures = tuple(diagnostic.message for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR)
     complaints = tuple(dict.fromkeys((*reading.complaints, *failures)))
     return replace(report, notices=(*report.notices, *reading.notices), complaints=complaints)
 

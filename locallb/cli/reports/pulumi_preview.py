@@ -48,9 +48,13 @@ def report_from_pulumi(directory: Path, stack: str, path: Path) -> Report:
     snapshot = Snapshot(Home(project.name, stack, str(project.root)))
     old = deployed_side(OLD, _states(steps, new=False))
     planned = deployed_side(NEW, _states(steps, new=True))
-    told = [one for one in diagnostics if one.get("severity") == "warning"]
+    told = [diagnostic for diagnostic in diagnostics if diagnostic.get("severity") == "warning"]
     new = _with_problems(planned, [str(one.get("message", "")) for one in told])
-    errors = [" ".join(str(one.get("message", "")).split()) for one in diagnostics if one.get("severity") == "error"]
+    errors = [
+        " ".join(str(diagnostic.get("message", "")).split())
+        for diagnostic in diagnostics
+        if diagnostic.get("severity") == "error"
+    ]
     report = assembled((old, new), snapshot, settings, touched=_touched(steps, (old, new)))
     return replace(report, complaints=tuple(dict.fromkeys(errors)))
 

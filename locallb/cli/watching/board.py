@@ -92,18 +92,20 @@ class Board:
         if self.planned is None:
             return []
         plan = self.planned.plan
-        unasked = self._open | {one.key for one in plan.placements if one.proxy not in self.seen}
+        unasked = self._open | {placement.key for placement in plan.placements if placement.proxy not in self.seen}
         found = self._looked_at(plan)
         return [View(self._explained(row, unasked), self._changes.get(row.key)) for row in found]
 
     def _looked_at(self, plan: Plan) -> list[Row]:
         """Return a row for each Service; what was planned and seen before isn't looked at again."""
         kept = {
-            one.key: before
-            for one in plan.placements
-            if (before := self._rows.get(one.key)) and before[1] is self.seen.get(one.proxy) and before[0] == one
+            placement.key: before
+            for placement in plan.placements
+            if (before := self._rows.get(placement.key))
+            and before[1] is self.seen.get(placement.proxy)
+            and before[0] == placement
         }
-        new = tuple(one for one in plan.placements if one.key not in kept)
+        new = tuple(placement for placement in plan.placements if placement.key not in kept)
         names = {one.proxy for one in new}
         answered = {name: one for name, one in self.seen.items() if one and name in names}
         fresh = rows(Plan(placements=new, rejections=plan.rejections), answered)
@@ -136,7 +138,7 @@ class Board:
         if self.planned is None:
             return
         plan = self.planned.plan
-        known = {one.key for one in plan.placements} | {one.key for one in plan.rejections}
+        known = {placement.key for placement in plan.placements} | {rejection.key for rejection in plan.rejections}
         for kept in (self._changes, self._failures):
             for key in kept.keys() - known:
                 del kept[key]
@@ -169,4 +171,4 @@ def by_urgency(views: list[View]) -> list[View]:
 
 def count_states(views: list[View]) -> Mapping[State, int]:
     """Count Services by state."""
-    return Counter(one.row.state for one in views)
+    return Counter(view.row.state for view in views)

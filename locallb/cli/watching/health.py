@@ -92,7 +92,7 @@ class Health:
 
     def _follow(self, planned: Planned) -> None:
         """Take the plan's proxies; forget all others."""
-        self._proxies = {one.proxy.name: one.proxy for one in planned.plan.proxies}
+        self._proxies = {proxy.proxy.name: proxy.proxy for proxy in planned.plan.proxies}
         self._placements, self._served = {}, {}
         for placement in planned.plan.placements:
             self._served[placement.key] = placement.proxy

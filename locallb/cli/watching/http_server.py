@@ -108,7 +108,7 @@ class Answering:
                     self._accept(time.monotonic())
                 elif client := self._clients.get(key.fileobj):  # type: ignore[call-overload]  # the bell is no socket
                     self._go_on(client)
-            for client in [one for one in self._clients.values() if one.until <= time.monotonic()]:
+            for client in [client for client in self._clients.values() if client.until <= time.monotonic()]:
                 self._drop(client)
 
     def _next(self, now: float) -> float | None:

@@ -177,17 +177,17 @@ def _counted(name: str, text: str, label: str, counts: Mapping[str, int]) -> Met
 
 
 def _by_state(views: list[View]) -> Metric:
-    counts = Tallied(one.row.state for one in views)
+    counts = Tallied(view.row.state for view in views)
     return _labelled("services", "Services, by state.", "state", {str(state): counts[state] for state in State})
 
 
 def _by_reason(views: list[View]) -> Metric:
-    counts = Tallied(str(one.row.reason) for one in views if one.row.reason)
+    counts = Tallied(str(view.row.reason) for view in views if view.row.reason)
     return _labelled("service_problems", "Services that aren't wholly served, by reason code.", "reason", counts)
 
 
 def _by_way(views: list[View]) -> Metric:
-    counts = Tallied(port.via for one in views for port in one.row.ports)
+    counts = Tallied(port.via for view in views for port in view.row.ports)
     text = "Ports of Services, by where their connections go first."
     return _labelled("ports", text, "via", {str(via): counts[via] for via in Via})
 
@@ -201,7 +201,7 @@ def _proxies(board: Board) -> Iterator[Metric]:
 
 def _stale(board: Board) -> Metric:
     sources = board.planned.settings.sources if board.planned and board.planned.settings else ()
-    values = {str(one.cluster): float(one.cluster in board.stale) for one in sources}
+    values = {str(source.cluster): float(source.cluster in board.stale) for source in sources}
     return _labelled("source_stale", "1 where a source can't be read and counts as last read.", "source", values)
 
 
@@ -212,7 +212,7 @@ def _pools(board: Board) -> Iterator[Metric]:
     free = GaugeMetricFamily(f"{PREFIX}_pool_addresses_free", "Addresses that nobody has.", labels=labels)
     planned = board.planned
     if planned and planned.snapshot and planned.settings:
-        given = {address for one in planned.plan.placements for address in one.addresses}
+        given = {address for placement in planned.plan.placements for address in placement.addresses}
         for room in rooms_for(given, planned.snapshot, planned.settings):
             for family, value in ((size, room.size), (used, room.used), (free, room.free)):
                 family.add_metric([room.pool, str(room.family)], value)

@@ -82,17 +82,17 @@ class Narrator:
 
     def services(self, at: float, views: Sequence[View]) -> Iterator[LogRecord]:
         """Return which Services are in another state than was told."""
-        troubles = {one.row.key: one for one in views if one.is_troubled and one.row.reason != UPDATING}
+        troubles = {view.row.key: view for view in views if view.is_troubled and view.row.reason != UPDATING}
         for key, one in troubles.items():
             now = one.row.state, one.row.reason
             if self._told.get(key) != now:
                 self._told[key] = now
                 yield _service(at, one)
-        serving = {one.row.key: one for one in views if not one.is_troubled}
+        serving = {view.row.key: view for view in views if not view.is_troubled}
         for key in [key for key in self._told if key not in troubles]:
             if key in serving:
                 yield _service(at, serving[key])
-        present = {one.row.key for one in views}
+        present = {view.row.key for view in views}
         self._told = {key: told for key, told in self._told.items() if key in present and key not in serving}
         self._failing = {key: why for key, why in self._failing.items() if key in present or not key.cluster}
 

@@ -72,9 +72,9 @@ class Screen:
         settings = self.board.planned.settings if self.board.planned else None
         text = Text("sources  ")
         sources = settings.sources if settings else ()
-        for one in sources[:MOST_PARTS]:
-            since = self.board.stale.get(one.cluster)
-            text.append(str(one.cluster)).append(
+        for source in sources[:MOST_PARTS]:
+            since = self.board.stale.get(source.cluster)
+            text.append(str(source.cluster)).append(
                 f" stale since {clock(since)[:-4]}" if since else " ok", "yellow" if since else "green"
             )
             text.append("  ")
@@ -84,7 +84,7 @@ class Screen:
         planned = self.board.planned
         text = Text("pools    ")
         if planned and planned.snapshot and planned.settings:
-            given = {address for one in planned.plan.placements for address in one.addresses}
+            given = {address for placement in planned.plan.placements for address in placement.addresses}
             for room in rooms_for(given, planned.snapshot, planned.settings)[:MOST_PARTS]:
                 text.append(f"{visible(room.pool, LONGEST_NAME)} {room.family} ")
                 rest = f", {room.unavailable} unavailable" if room.unavailable else ""
@@ -109,7 +109,7 @@ class Screen:
         left = len(self.views) - len(shown)
         if not left:
             return Text("" if self.views else "Nothing to serve.")
-        troubled = sum(one.is_troubled for one in self.views) - sum(one.is_troubled for one in shown)
+        troubled = sum(view.is_troubled for view in self.views) - sum(one.is_troubled for one in shown)
         return Text(f"and {left} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
 
 

@@ -119,7 +119,7 @@ def _is_made(hint: Any) -> bool:  # noqa: ANN401 - any annotation
     inner: Any = _types.unwrap_optional_type(hint)
     if isinstance(inner, type) and (_types.is_output_type(inner) or issubclass(inner, Enum)):
         return True
-    return any(_is_made(one) for one in get_args(inner))
+    return any(_is_made(argument) for argument in get_args(inner))
 
 
 def _same(name: str) -> str:

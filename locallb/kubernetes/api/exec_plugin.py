@@ -54,7 +54,7 @@ class Plugin:
             if os.sep in command:
                 command = os.path.join(os.path.dirname(access.kubeconfig), command)  # noqa: PTH118, PTH120 - a text
             variables = tuple((str(one["name"]), str(one["value"])) for one in section.get("env") or ())
-            arguments = tuple(str(one) for one in section.get("args") or ())
+            arguments = tuple(str(argument) for argument in section.get("args") or ())
             return cls(access, str(section["apiVersion"]), command, arguments, variables)
         except (KeyError, TypeError, AttributeError):
             told = f"the context {access.context} of {access.kubeconfig} can't be used: its user's `exec` isn't valid"

@@ -81,7 +81,7 @@ def meaning(kubeconfig: str, context: str, root: Path) -> Meaning:
 def _chosen(content: Content, context: str) -> Access:
     name = context or str(content.values.get("current-context") or "")
     if not name:
-        names = few([clipped(str(one)) for one in content.lists["contexts"]]) or "none"
+        names = few([clipped(str(context)) for context in content.lists["contexts"]]) or "none"
         told = f"{content.path} has no current context; name one in `context`: it has {names}"
         raise KubeError(Fault.KUBECONFIG, told)
     if name not in content.lists["contexts"]:

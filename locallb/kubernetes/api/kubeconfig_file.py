@@ -83,7 +83,7 @@ def read_content(path: Path) -> Content:
     except DocumentError as error:
         told = f"{path} isn't a kubeconfig" + (f": line {error.line}: {error.what}" if error.line else "")
         raise KubeError(Fault.KUBECONFIG, told) from None
-    if not any(one.value for one in documents):
+    if not any(document.value for document in documents):
         raise KubeError(Fault.KUBECONFIG, f"{path} is empty; it may be half-written")
     try:
         (document,) = documents

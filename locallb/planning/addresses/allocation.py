@@ -142,7 +142,7 @@ class _FamilyPool:
             return None
         missing = subtract(self.candidates.spans, self.here.spans)
         numbers = (number for first, last in missing for number in range(first, last + 1))
-        return next((address for one in numbers if (address := self.candidates.address(one)) not in held), None)
+        return next((address for number in numbers if (address := self.candidates.address(number)) not in held), None)
 
     def open(self, taken: Iterable[IPAddress]) -> None:
         """Start again with `taken` taken."""
@@ -220,7 +220,7 @@ class _AddressPools:
         holder = self._held.holders.get(address)
         stronger = holder.stronger(service) if isinstance(holder, ByGroup) else ()
         others = (*self._given.get(address, ()), *stronger)
-        return next((one for one in others if one.key != service.key and not may_share(one, service)), None)
+        return next((other for other in others if other.key != service.key and not may_share(other, service)), None)
 
     def find(self, wish: _Request, family: Family) -> IPAddress | Problem:
         """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred."""

@@ -137,7 +137,9 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str,
     ours = {service.key: service for service in services}
     status = _listed(snapshot.services)
     state, ledger = _claimed(snapshot.remembered), _claimed(snapshot.claims)
-    holders: dict[IPAddress, Holder] = {one: ByPin(name) for name, addresses in pins.items() for one in addresses}
+    holders: dict[IPAddress, Holder] = {
+        address: ByPin(name) for name, addresses in pins.items() for address in addresses
+    }
     holders |= _of_host(snapshot)
     holders |= {address: _oldest(keys, ages, ours) for address, keys in status.items()}
     remembered = frozenset(snapshot.remembered)
@@ -201,7 +203,7 @@ def _together(services: Sequence[Service], *, leaving: bool) -> Holder:
     first = services[0]
     if not first.sharing_key:
         return ByService(first.key)
-    members = [one for one in services if one.sharing_key == first.sharing_key]
+    members = [service for service in services if service.sharing_key == first.sharing_key]
     return ByGroup(tuple(members), leaving or len(members) < len(services))
 
 

@@ -116,7 +116,7 @@ def none_on_host(
     if device := host.addresses.interface(example) if host.addresses else "":
         own = f"{example} is this host's own address on {device}, which is only given where it is listed by itself"
         return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {family} address: {own} in local-lb:pools")
-    judged = (one for one in pool_routes(pools, host.addresses) if example in one.prefix)
+    judged = (route for route in pool_routes(pools, host.addresses) if example in route.prefix)
     obstacle = next((one.problem.message for one in judged if one.problem), "")
     remedy = obstacle or "as root, `locallb host setup --apply` makes it local"
     why = f"nothing that is free in {described(pools)} is this host's: no local route has {example}; {remedy}"

@@ -142,7 +142,11 @@ def _direct(
         why = "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"
         return _Found(why_none=why)
     backends = [_endpoint(port, one) for one in ready]
-    near = backends if choice is BackendChoice.PODS else [one for one in backends if around.has_route(one.address)]
+    near = (
+        backends
+        if choice is BackendChoice.PODS
+        else [backend for backend in backends if around.has_route(backend.address)]
+    )
     why = (
         f"it has no nodePort, and this host has no route to its {counted(len(ready), family + ' endpoint')}, such as "
         f"{min(backends)}; set allocateLoadBalancerNodePorts, or add a route to the pods"

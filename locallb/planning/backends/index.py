@@ -37,8 +37,8 @@ class BackendIndex:
         by_service: dict[ObjectKey, list[EndpointSlice]] = {}
         for node in nodes:
             by_cluster.setdefault(node.cluster, []).append(node)
-        for one in slices:
-            by_service.setdefault(one.service, []).append(one)
+        for endpoint_slice in slices:
+            by_service.setdefault(endpoint_slice.service, []).append(endpoint_slice)
         return cls(by_cluster, by_service)
 
     @classmethod

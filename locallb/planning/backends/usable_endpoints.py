@@ -26,9 +26,9 @@ def usable(port: ServicePort, family: Family, slices: Sequence[EndpointSlice]) -
     """Return the usable endpoints of a port in a family; the ports of slice and Service match by name and protocol."""
     matching = [
         Usable(endpoint, match)
-        for one in slices
-        if one.family is family and (match := _match(port, one))
-        for endpoint in one.endpoints
+        for endpoint_slice in slices
+        if endpoint_slice.family is family and (match := _match(port, endpoint_slice))
+        for endpoint in endpoint_slice.endpoints
     ]
     ready = tuple(one for one in matching if one.endpoint.ready)
     return ready or tuple(one for one in matching if one.endpoint.draining)
@@ -40,7 +40,7 @@ def _match(port: ServicePort, one: EndpointSlice) -> EndpointPort | None:
 
 def why_none_is(port: ServicePort, family: Family, slices: Sequence[EndpointSlice]) -> str:
     """Return why there is no usable endpoint: half a sentence, with a remedy."""
-    here = [one for one in slices if one.family is family]
+    here = [endpoint_slice for endpoint_slice in slices if endpoint_slice.family is family]
     known = sum(len(one.endpoints) for one in here)
     named = f' named "{port.name}"' if port.name else ""
     if known and not any(_match(port, one) for one in here):

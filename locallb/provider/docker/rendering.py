@@ -75,7 +75,7 @@ def refreshed(before: Values, seen: Values) -> dict[str, Any]:
         **{key: before.get(key) or [] for key in _EMPTY_LISTS},
         **{key: before.get(key) or {} for key in (*_EMPTY_MAPS, "logOpts")},
         "networksAdvanced": [{**one, "gwPriority": one.get("gwPriority") or 0} for one in before["networksAdvanced"]],
-        "volumes": [{**one, "readOnly": bool(one.get("readOnly"))} for one in before["volumes"]],
+        "volumes": [{**volume, "readOnly": bool(volume.get("readOnly"))} for volume in before["volumes"]],
         "exitCode": before.get("exitCode") if running else seen["State"]["ExitCode"],
         "mustRun": running,
     }

@@ -69,7 +69,7 @@ def _ports(planned: ProxyContainer) -> list[docker.ContainerPortArgs] | None:
     """Publish; in the order of the container's ports, which the official plugin keeps."""
     return [
         docker.ContainerPortArgs(
-            internal=one.container_port, external=one.port, ip=str(one.address), protocol=one.protocol.lower()
+            internal=port.container_port, external=port.port, ip=str(port.address), protocol=port.protocol.lower()
         )
-        for one in planned.ports
+        for port in planned.ports
     ] or None

@@ -34,7 +34,7 @@ def read_facts(home: Home, settings: Settings, pids: Collection[int]) -> HostFac
     contained, envoy = read_contained(containers, home), binary.installed().version
     facts = host_facts(settings.pools, {*our_pids(home, pids), *contained.pids}, strict=settings.publishes)
     bound = {*_bound(home), *contained.places}
-    sockets = tuple(one for one in facts.sockets if (one.address, one.port, one.protocol) not in bound)
+    sockets = tuple(socket for socket in facts.sockets if (socket.address, socket.port, socket.protocol) not in bound)
     facts = replace(facts, envoy=envoy, group=os.getegid(), unprivileged_port_start=0, sockets=sockets)
     require_suitable(containers, settings.container, facts)
     return replace(facts, subnets=read_subnets(containers, network)) if network else facts
@@ -100,7 +100,7 @@ def _places(seen: Document) -> Iterator[Place]:
     """Return what Docker publishes now; nothing for a container that doesn't run."""
     for inner, bindings in (seen["NetworkSettings"].get("Ports") or {}).items():
         protocol = Protocol(inner.rpartition("/")[2].upper())
-        yield from ((ip_address(one["HostIp"]), int(one["HostPort"]), protocol) for one in bindings or ())
+        yield from ((ip_address(binding["HostIp"]), int(binding["HostPort"]), protocol) for binding in bindings or ())
 
 
 def _bound(home: Home) -> set[Place]:

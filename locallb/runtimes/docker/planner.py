@@ -41,7 +41,7 @@ class DockerPlanner:
         """Read the labels."""
         listed = declared.get("labels")
         pairs = [_object(one) for one in listed] if isinstance(listed, list) else []
-        owner = labelled_owner({_text(one.get("label")): _text(one.get("value")) for one in pairs})
+        owner = labelled_owner({_text(pair.get("label")): _text(pair.get("value")) for pair in pairs})
         return owner.service if owner else None
 
     def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:

@@ -46,7 +46,8 @@ def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
     published = published_ports(places)
     inside = {(one.address, one.port, one.protocol): one.container_port for one in published}
     listeners = tuple(
-        replace(one, container_port=inside[one.address, one.port, one.protocol]) for one in proxy.listeners
+        replace(listener, container_port=inside[listener.address, listener.port, listener.protocol])
+        for listener in proxy.listeners
     )
     return replace(proxy, listeners=listeners, published=published)
 
@@ -85,5 +86,7 @@ def _at(subnet: Subnet, family: Family, last: int) -> IPAddress | None:
 
 def _ambiguous(last: int, family: Family, pools: Iterable[Pool]) -> bool:
     """Return whether two addresses of the pools end in this byte."""
-    ranges = [one for pool in pools for one in pool.ranges if Family.of(one.first) is family]
-    return sum((int(one.last) - last) // LAST_BYTES - (int(one.first) - 1 - last) // LAST_BYTES for one in ranges) > 1
+    ranges = [span for pool in pools for span in pool.ranges if Family.of(span.first) is family]
+    return (
+        sum((int(span.last) - last) // LAST_BYTES - (int(span.first) - 1 - last) // LAST_BYTES for span in ranges) > 1
+    )

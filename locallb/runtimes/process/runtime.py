@@ -74,7 +74,7 @@ class ProcessWatch:
 
     def follow(self, runs: Iterable[Run]) -> None:
         """Follow these and no others."""
-        named = ((one, one.outputs.get("pid")) for one in runs if one.type == PROCESS)
+        named = ((run, run.outputs.get("pid")) for run in runs if run.type == PROCESS)
         self._exits.follow(
             {
                 Process(int(pid), str(one.outputs["started"])): one.name

@@ -72,7 +72,7 @@ def endpoint(server: str, container: Mapping[str, Any]) -> str:
         address = str(published["HostIp"])
         here = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104 - what Docker publishes on
         return f"https://{here.get(address, f'[{address}]' if ':' in address else address)}:{published['HostPort']}"
-    addresses = [str(one["IPAddress"]) for one in network["Networks"].values() if one.get("IPAddress")]
+    addresses = [str(member["IPAddress"]) for member in network["Networks"].values() if member.get("IPAddress")]
     return f"https://{addresses[0]}:{API_PORT.partition('/')[0]}"
 
 

@@ -112,13 +112,13 @@ class FollowedCluster:
         with self._lock:
             parts = [known.parsed[name] for known in self._known.values() for name in known.order()]
         return Parsed(
-            services=tuple(one for part in parts for one in part.services),
+            services=tuple(service for part in parts for service in part.services),
             malformed=tuple(one for part in parts for one in part.malformed),
-            nodes=tuple(one for part in parts for one in part.nodes),
-            slices=tuple(one for part in parts for one in part.slices),
-            notices=tuple(one for part in parts for one in part.notices),
+            nodes=tuple(node for part in parts for node in part.nodes),
+            slices=tuple(endpoint_slice for part in parts for endpoint_slice in part.slices),
+            notices=tuple(notice for part in parts for notice in part.notices),
             external_ips=frozenset(one for part in parts for one in part.external_ips),
-            standings=tuple(one for part in parts for one in part.standings),
+            standings=tuple(standing for part in parts for standing in part.standings),
         )
 
     def objects(self) -> tuple[Document, ...]:

@@ -105,7 +105,7 @@ def _from_copy(
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
     parsed = parse_objects(source.cluster, (one for listed in last.values() for one in listed))
-    reading = SourceResult(parsed, (stale,), frozenset(one.key for one in parsed.services))
+    reading = SourceResult(parsed, (stale,), frozenset(service.key for service in parsed.services))
     return ClusterResult(reading, access, health_ports(parsed))
 
 

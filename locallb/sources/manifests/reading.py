@@ -174,7 +174,7 @@ def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Ite
 def _reading(
     cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale: tuple[str, ...], known: Memory[Any]
 ) -> SourceResult:
-    parsed = parse_objects(cluster, (one for path in sorted(objects) for one in objects[path]), known)
+    parsed = parse_objects(cluster, (document for path in sorted(objects) for document in objects[path]), known)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
     copied = _copied(parsed, fresh) if stale else frozenset()
     contents = Contents(cluster, fresh.kinds, len(fresh.objects))
@@ -184,7 +184,7 @@ def _reading(
 def _copied(parsed: Parsed, fresh: _Fresh) -> frozenset[ObjectKey]:
     """Find the Services that no file has now."""
     known = {Identity.of(one) for listed in fresh.objects.values() for one in listed}
-    keys = [*(one.key for one in parsed.services), *(one.key for one in parsed.malformed)]
+    keys = [*(service.key for service in parsed.services), *(one.key for one in parsed.malformed)]
     return frozenset(key for key in keys if Identity("Service", key.namespace, key.name) not in known)
 
 
@@ -210,7 +210,7 @@ def _sorted_out(folder: Folder, memory: ParseCache) -> _Fresh:
         memory.files[file.path] = understood
         fresh.objects[file.path] = understood.objects
         fresh.notices.extend(understood.notices)
-    fresh.kinds = added(one.kinds for one in memory.files.values())
+    fresh.kinds = added(file.kinds for file in memory.files.values())
     return fresh
 
 
