@@ -141,7 +141,7 @@ def test_only_those_that_are_named(docker: Docker, tmp_path: Path) -> None:
 def test_a_docker_that_does_not_answer_is_not_one_without_clusters(docker: Docker, tmp_path: Path) -> None:
     """Those that were found last count, and the run must not end well; where none is known, nothing begins."""
     docker.absent = True
-    with pytest.raises(SourceError, match="start Docker, or correct local-lb:sources"):
+    with pytest.raises(SourceError, match="or take `kind` out of local-lb:sources"):
         find_clusters(KindSource(), tmp_path, keep=True)
     docker.absent, docker.clusters = False, {"shop": container()}
     before = find_clusters(KindSource(), tmp_path, keep=True)
