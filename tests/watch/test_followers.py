@@ -17,8 +17,8 @@ from locallb.kubernetes import watch_pace
 from locallb.kubernetes.api import client, feed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.quota import EACH, SPAN, Quotas
 from locallb.kubernetes.api.quota import MOST as QUOTA
-from locallb.kubernetes.api.quota import SPAN, Quotas
 from locallb.kubernetes.watch_pace import MOST
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
@@ -275,13 +275,13 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
 def test_more_load_balancers_may_be_told_more_at_once(
     api: tuple[Api, Access], quotas: tuple[Quotas, list[float]]
 ) -> None:
-    """One request for each; other Services don't count."""
+    """Four requests for each above so many; other Services don't count."""
     (answers, access), (_, waits) = api, quotas
-    answers.services = [balancer(f"s{number}") for number in range(QUOTA + 6)]
+    answers.services = [balancer(f"s{number}") for number in range(QUOTA + 2)]
     answers.services += [{**balancer(f"t{number}"), "spec": {"type": "ClusterIP"}} for number in range(100)]
     followed = follower(access)
     becomes(lambda: answers.count("watch") == 3)
     for _ in range(10):
         Cluster(access).objects()
-    assert waits == [pytest.approx(SPAN)] * (3 + 3 + 30 - QUOTA - 6)
+    assert waits == [pytest.approx(SPAN)] * (3 + 3 + 30 - QUOTA - 2 * EACH)
     followed.stop()

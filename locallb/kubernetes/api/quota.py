@@ -16,6 +16,8 @@ from locallb.model.snapshot import Access
 MOST, SPAN = 18, 1.6
 """Requests in so many seconds, where there are no more load balancers than that. As they may take half a second longer
 one time than the other, no more than 20 arrive in one."""
+EACH = 4
+"""Requests more for each load balancer above that: its finalizer, its status, two events."""
 
 
 class Quotas:
@@ -30,8 +32,8 @@ class Quotas:
         self._quotas: dict[Access, Quota] = {}
 
     def put(self, access: Access, services: int) -> None:
-        """Allow as many requests in a `SPAN` as there are load balancers, at least `MOST`: all may change at once."""
-        most = max(MOST, services)
+        """Allow `MOST` requests in a `SPAN`, more where there are many load balancers: all may change at once."""
+        most = MOST + EACH * max(0, services - MOST)
         with self._lock:
             quota = self._quotas.get(access, Quota(most, SPAN))
             self._quotas[access] = quota.allowing(most)

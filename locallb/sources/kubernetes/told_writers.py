@@ -43,7 +43,7 @@ class ToldWriters:
         self.grown(parsed)
 
     def grown(self, parsed: Iterable[Parsed]) -> None:
-        """Let as many requests go at once as there were load balancers at some time since the last list."""
+        """Let so many requests go at once as befit the most load balancers that there were since the last list."""
         self._most = max(self._most, sum(bool(one.services) for one in parsed))
         if not self._is_over:
             QUOTAS.put(self._access, self._most)
