@@ -233,6 +233,19 @@ def test_kube_proxys_rules_hold_for_pods() -> None:
     assert none.problem.reason is Reason.NO_BACKENDS
 
 
+def test_what_is_reached_is_worked_out_once() -> None:
+    """A thousand Services ask for it at every change of one: the very same answer is compared at no cost."""
+    nodes = parsed(A, B).nodes
+    assert reach_of(nodes, ROUTED) is reach_of(parsed(A, B).nodes, by("172.18.0.2", "10.244.0.0/24"))
+    assert reach_of(nodes, ROUTED) != reach_of(nodes, (BRIDGE,))
+
+
+def test_this_hosts_own_addresses_are_nobodys_pods() -> None:
+    """Whoever may write EndpointSlices would have connections from this host to itself."""
+    own = Route(ip_network("172.18.0.1/32"), "local", "br-kind", table=LOCAL_TABLE)
+    assert not found(service(), A, endpoints(endpoint("172.18.0.1")), routes=(BRIDGE, own)).straight
+
+
 ADDRESSES = st.integers(0, 255).map(lambda n: f"10.244.{n % 2}.{n}")
 ROUTES = st.lists(
     st.builds(

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from locallb.model.identities import IPAddress, IPNetwork
 from locallb.model.objects import Node
 from locallb.model.routes import Route
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A destination of this host's routes, and whether what is there is the cluster's."""
+class Way(NamedTuple):
+    """A destination of this host's routes, in numbers, and whether what is there is the cluster's."""
 
-    destination: IPNetwork
+    version: int
+    first: int
+    last: int
     leads: bool
 
 
@@ -33,21 +36,26 @@ class Reach:
 
     def has(self, address: IPAddress) -> bool:
         """Return whether packets to `address` come to the cluster."""
-        return next((way.leads for way in self.ways if address in way.destination), False)
+        version, number = address.version, int(address)
+        return next((leads for v, first, last, leads in self.ways if v == version and first <= number <= last), False)
 
 
 def reach_of(nodes: Sequence[Node], routes: Iterable[Route]) -> Reach:
-    """Work out what is reached of the cluster that has `nodes`."""
-    addresses = {address for node in nodes for address in node.addresses}
+    """Work out what is reached of the cluster that has `nodes`: the very same where nothing has changed."""
+    return _reach(frozenset(address for node in nodes for address in node.addresses), tuple(routes))
+
+
+@lru_cache(maxsize=64)
+def _reach(nodes: frozenset[IPAddress], routes: tuple[Route, ...]) -> Reach:
     by_destination: dict[IPNetwork, list[Route]] = {}
     for route in routes:
         by_destination.setdefault(route.destination, []).append(route)
-    is_node = any(one.is_own and one.destination[0] in addresses for some in by_destination.values() for one in some)
+    is_node = any(one.is_own and one.destination[0] in nodes for one in routes)
     ways = [
-        Way(destination, all(_leads(one, addresses, is_node=is_node) for one in some))
-        for destination, some in by_destination.items()
+        Way(where.version, int(where[0]), int(where[-1]), all(_leads(one, nodes, is_node=is_node) for one in some))
+        for where, some in by_destination.items()
     ]
-    ways.sort(key=lambda way: (-way.destination.prefixlen, str(way.destination)))
+    ways.sort(key=lambda way: (way.last - way.first, way))
     return Reach(tuple(ways)) if any(way.leads for way in ways) else Reach()
 
 
