@@ -71,7 +71,8 @@ class Faults:
         return odd | {
             "followers ended": Lasting(self.end_followers, self.followers_work),
             "kubeconfig rewritten": Lasting(self.spoil_kubeconfig, self.mend_kubeconfig),
-            "kubeconfig rewritten all the time": Lasting(self.rewrite_kubeconfig, self.rewrite_no_more),
+            # Whenever it is whole, what waits is done: only then is nothing left that could be.
+            "kubeconfig rewritten all the time": Lasting(self.rewrite_kubeconfig, self.rewrite_no_more, settling=10.0),
             "foreign entries": Lasting(self.add_entries, self.drop_entries, writes=False),
             "ledger's lock held": Lasting(partial(self._hold, play.state_home / "ledger"), self._let_go),
             "stack's lock held": Lasting(partial(self._hold, layout.guard), self._let_go, writes=False),
