@@ -40,8 +40,11 @@ class LoadBalancer(pulumi.ComponentResource):
             for address in placement.addresses
         ]
 
-    def serve(self, proxy: Proxy) -> None:
-        """Configure `proxy` for this load balancer, unless it is its own, and wait until it serves its listeners."""
+    def serve(self, proxy: Proxy, ways: Sequence[pulumi.Resource] = ()) -> None:
+        """Configure `proxy` for this load balancer, unless it is its own, and wait until it serves its listeners.
+
+        `ways` lead to its backends.
+        """
         part = self.placement.part
         told = [self._tell_proxy(part, proxy)] if part else []
         listeners = [listener.name for port in self.placement.ports for listener in port.listeners]
@@ -54,7 +57,7 @@ class LoadBalancer(pulumi.ComponentResource):
             versions=_versions(part) if part else proxy.config.versions,
             probes=[probe.place for probe in self.placement.probes],
             published=proxy.published,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[proxy.process, *told]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[proxy.process, *told, *proxy.ways, *ways]),
         )
         tell(self.placement, self, list(self.addresses) if self.placement.withdrawn else [proof])
         self.register_outputs({"addresses": [str(address) for address in self.placement.addresses]})

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pulumi
 
+from locallb.model.identities import RunIdentity
 from locallb.model.naming import owner_fields
 from locallb.planning.planned import PlannedProxy
-from locallb.resources.declared import LoopbackAddress, ProxyConfig
+from locallb.resources.declared import LoopbackAddress, PodRoutes, ProxyConfig
 from locallb.runtimes.runtime import runtime
 
 
@@ -21,6 +22,8 @@ class Proxy(pulumi.ComponentResource):
     config: ProxyConfig
     process: pulumi.Resource
     """What runs Envoy, as its runtime declares it."""
+    ways: Sequence[pulumi.Resource] = ()
+    """Routes of its own to its backends."""
     identity: pulumi.Output[str]
     """Which run of Envoy this is: another one means that it has to prove itself again."""
 
@@ -41,4 +44,17 @@ class Proxy(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(addresses)),
         )
         self.process, self.identity = runtime(planned.run.runtime).declare(planned, self.config, self)
+        self._route(planned)
         self.register_outputs({"process": self.identity})
+
+    def _route(self, planned: PlannedProxy) -> None:
+        """Lead from a container's own network to the pods of its cluster; another container needs them anew."""
+        if planned.routes:
+            routes = PodRoutes(
+                planned.proxy.name,
+                owner=owner_fields(planned.owner),
+                container=self.identity.apply(lambda text: RunIdentity.parse(text).id),
+                routes=[str(route) for route in planned.routes],
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            self.ways = [routes]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pulumi
 
+from components.cluster_routes import ClusterRoutes
 from components.digests import balancer_digest
 from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
@@ -33,7 +34,7 @@ def exports_the_same(one: Plan, other: Plan) -> bool:
 
 def declare(plan: Plan) -> None:
     """Declare every placement and proxy, tell about the rest, and export the addresses."""
-    everything = {one.key for some in (plan.placements, plan.proxies, plan.rejections) for one in some}
+    everything = {one.key for some in (plan.placements, plan.proxies, plan.rejections, plan.routes) for one in some}
     declare_some(plan, everything, exports(plan))
     for rejection in plan.rejections:
         pulumi.log.warn(str(rejection.problem))
@@ -51,11 +52,13 @@ def declare_some(plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, 
     proxies = [planned for planned in plan.proxies if planned.proxy.name in names or planned.key in keys]
     digests = {planned.proxy.name: planned.digest for planned in proxies}
     balancers = [LoadBalancer(each, balancer_digest(each, digests[each.proxy])) for each in wanted]
+    routes = {each.cluster: ClusterRoutes(each).routes for each in plan.routes if each.key in keys}
     # One of the stack's waits for nobody's addresses: it is told of them one by one.
     claimed = {each.placement.proxy: each.addresses for each in balancers if not each.placement.part}
     running = {each.proxy.name: Proxy(each, claimed.get(each.proxy.name, ())) for each in proxies}
     for balancer in balancers:
-        balancer.serve(running[balancer.placement.proxy])
+        way = routes.get(balancer.placement.key.cluster)
+        balancer.serve(running[balancer.placement.proxy], [way] if way else [])
     for rejection in plan.rejections:
         if rejection.key in keys and rejection.owner and rejection.access:
             Rejected(rejection, rejection.owner)

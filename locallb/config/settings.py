@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 
 from locallb.config.lease_timing import Timing
 from locallb.model.formatting import clipped
-from locallb.model.identities import ClusterName, IPAddress
+from locallb.model.identities import ClusterName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
 from locallb.model.objects import EMPTY, BackendChoice
 from locallb.model.ranges import AddressRange
@@ -69,6 +69,17 @@ class IpMode(StrEnum):
     """kube-proxy leaves the address alone: Pods come through the proxy too."""
     VIP = "VIP"
     """kube-proxy takes Pods' connections to the address straight to the endpoints."""
+
+
+class PodRouting(StrEnum):
+    """Who makes routes to the pods of clusters, and where."""
+
+    OFF = "off"
+    """Nobody here."""
+    HOST = "host"
+    """We, in this host's table."""
+    CONTAINER = "container"
+    """We, in the network namespace of each proxy that is a container with published ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,8 @@ class KubernetesSource:
     """As written, relative to the project; empty: `$KUBECONFIG`, otherwise ~/.kube/config."""
     context: str = ""
     """Empty: the kubeconfig's current context."""
+    pod_cidrs: tuple[IPNetwork, ...] = ()
+    """Where its pods have their addresses; empty: where its Nodes say."""
     found: bool = False
     """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
     type: ClassVar[str] = "kubernetes"
@@ -259,6 +272,7 @@ class Settings:
     """Entries of other controllers go from the status of Services that are ours."""
     outputs: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """What outputs that the stack turned on are to know, by their words."""
+    pod_routes: PodRouting = PodRouting.OFF
     finders: tuple[Finder, ...] = ()
     """More sources, found when they are read."""
 

@@ -21,7 +21,7 @@ from locallb.model.errors import ClientError
 from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import Route
+from locallb.model.routes import POD_PROTOCOL, Route
 from locallb.model.snapshot import HostFacts, Socket
 
 _STATUS = "/proc/self/status"
@@ -31,8 +31,8 @@ _NAMESPACE_INSTANCES = "/proc/sys/user/max_inotify_instances"
 """The same limit in a user namespace (a rootless container), where it may be lower; the lowest one counts."""
 _KERNEL_PORT_START, _KERNEL_INSTANCES = 1024, 128
 """What kernels do that don't tell."""
-_NET_BIND_SERVICE = 10
-"""The number of the capability."""
+_NET_BIND_SERVICE, _NET_ADMIN = 10, 12
+"""The numbers of the capabilities."""
 _LOOPBACK = IPv4Network("127.0.0.0/8")
 _SCRATCH = "127.255.255.254"
 """Where ports are tried; nobody listens just there."""
@@ -75,11 +75,21 @@ def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> Hos
     return replace(
         facts,
         addresses=_addresses(pools, known, strict=strict),
-        routed=tuple(sorted({one.destination for one in known if one.is_way and not one.is_default}, key=str))
+        routed=tuple(sorted({one.destination for one in known if _leads_whoever_asks(one)}, key=str))
         if known
         else None,
         routes=tuple(sorted({one for one in known if one.counts_for_all}, key=str)),
     )
+
+
+def _leads_whoever_asks(route: Route) -> bool:
+    """Return whether a route is a way for all clusters: those that we make to pods are for one each."""
+    return route.is_way and not route.is_default and route.protocol != POD_PROTOCOL
+
+
+def may_change_routes() -> bool:
+    """Return whether this process has the capability for it. Raises HostError."""
+    return bool(int(_status().get("CapEff", "0"), 16) >> _NET_ADMIN & 1)
 
 
 def inotify_limit() -> int:

@@ -1,7 +1,7 @@
 """Routes of this host, read and changed over netlink: no `ip` command is needed, and reading needs no right.
 
-Two kinds of change only: one local route to `lo` more, or less. Not here: which routes are wanted and which are in the
-way.
+Two kinds of change only: a local route to `lo` more or less, and a route to pods. Not here: which routes are wanted and
+which are in the way.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, IPNetwork
-from locallb.model.routes import PROTOCOL, Route
+from locallb.model.routes import POD_PROTOCOL, PROTOCOL, PodRoute, Route
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ROUTE = struct.Struct("=BBBBBBBBI")  # family, bits, source bits, tos, table, protocol, scope, type, flags
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _NEW, _DELETE, _GET = 24, 25, 26
 _ERROR, _DONE = 2, 3
-_REQUEST, _ACK, _DUMP, _CREATE_NEW = 1, 4, 0x300, 0x600
-_DESTINATION, _OUT, _GATEWAY, _TABLE_NUMBER = 1, 4, 5, 15
+_REQUEST, _ACK, _DUMP, _CREATE_NEW, _CREATE_OR_REPLACE = 1, 4, 0x300, 0x600, 0x500
+_DESTINATION, _OUT, _GATEWAY, _METRIC, _TABLE_NUMBER = 1, 4, 5, 6, 15
 _LOCAL_TABLE, _LOCAL_TYPE, _HOST_SCOPE = 255, 2, 254
+_MAIN_TABLE, _UNICAST = 254, 1
 _TYPES = {1: "unicast", 2: "local", 3: "broadcast", 4: "anycast", 5: "multicast", 6: "blackhole", 7: "unreachable"}
 _CLONED = 0x200
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
@@ -42,6 +43,7 @@ class RouteError(ClientError):
 
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
+        self.number = number
         self.forbidden = number in _FORBIDDEN
         """This process may never talk to the kernel about routes, as in a sandbox."""
 
@@ -76,6 +78,32 @@ def add_local(prefix: IPNetwork) -> None:
 def remove_local(prefix: IPNetwork) -> None:
     """Undo `add_local`. Raises RouteError."""
     _change(_DELETE, 0, prefix, "removed")
+
+
+def put_pod_route(route: PodRoute, metric: int) -> None:
+    """Make a way to pods, in place of one that leads there with the same metric. Raises RouteError."""
+    _change_pod_route(_NEW, _CREATE_OR_REPLACE, route, metric, "added")
+
+
+def remove_pod_route(route: PodRoute, metric: int) -> None:
+    """Undo `put_pod_route`; gone is fine. Only a route of our protocol and this metric goes. Raises RouteError."""
+    try:
+        _change_pod_route(_DELETE, 0, route, metric, "removed")
+    except RouteError as error:
+        if error.number != errno.ESRCH:
+            raise
+
+
+def _change_pod_route(kind: int, flags: int, route: PodRoute, metric: int, what: str) -> None:
+    family = socket.AF_INET if route.destination.version == 4 else socket.AF_INET6  # noqa: PLR2004 - IP version 4
+    head = _ROUTE.pack(family, route.destination.prefixlen, 0, 0, _MAIN_TABLE, POD_PROTOCOL, 0, _UNICAST, 0)
+    body = head + _attribute(_DESTINATION, route.destination.network_address.packed)
+    body += _attribute(_GATEWAY, route.gateway.packed) + _attribute(_METRIC, struct.pack("=I", metric))
+    try:
+        for _ in _talk(kind, _ACK | flags, body):
+            pass
+    except OSError as error:
+        raise RouteError(f"the route {route} can't be {what}: {error.strerror}", error.errno) from error
 
 
 def _change(kind: int, flags: int, prefix: IPNetwork, what: str) -> None:
@@ -131,7 +159,8 @@ def _parse(data: bytes) -> Route | None:
     destination = ip_network((known.get(_DESTINATION, zero), bits))
     gateway = _address(known[_GATEWAY]) if _GATEWAY in known else None
     number = int.from_bytes(known[_TABLE_NUMBER], "little") if _TABLE_NUMBER in known else table
-    return Route(destination, _TYPES.get(kind, str(kind)), _device(known.get(_OUT)), gateway, number, protocol)
+    metric = int.from_bytes(known.get(_METRIC, b""), "little")
+    return Route(destination, _TYPES.get(kind, str(kind)), _device(known.get(_OUT)), gateway, number, protocol, metric)
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

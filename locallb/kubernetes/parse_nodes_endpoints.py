@@ -5,11 +5,13 @@ Unlike a Service, a malformed one belongs to nobody who could be told: it is lef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from ipaddress import ip_network
 
 from locallb.model.fields import FieldError, Fields, as_address, as_text
-from locallb.model.identities import ClusterName, Family, IPAddress, NodeName, ObjectKey, Protocol
+from locallb.model.formatting import shown
+from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey, Protocol
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node
 
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -39,7 +41,18 @@ def parse_node(cluster: ClusterName, data: Mapping[object, object]) -> Node:
         labels=metadata.texts("labels"),
         taints=tuple(Fields.of(path, item).text("key") for path, item in spec.items("taints")),
         deleting=metadata.get("deletionTimestamp") is not None,
+        pod_cidrs=tuple(_pod_cidrs(spec)),
     )
+
+
+def _pod_cidrs(spec: Fields) -> Iterator[IPNetwork]:
+    """Read spec.podCIDRs, or the one of a Node that has only spec.podCIDR."""
+    listed = [*spec.items("podCIDRs")] or [(spec.at("podCIDR"), one) for one in (spec.get("podCIDR"),) if one]
+    for path, item in listed:
+        try:
+            yield ip_network(as_text(path, item), strict=False)
+        except ValueError:
+            raise FieldError(f"{path} is {shown(item)}; give a range such as 10.244.1.0/24") from None
 
 
 def parse_slice(cluster: ClusterName, data: Mapping[object, object]) -> EndpointSlice | None:

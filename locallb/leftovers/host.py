@@ -6,13 +6,17 @@ this stack's, never another project's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
+from locallb.host.netlink import RouteError
 from locallb.ledger.ledger import UNKNOWN, Ledger
-from locallb.model.identities import Home, IPAddress, Owner, ProxyId
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyId
+from locallb.model.state_resource import POD_ROUTES, Resource
+from locallb.runtimes.pod_routes import present_routes, remove_route
 from locallb.runtimes.process.stopping import stop_all
 from locallb.runtimes.runtime import HostRun, Runtime, runtimes
 from locallb.storage import paths
@@ -25,6 +29,8 @@ class Sort(StrEnum):
     ADDRESS = "address"
     PROXY = "proxy"
     """A directory, and what runs in it."""
+    ROUTE = "route"
+    """To pods, in this host's table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Leftover:
     sort: str
     """One of `Sort`, or what a runtime calls its runs."""
     what: str
-    """The address, the proxy's id, or the run as its user knows it."""
+    """The address, the proxy's id, the route, or the run as its user knows it."""
     owner: Owner | None
     ours: bool
     place: Path
@@ -45,9 +51,11 @@ class Leftover:
         return f"{self.sort} {self.what} of {self.owner or 'somebody unknown'}"
 
 
-def leftovers(home: Home, known_proxies: Collection[str], known_addresses: Collection[str]) -> tuple[Leftover, ...]:
+def leftovers(
+    home: Home, known_proxies: Collection[str], known_addresses: Collection[str], known_routes: Collection[str] = ()
+) -> tuple[Leftover, ...]:
     """List what is left, addresses first. `known_…` are those in the state of stack `home`."""
-    return _found(home, known_proxies, known_addresses, runtimes())
+    return (*_found(home, known_proxies, known_addresses, runtimes()), *_routes(home, known_routes))
 
 
 def on_this_host(home: Home, known_proxies: Collection[str], known_addresses: Collection[str]) -> tuple[Leftover, ...]:
@@ -61,6 +69,12 @@ def _found(
     home: Home, proxies: Collection[str], addresses: Collection[str], asked: Sequence[Runtime]
 ) -> tuple[Leftover, ...]:
     return (*_addresses(home, addresses), *_proxies(home, proxies), *_runs(home, proxies, asked))
+
+
+def routes_in(resources: Iterable[Resource]) -> set[str]:
+    """Return the routes in this host's table that the resources of a state have."""
+    listed = (one.outputs.get("routes") for one in resources if one.type == POD_ROUTES and not one.outputs["container"])
+    return {str(route) for routes in listed if isinstance(routes, list | tuple) for route in routes}
 
 
 def remove(found: Sequence[Leftover]) -> tuple[Leftover, ...]:
@@ -109,6 +123,20 @@ def _runs(home: Home, known: Collection[str], asked: Sequence[Runtime]) -> Itera
         elsewhere = ours and paths.is_another_directory(str(run.directory.parent), str(root))
         if (lost or elsewhere) and _shown(run.owner, home):
             yield Leftover(run.sort, run.what, run.owner, ours, run.directory, run=run)
+
+
+def _routes(home: Home, known: Collection[str]) -> Iterator[Leftover]:
+    """Find routes to pods with this stack's metric; none where routes can't be read."""
+    try:
+        there = present_routes(home)
+    except RouteError:
+        return
+    owner = Owner(home, ObjectKey(ClusterName(""), "", str(Sort.ROUTE)))
+    for route in sorted(there, key=lambda route: route.order):
+        if str(route) not in known:
+            end = partial(remove_route, owner, route)
+            run = HostRun(Sort.ROUTE, str(route), owner, Path(), apart=True, end=end)
+            yield Leftover(Sort.ROUTE, str(route), owner, ours=True, place=Path(), run=run)
 
 
 def _ours(owner: Owner | None, home: Home) -> bool:

@@ -25,6 +25,7 @@ from locallb.model.identities import (
 )
 
 PROXY_ID_DIGITS = 12
+_METRICS, _METRIC_BITS = 0x40000000, 28
 
 
 def digest(value: object) -> str:
@@ -74,3 +75,8 @@ def proxy_owner(home: Home, name: ProxyName) -> Owner:
 def part_id(service: ObjectKey) -> PartId:
     """Name what a Service has of a proxy that others may use too: twelve hex digits."""
     return PartId(digest(["part", str(service)])[:PROXY_ID_DIGITS])
+
+
+def metric_of(home: Home) -> int:
+    """Return the metric of a stack's routes: it tells whose they are, and is so high that anybody else's go first."""
+    return _METRICS | int(digest([home.project, home.stack, home.root]), 16) % (1 << _METRIC_BITS)

@@ -126,6 +126,8 @@ class Node:
     taints: tuple[str, ...] = ()
     """Keys of spec.taints."""
     deleting: bool = False
+    pod_cidrs: tuple[IPNetwork, ...] = ()
+    """spec.podCIDRs: where its pods have their addresses, unless the CNI has ranges of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ Pure: routes are an argument. Not here: how routes are read, added and removed, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from locallb.model.identities import IPAddress, IPNetwork
 
 PROTOCOL = 77
 """Who made a route, in the kernel's table (`proto 77`): how ours are told apart."""
+POD_PROTOCOL = 78
+"""The same of routes to pods. Whose such a route is, its metric tells."""
 LOCAL_TABLE = 255
 """The table that the kernel asks first, and the only one that makes an address this host's own: a route of type `local`
 in another table (as transparent proxies have it) says something about marked packets."""
@@ -37,7 +39,9 @@ class Route:
     gateway: IPAddress | None = None
     table: int = 254
     protocol: int = 0
-    """Who made it; PROTOCOL for ours."""
+    """Who made it; PROTOCOL or POD_PROTOCOL for ours."""
+    metric: int = 0
+    """Of routes to one destination the kernel takes the one with the lowest."""
 
     @property
     def owner(self) -> str:
@@ -90,6 +94,32 @@ class Route:
     def is_usual(self) -> bool:
         """Whether it is about addresses that pools may have: neither loopback, link-local nor multicast."""
         return not any(inside(self.destination, one) for one in (*_LINK_LOCAL, *LOOPBACK))
+
+
+@dataclass(frozen=True, slots=True)
+class PodRoute:
+    """A way to pods: by the Node that has them."""
+
+    destination: IPNetwork
+    gateway: IPAddress
+
+    def __str__(self) -> str:
+        return f"{self.destination} via {self.gateway}"
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """Where it stands among others."""
+        network = self.destination
+        return network.version, int(network.network_address), network.prefixlen, int(self.gateway)
+
+    @classmethod
+    def parse(cls, text: str) -> PodRoute:
+        """Read what was printed. Raises ValueError."""
+        destination, _, gateway = text.partition(" via ")
+        route = cls(ip_network(destination), ip_address(gateway))
+        if route.destination.version != route.gateway.version:
+            raise ValueError(f"{text} is of two families")
+        return route
 
 
 def inside(inner: IPNetwork, outer: IPNetwork) -> bool:

@@ -105,6 +105,8 @@ class HostFacts:
     """The version of Envoy that is installed."""
     group: int = 0
     """The group of this user, through which a container uses a proxy's directory."""
+    may_route: bool = True
+    """This user may change routes, or Docker does it for them."""
     subnets: tuple[Subnet, ...] = ()
     """Those of the Docker network on which ports are published."""
 

@@ -12,6 +12,7 @@ ADDRESS = "locallb:index:LoopbackAddress"
 CONFIG = "locallb:index:ProxyConfig"
 PROCESS = "locallb:index:EnvoyProcess"
 SERVICE = "locallb:index:ServiceConfig"
+POD_ROUTES = "locallb:index:PodRoutes"
 CONTAINER = "docker:index/container:Container"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from locallb.config.settings import Settings
+from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part
 from locallb.model.identities import Family, Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
@@ -109,7 +109,9 @@ def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: Plan
     places = _places(placement, given)
     inputs = RunInputs(placement.owner, frame.settings, frame.host, placement.addresses, places)
     proxy, run = _planner(frame).plan(proxy, inputs)
-    return PlannedProxy(proxy, placement.owner, render(proxy), run)
+    routed = frame.settings.pod_routes is PodRouting.CONTAINER
+    routes = tuple(given.around.ways.get(given.service.key.cluster, ())) if routed else ()
+    return PlannedProxy(proxy, placement.owner, render(proxy), run, routes)
 
 
 def _planner(frame: PlanContext) -> RunPlanner:

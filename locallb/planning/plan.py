@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from locallb.config.settings import Settings
-from locallb.model.identities import IPAddress, ObjectKey, Owner
+from locallb.config.settings import PodRouting, Settings
+from locallb.model.identities import Home, IPAddress, ObjectKey, Owner
 from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
@@ -22,7 +22,8 @@ from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
 from locallb.planning.placing import PlacementInputs, PlanContext, proxy_of_stack
-from locallb.planning.planned import Plan, Rejection
+from locallb.planning.planned import Plan, PlannedRoutes, Rejection
+from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.ports import HostPorts, PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment, assign_proxies
 from locallb.planning.selection import is_ours
@@ -39,8 +40,9 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     seated = assign_proxies([s for s in servable if s.key in placed], snapshot, settings.proxies)
     nodes, lone = eligible(snapshot.nodes)
+    routing = routes_of(snapshot, settings)
     around, frame = (
-        BackendIndex.within(snapshot, nodes, settings),
+        BackendIndex.within(snapshot, nodes, settings, routing.routes),
         PlanContext.around(snapshot.home, settings, snapshot.host),
     )
 
@@ -68,10 +70,18 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
             *(proxy_of_stack(name, frame) for name in seated.proxies),
         ),
         rejections=_rejections(snapshot, settings, {**answers, **hopeless}, seats),
-        notices=(*lone.values(), *of_services, *unused_pins(snapshot, settings)),
+        routes=_on_host(routing, snapshot.home, settings),
+        notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings)),
     )
     left = left_out(snapshot, plan, settings)
     return replace(plan, left_out=left) if left else plan
+
+
+def _on_host(routing: RoutePlan, home: Home, settings: Settings) -> tuple[PlannedRoutes, ...]:
+    """Return the routes in this host's table; those of containers belong to their proxies."""
+    if settings.pod_routes is not PodRouting.HOST:
+        return ()
+    return tuple(PlannedRoutes(cluster, home, routes) for cluster, routes in routing.routes.items())
 
 
 def _by_servable_ports(

@@ -8,14 +8,18 @@ from enum import StrEnum
 
 from locallb.config.settings import IpMode
 from locallb.envoy import Rendered, RenderedPart
-from locallb.model.identities import IPAddress, ObjectKey, Owner, ProxyName
-from locallb.model.naming import digest, owner_fields
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName
+from locallb.model.naming import digest, owner_fields, proxy_owner
 from locallb.model.objects import EMPTY, ServicePort
 from locallb.model.reasons import Problem
+from locallb.model.routes import PodRoute
 from locallb.model.serving import Listener, Part, Proxy
 from locallb.model.snapshot import Access
 from locallb.planning.notices import Notice
 from locallb.planning.runs import PlannedRun
+
+ROUTES = "pod-routes"
+"""The second part of the name of a cluster's routes; names of Services have three."""
 
 
 class Via(StrEnum):
@@ -101,6 +105,8 @@ class PlannedProxy:
     rendered: Rendered
     run: PlannedRun
     """How it runs."""
+    routes: tuple[PodRoute, ...] = ()
+    """Those in its container's network namespace, to the pods of its cluster."""
 
     @property
     def key(self) -> ObjectKey:
@@ -111,7 +117,32 @@ class PlannedProxy:
     def digest(self) -> str:
         """What the proxy's resources depend on, in one word."""
         run = [word for word in (self.run.fields, self.run.envoy) if word]
-        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *run])
+        routes = [[str(route) for route in self.routes]] if self.routes else []
+        return digest([self.proxy.id, owner_fields(self.owner), dict(self.rendered.files), *run, *routes])
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRoutes:
+    """The routes to the pods of a cluster in this host's table."""
+
+    cluster: ClusterName
+    home: Home
+    routes: tuple[PodRoute, ...]
+
+    @property
+    def owner(self) -> Owner:
+        """Whose they are: the stack's, by a name of their own."""
+        return proxy_owner(self.home, ProxyName(f"{self.cluster}/{ROUTES}"))
+
+    @property
+    def key(self) -> ObjectKey:
+        """How they are called among what the stack has."""
+        return self.owner.service
+
+    @property
+    def digest(self) -> str:
+        """What their resources depend on, in one word."""
+        return digest([owner_fields(self.owner), [str(route) for route in self.routes]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +152,7 @@ class Plan:
     placements: tuple[Placement, ...] = ()
     proxies: tuple[PlannedProxy, ...] = ()
     rejections: tuple[Rejection, ...] = ()
+    routes: tuple[PlannedRoutes, ...] = ()
     notices: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """Which Services aren't this stack's, and what was read where it serves none: a sentence each, for information."""

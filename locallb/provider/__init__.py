@@ -13,6 +13,7 @@ from locallb.outputs.output import outputs
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
 from locallb.provider.resources.loopback_address import LoopbackAddress
+from locallb.provider.resources.pod_routes import PodRoutes
 from locallb.provider.resources.proxy_config import ProxyConfig
 from locallb.provider.resources.reachable import Reachable
 from locallb.provider.resources.service_claim import ServiceClaim
@@ -29,6 +30,7 @@ KINDS: tuple[type[AnyResourceType], ...] = (
     ServiceConfig,
     Reachable,
     ServiceClaim,
+    PodRoutes,
     *(kind for each in outputs().values() for kind in each.resource_types),
 )
 

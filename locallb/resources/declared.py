@@ -254,3 +254,28 @@ class ServiceEvents(pulumi.CustomResource):
     ) -> None:
         properties = {"access": access, "owner": owner, "events": events, "tokens": None, "since": None}
         super().__init__("locallb:index:ServiceEvents", resource_name, properties, opts)
+
+
+class PodRoutes(pulumi.CustomResource):
+    """Ways to the pods of a cluster by its Nodes, in this host's table or in a proxy container's network namespace.
+
+    Nobody else's route is touched. Its id is the table and the metric.
+    """
+
+    owner: pulumi.Output[Mapping[str, Any]]
+    container: pulumi.Output[str]
+    routes: pulumi.Output[Sequence[str]]
+    metric: pulumi.Output[int]
+
+    def __init__(
+        self,
+        resource_name: str,
+        /,
+        *,
+        owner: pulumi.Input[Mapping[str, Any]],
+        container: pulumi.Input[str],
+        routes: pulumi.Input[Sequence[pulumi.Input[str]]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {"owner": owner, "container": container, "routes": routes, "metric": None}
+        super().__init__("locallb:index:PodRoutes", resource_name, properties, opts)

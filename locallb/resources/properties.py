@@ -223,3 +223,26 @@ class ServiceEventsState(ServiceEventsInputs):
     """How many events may be sent at once from here on."""
     since: int
     """Unix seconds from which on more of them may be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRoutesInputs:
+    """What a program says of its `PodRoutes`."""
+
+    owner: Owner
+    """Whose they are. Another one replaces them."""
+    container: str
+    """Id of the container in whose network namespace they are.
+
+    Empty: this host's own table. Another one replaces them.
+    """
+    routes: tuple[str, ...]
+    """Each as `ip route` writes it, such as `10.244.1.0/24 via 172.18.0.3`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRoutesState(PodRoutesInputs):
+    """What is known of one `PodRoutes`: its inputs and its outputs."""
+
+    metric: int
+    """Their metric, which with protocol 78 tells them from everybody else's."""

@@ -6,12 +6,12 @@ What is held is read first, because it decides whether a source that can't be re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from locallb.config.settings import Settings, Sharing, Source
-from locallb.host.facts import with_routes
+from locallb.config.settings import PodRouting, Settings, Sharing, Source
+from locallb.host.facts import may_change_routes, with_routes
 from locallb.kubernetes.parsing import Parsed
 from locallb.kubernetes.status_patch import Standing
 from locallb.ledger.claims import Entry
@@ -21,6 +21,7 @@ from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.pool_routes import pool_notices
 from locallb.planning.sharing import is_shared
+from locallb.runtimes.pod_routes import docker_may_route
 from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, read_held
@@ -160,9 +161,15 @@ def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
 def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
     """Find out what this host allows the stack's runtime. Raises SourceError, ClientError."""
     try:
-        return runtime(settings.runtime).facts(home, settings, held.pids)
+        facts = runtime(settings.runtime).facts(home, settings, held.pids)
     except UnfitError as error:
         raise SourceError(str(error)) from None
+    return replace(facts, may_route=_may_route(settings))
+
+
+def _may_route(settings: Settings) -> bool:
+    """Find out whether routes of this host can be changed, where that matters: by this user, or by Docker."""
+    return settings.pod_routes is not PodRouting.HOST or may_change_routes() or docker_may_route()
 
 
 def read_routes(settings: Settings, known: HostFacts) -> HostFacts:

@@ -23,8 +23,8 @@ from locallb.planning.planned import Placement, Plan, PlannedProxy, Rejection
 from locallb.storage import files, paths
 from locallb.watch.work import Batch, Work
 
-BALANCER, PROXY = "locallb:index:LoadBalancer", "locallb:index:Proxy"
-ROOTS = (BALANCER, PROXY)
+BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
+ROOTS = (BALANCER, PROXY, ROUTES)
 LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE}).union(*(each.looked_after for each in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
 _SILENT = Standing()
@@ -103,7 +103,8 @@ class Converger:
         needed = {placement.proxy for placement in plan.placements}
         self._spare = frozenset(planned.key for planned in plan.proxies if planned.proxy.name not in needed)
         stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.key.cluster}
-        self._wanted = plan, stacks | told | placed
+        routes = {planned.key: planned.digest for planned in plan.routes}
+        self._wanted = plan, routes | stacks | told | placed
         return self._wanted[1]
 
     def differing(

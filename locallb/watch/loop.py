@@ -22,6 +22,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
+from locallb.planning.pod_routes import lost_routes
 from locallb.planning.status import Observation
 from locallb.sources import SourceError
 from locallb.sources.snapshot import SnapshotResult
@@ -216,7 +217,8 @@ class Loop:
     ) -> None:
         wanted = self._converger.wanted(plan)
         self._note_broken(plan, marks)
-        self._broken = (self._broken | self._disputed(reading, plan)) & wanted.keys()
+        lost = lost_routes(plan, reading.snapshot)
+        self._broken = (self._broken | lost | self._disputed(reading, plan)) & wanted.keys()
         now = time.monotonic()
         work = self._converger.work(wanted, self._broken)
         self._schedule = self._schedule.planned(set(work.keys)).hindered(now, _hindrances(plan), random.random())  # noqa: S311 - no secret

@@ -22,7 +22,7 @@ from locallb.host.facts import host_facts, inotify_limit
 from locallb.host.headroom import Limits, free_addresses
 from locallb.host.observation import Finding, Level, LockSeen, ProxySeen, Seen
 from locallb.ledger.ledger import Ledger
-from locallb.leftovers.host import leftovers
+from locallb.leftovers.host import leftovers, routes_in
 from locallb.model.errors import ClientError
 from locallb.model.formatting import counted
 from locallb.model.snapshot import Claim, HostFacts
@@ -185,7 +185,7 @@ def _read(path: Path) -> str | None:
 def _leftovers(session: Session, known: Iterable[ResourceState]) -> tuple[str, ...]:
     proxies = {str(one.id) for one in known if one.type == CONFIG}
     addresses = {str(one.id) for one in known if one.type == ADDRESS}
-    return tuple(str(leftover) for leftover in leftovers(session.home, proxies, addresses))
+    return tuple(str(leftover) for leftover in leftovers(session.home, proxies, addresses, routes_in(known)))
 
 
 def _locks(session: Session) -> tuple[LockSeen, ...]:

@@ -10,7 +10,7 @@ from locallb.cli.console import Out
 from locallb.cli.session import Session
 from locallb.config.settings import SettingsError
 from locallb.engine import EngineError
-from locallb.leftovers.host import Leftover, leftovers, remove
+from locallb.leftovers.host import Leftover, leftovers, remove, routes_in
 from locallb.model.identities import ObjectKey
 from locallb.sources import SourceError
 from locallb.sources.snapshot import find_sources
@@ -29,7 +29,7 @@ def gc(session: Session, args: Arguments, out: Out) -> int:
     known = session.engine(lambda _event: None).resources()
     proxies = {str(each.id) for each in known if each.type == CONFIG}
     addresses = {str(each.id) for each in known if each.type == ADDRESS}
-    found = leftovers(session.home, proxies, addresses)
+    found = leftovers(session.home, proxies, addresses, routes_in(known))
     services = _services(session, {str(each.id) for each in known if each.type == CLAIM})
     if not found and not services:
         session.require_stack()

@@ -8,7 +8,7 @@ usable (`usable_endpoints`) and reached (`reach`), whether a backend answers (th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from locallb.model.formatting import counted
@@ -75,7 +75,8 @@ def _find(service: Service, port: ServicePort, family: Family, around: BackendIn
         return _Found(why_none=why_none_is(port, family, slices))
     choice = service.backends or around.choice
     if not port.node_port:
-        return _direct(port, family, ready, around, choice)
+        cluster, anywhere = service.key.cluster, choice is BackendChoice.PODS
+        return _direct(port, family, ready, lambda address: anywhere or around.has_route(cluster, address))
     health = Health(around.health_ports.get(service.key.cluster, frozenset()))
     reached = _reached(ready, choice, around.reaches.get(service.key.cluster, Reach()))
     here = health.of(service, port, family, beside_pods=reached > 0)
@@ -134,22 +135,16 @@ def _on_nodes(service: Service, here: NodePorts, nodes: Sequence[Node], ready: S
     return _Found(here.backends(nodes), why, health=here.health, standby=here.backends(others))
 
 
-def _direct(
-    port: ServicePort, family: Family, ready: Sequence[Usable], around: BackendIndex, choice: BackendChoice
-) -> _Found:
+def _direct(port: ServicePort, family: Family, ready: Sequence[Usable], reached: Callable[[IPAddress], bool]) -> _Found:
     """Let the endpoints themselves serve, as far as this host has a route to them."""
     if not ready:
         why = "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"
         return _Found(why_none=why)
     backends = [_endpoint(port, one) for one in ready]
-    near = (
-        backends
-        if choice is BackendChoice.PODS
-        else [backend for backend in backends if around.has_route(backend.address)]
-    )
+    near = [backend for backend in backends if reached(backend.address)]
     why = (
         f"it has no nodePort, and this host has no route to its {counted(len(ready), family + ' endpoint')}, such as "
-        f"{min(backends)}; set allocateLoadBalancerNodePorts, or add a route to the pods"
+        f"{min(backends)}; set allocateLoadBalancerNodePorts, or let local-lb:podRoutes host make the route"
     )
     return _Found(near, why, Reason.UNREACHABLE, straight=True)
 

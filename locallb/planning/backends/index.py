@@ -5,12 +5,14 @@ Not here: what of it becomes a backend (`backends`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey
 from locallb.model.objects import BackendChoice, EndpointSlice, Node, Service
+from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.snapshot import Snapshot
 from locallb.planning.backends.reach import Reach, reach_of
 
@@ -29,6 +31,8 @@ class BackendIndex:
     """The addresses of all Nodes, whether they may be backends or not."""
     choice: BackendChoice = BackendChoice.AUTO
     """What the stack says of Services that say nothing."""
+    ways: Mapping[ClusterName, Sequence[PodRoute]] = field(default_factory=dict)
+    """Routes of ours to pods, there or about to be."""
 
     @classmethod
     def of(cls, nodes: Iterable[Node], slices: Iterable[EndpointSlice]) -> BackendIndex:
@@ -42,8 +46,17 @@ class BackendIndex:
         return cls(by_cluster, by_service)
 
     @classmethod
-    def within(cls, snapshot: Snapshot, nodes: Iterable[Node], settings: Settings | None = None) -> BackendIndex:
-        """Take from a snapshot all but the Nodes, of which only the eligible ones count."""
+    def within(
+        cls,
+        snapshot: Snapshot,
+        nodes: Iterable[Node],
+        settings: Settings | None = None,
+        ways: Mapping[ClusterName, Sequence[PodRoute]] = MappingProxyType({}),
+    ) -> BackendIndex:
+        """Take from a snapshot all but the Nodes, of which only the eligible ones count.
+
+        `ways` are routes of ours, there or about to be, each for the pods of one cluster.
+        """
         made = cls.of(nodes, snapshot.slices)
         everywhere = cls.of(snapshot.nodes, ()).nodes
         # A container's network has routes of its own.
@@ -53,9 +66,10 @@ class BackendIndex:
             made.slices,
             snapshot.health_ports,
             snapshot.host.routed,
-            {cluster: reach_of(nodes, routes) for cluster, nodes in everywhere.items()},
+            {cluster: reach_of(some, (*routes, *_made(ways.get(cluster, ())))) for cluster, some in everywhere.items()},
             {cluster: {node.name: node.addresses for node in nodes} for cluster, nodes in everywhere.items()},
             settings.backends if settings else BackendChoice.AUTO,
+            ways,
         )
 
     def of_service(self, service: Service) -> BackendIndex:
@@ -69,14 +83,24 @@ class BackendIndex:
             {cluster: self.reaches.get(cluster, Reach())},
             {cluster: self.asked_at.get(cluster, {})},
             self.choice,
+            {cluster: self.ways.get(cluster, ())},
         )
 
-    def has_route(self, address: IPAddress) -> bool:
-        """Return whether any route but the default one leads to `address`, wherever that is; so it is where unknown."""
-        return self.routed is None or any(address in network for network in self.routed)
+    def has_route(self, cluster: ClusterName, address: IPAddress) -> bool:
+        """Return whether any route but the default one leads to `address`, wherever that is; so it is where unknown.
+
+        Routes of ours are for one cluster each.
+        """
+        if self.routed is None or any(address in network for network in self.routed):
+            return True
+        return self.reaches.get(cluster, Reach()).has(address)
 
     def health_port(self, cluster: ClusterName, node: NodeName | None) -> IPAddress | None:
         """Return where kube-proxy of a Node answers; None where nobody knows."""
         addresses = self.asked_at.get(cluster, {}).get(node, ()) if node else ()
         families = self.health_ports.get(cluster, frozenset())
         return next((address for address in addresses if Family.of(address) in families), None)
+
+
+def _made(ways: Iterable[PodRoute]) -> Iterator[Route]:
+    return (Route(way.destination, "unicast", gateway=way.gateway, protocol=POD_PROTOCOL) for way in ways)

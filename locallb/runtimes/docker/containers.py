@@ -18,6 +18,8 @@ from locallb.model.serving import Proxy, PublishedPort
 from locallb.model.snapshot import HostFacts
 
 LABEL_PREFIX = "local-lb.dev/"
+HELPER_LABEL = f"{LABEL_PREFIX}route-helper"
+"""On containers that change routes and are gone then."""
 PROXY_LABEL = f"{LABEL_PREFIX}proxy"
 BOOTSTRAP_LABEL = f"{LABEL_PREFIX}bootstrap"
 """sha256 of the bootstrap.json that the container's Envoy reads: another one is another container."""

@@ -138,8 +138,8 @@ class Containers:
 
     @_told
     def create(self, name: str, config: Document) -> str:
-        """Create a container from the Engine API's document and give its id."""
-        return str(self._client().create_container_from_config(dict(config), name=name)["Id"])
+        """Create a container from the Engine API's document and give its id; Docker names one without a name."""
+        return str(self._client().create_container_from_config(dict(config), name=name or None)["Id"])
 
     @_told
     def connect(self, identity: str, networks: Mapping[str, Document]) -> None:
@@ -189,6 +189,21 @@ class Containers:
                 self._client().stop(identity, timeout=seconds)
             except NotFound:
                 return
+
+    @_told
+    def put(self, identity: str, name: str, text: str) -> None:
+        """Write a file into the root directory of a container that needn't run."""
+        archive, data = io.BytesIO(), text.encode()
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+        self._client().put_archive(identity, "/", archive.getvalue())
+
+    @_told
+    def wait(self, identity: str, seconds: int) -> int:
+        """Wait for its end and return its exit code."""
+        return int(self._client().wait(identity, timeout=seconds)["StatusCode"])
 
     def remove(self, identity: str, *, volumes: bool) -> None:
         """Remove it, running or not; gone is fine."""

@@ -32,11 +32,16 @@ def make_image(containers: Containers) -> str:
     with tempfile.TemporaryDirectory(prefix="locallb-") as folder:
         archive = Path(folder) / "root.tar"
         with tarfile.open(archive, "w") as tar:
-            _add(tar, envoy.path, BINARY, executable=True)
-            for library in _libraries(envoy.path):
-                _add(tar, library, str(library).lstrip("/"), executable=True)
+            add_program(tar, envoy.path, BINARY)
         containers.load(archive, image, [f'ENTRYPOINT ["/{BINARY}"]'])
     return image
+
+
+def add_program(tar: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add a program of this host and the libraries that it needs. Raises EnvoyImageError."""
+    _add(tar, path, name, executable=True)
+    for library in _libraries(path):
+        _add(tar, library, str(library).lstrip("/"), executable=True)
 
 
 def _libraries(binary: Path) -> Iterator[Path]:

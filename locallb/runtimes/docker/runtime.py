@@ -12,7 +12,7 @@ from locallb.model.identities import Home, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.planning.planned import PlannedProxy
 from locallb.runtimes.docker import runs
-from locallb.runtimes.docker.containers import PROXY_LABEL, labelled_owner
+from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
 from locallb.runtimes.docker.engine_api import Containers, DockerAbsentError
 from locallb.runtimes.docker.events import HARM, ContainerEvents
 from locallb.runtimes.docker.facts import read_facts
@@ -53,12 +53,12 @@ class Docker(Runtime):
     def runs(self) -> Iterator[HostRun]:
         """Find them by their labels; none where Docker doesn't answer."""
         try:
-            listed = Containers().labelled(PROXY_LABEL)
+            listed = [one for label in (PROXY_LABEL, HELPER_LABEL) for one in Containers().labelled(label)]
         except DockerAbsentError:
             return
         for one in listed:
             labels, name = one["Labels"], str(one["Names"][0]).lstrip("/")
-            directory = paths.proxies_root() / labels[PROXY_LABEL]
+            directory = paths.proxies_root() / labels.get(PROXY_LABEL, name)
             end = partial(Containers().remove, str(one["Id"]), volumes=True)
             yield HostRun("container", name, labelled_owner(labels), directory, apart=True, end=end)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from locallb.config.parse_pod_routes import parse_pod_cidrs
 from locallb.config.settings import KubernetesSource
 from locallb.config.values import Mistakes
 from locallb.model.identities import ClusterName
 
 _EXAMPLE = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}"
 _TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-shop"}
+
+_RANGES = "podCIDRs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class KubernetesEntry:
         """Read them."""
         key = f"{key}.kubernetes"
         cluster = mistakes.mapping(key, entry["kubernetes"], _EXAMPLE)
-        mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS))
+        mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS, _RANGES))
         texts = {
             field: mistakes.text(f"{key}.{field}", cluster[field], example) if field in cluster else ""
             for field, example in _TEXTS.items()
@@ -33,7 +36,8 @@ class KubernetesEntry:
             mistakes.add(key, f"the cluster has no name; write {_EXAMPLE}, the last two as needed")
             return None
         name = mistakes.label(f"{key}.name", cluster["name"], "shop")
-        return KubernetesSource(ClusterName(name), texts["kubeconfig"], texts["context"]) if name else None
+        ranges = parse_pod_cidrs(mistakes, f"{key}.{_RANGES}", cluster.get(_RANGES, []))
+        return KubernetesSource(ClusterName(name), texts["kubeconfig"], texts["context"], ranges) if name else None
 
 
 ENTRY = KubernetesEntry()

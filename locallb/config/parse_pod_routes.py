@@ -1,0 +1,51 @@
+"""What the stack's configuration says of routes to pods: `podRoutes`, and `podCIDRs` of a source.
+
+Pure. Not here: which routes that makes (`planning.pod_routes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_network
+
+from locallb.config.parse_containers import makes_containers
+from locallb.config.settings import PodRouting
+from locallb.config.values import Mistakes
+from locallb.model.formatting import shown
+from locallb.model.identities import IPNetwork
+
+_RANGES = "a list such as [10.244.0.0/16]"
+_WIDEST = {4: 8, 6: 16}
+"""Bits of the widest range of one cluster's pods, by IP version."""
+
+
+def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object]) -> PodRouting:
+    """Read `podRoutes`, and refuse what can't go with the runtime."""
+    value = config.get("podRoutes", PodRouting.OFF)
+    if value is False:  # YAML 1.1 takes `off` for it
+        return PodRouting.OFF
+    if value not in list(PodRouting):
+        mistakes.add("podRoutes", f"{shown(value)} is no place for routes; use off, host or container")
+        return PodRouting.OFF
+    published = makes_containers(config.get("runtime")) and config.get("network", "host") != "host"
+    if value == PodRouting.CONTAINER and not published:
+        mistakes.add("podRoutes", "container is for proxies with runtime docker and network publish; use host")
+    return PodRouting(str(value))
+
+
+def parse_pod_cidrs(mistakes: Mistakes, key: str, value: object) -> tuple[IPNetwork, ...]:
+    """Read where a cluster's pods have their addresses."""
+    ranges = [_range(mistakes, path, item) for path, item in mistakes.items(key, value, _RANGES)]
+    return tuple(one for one in ranges if one)
+
+
+def _range(mistakes: Mistakes, key: str, value: object) -> IPNetwork | None:
+    try:
+        found = ip_network(str(value))
+    except ValueError:
+        mistakes.add(key, f"{shown(value)} is no range; write {_RANGES}")
+        return None
+    if found.prefixlen < _WIDEST[found.version]:
+        mistakes.add(key, f"{found} is wider than a cluster's pods ever are; write what the CNI's configuration says")
+        return None
+    return found

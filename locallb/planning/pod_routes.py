@@ -1,0 +1,236 @@
+"""Which routes lead to the pods of each cluster, and which of them this stack may make.
+
+A Node's pods are in its spec.podCIDRs and are reached by its InternalIP; where the CNI has ranges of its own the source
+names them, and the first Node passes on what isn't its own. Service CIDRs are no place to go to. What a cluster says is
+not taken on trust: its pods are in private networks, and no route of somebody else is overruled. Not here: how routes
+are made, and who is served by them (`backends`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+
+from locallb.config.settings import KubernetesSource, PodRouting, Settings
+from locallb.model.formatting import counted
+from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
+from locallb.model.naming import metric_of
+from locallb.model.objects import Node
+from locallb.model.routes import LOOPBACK, POD_PROTOCOL, PodRoute, Route
+from locallb.model.snapshot import Snapshot
+from locallb.planning.planned import Plan
+
+_WIDEST = {Family.IPV4: 8, Family.IPV6: 16}
+_SPECIAL = (*LOOPBACK, *map(ip_network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "fe80::/10", "ff00::/8")))
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePlan:
+    """The routes of each cluster that may be made, and a sentence for each cluster of which some may not."""
+
+    routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
+    """Return the routes to make in this host's table; who has some of two clusters keeps them."""
+    wanted = wanted_routes(snapshot.nodes, settings)
+    host = snapshot.host.addresses
+    existing = host.routes if host else ()
+    mine = {_way(one) for one in existing if _is_of(one, metric_of(snapshot.home))}
+    others = _Taken([one for one in existing if not _is_of(one, metric_of(snapshot.home)) and not one.is_default])
+    near = [one.destination for one in existing if one.is_connected]
+    refuse = _Refusals(others, near if host else None, _named(settings))
+    wanted = _without(wanted, {address for address, _ in host.own}, near) if host else wanted
+    made: dict[ClusterName, tuple[PodRoute, ...]] = {}
+    notices: list[str] = []
+    if wanted and not snapshot.host.may_route:
+        return RoutePlan(notices=(_NO_RIGHT,))
+    for cluster in sorted(wanted, key=lambda name: (not mine.intersection(map(_parts, wanted[name])), name)):
+        refused = {route: why for route in wanted[cluster] if (why := refuse.why(cluster, route))}
+        made[cluster] = tuple(route for route in wanted[cluster] if route not in refused)
+        refuse.others.add(cluster, made[cluster])
+        notices += _told(cluster, refused, _CONTAINER)
+    return RoutePlan({name: routes for name, routes in sorted(made.items()) if routes}, tuple(notices))
+
+
+_CONTAINER = ", or use local-lb:podRoutes container, with which each proxy has routes of its own"
+_NO_RIGHT = (
+    "local-lb:podRoutes host: this user may change no routes, and Docker, which could, doesn't answer; run as root, let"
+    " this user use Docker, or remove the key"
+)
+
+
+def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
+    """Return of which clusters some routes aren't in this host's table: not yet, or somebody removed them."""
+    if not plan.routes or snapshot.host.addresses is None:
+        return set()
+    metric = metric_of(snapshot.home)
+    there = {_way(one) for one in snapshot.host.addresses.routes if _is_of(one, metric)}
+    return {one.key for one in plan.routes if not there.issuperset(map(_parts, one.routes))}
+
+
+def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
+    """Return the routes to make in the namespaces of proxies on a Docker network: each has those of one cluster."""
+    near = [subnet.network for subnet in snapshot.host.subnets]
+    refuse = _Refusals(_Taken([Route(one, "unicast", "its Docker network") for one in near]), near, _named(settings))
+    made: dict[ClusterName, tuple[PodRoute, ...]] = {}
+    notices: list[str] = []
+    for cluster, routes in sorted(_without(wanted_routes(snapshot.nodes, settings), (), near).items()):
+        refused = {route: why for route in routes if (why := refuse.why(cluster, route))}
+        made[cluster] = tuple(route for route in routes if route not in refused)
+        notices += _told(cluster, refused, "")
+    return RoutePlan({name: routes for name, routes in made.items() if routes}, tuple(notices))
+
+
+def routes_of(snapshot: Snapshot, settings: Settings) -> RoutePlan:
+    """Return the routes that the configuration asks for."""
+    plans: Mapping[PodRouting, Callable[[Snapshot, Settings], RoutePlan]] = {
+        PodRouting.HOST: host_routes,
+        PodRouting.CONTAINER: container_routes,
+    }
+    make = plans.get(settings.pod_routes)
+    return make(snapshot, settings) if make else RoutePlan()
+
+
+def wanted_routes(nodes: Iterable[Node], settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+    """Return the routes to all pods of each cluster, in order, whatever is in the way."""
+    named = _named(settings)
+    by_cluster: dict[ClusterName, list[Node]] = {}
+    for node in sorted(nodes, key=lambda node: (node.cluster, node.name)):
+        by_cluster.setdefault(node.cluster, []).append(node)
+    return {
+        cluster: tuple(sorted(routes, key=lambda route: route.order))
+        for cluster, some in by_cluster.items()
+        if (routes := [*(_by_first(some, named[cluster]) if cluster in named else _by_each(some))])
+    }
+
+
+def _without(
+    wanted: Mapping[ClusterName, tuple[PodRoute, ...]], own: Collection[IPAddress], near: Sequence[IPNetwork]
+) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+    """Leave out the pods of a Node that is this host, which has them already, and a family that isn't spoken here."""
+    versions = {network.version for network in near}
+    return {
+        name: tuple(one for one in routes if one.gateway not in own and one.gateway.version in versions)
+        for name, routes in wanted.items()
+    }
+
+
+def _named(settings: Settings) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
+    sources = [one for one in settings.sources if isinstance(one, KubernetesSource) and one.pod_cidrs]
+    return {one.cluster: one.pod_cidrs for one in sources}
+
+
+def _by_each(nodes: Sequence[Node]) -> Iterator[PodRoute]:
+    """Return the way to the pods of each Node by itself; a range that two Nodes have is the first one's."""
+    seen = set()
+    for node in nodes:
+        for network in node.pod_cidrs:
+            gateway = _address(node, Family.of(network))
+            if gateway and network not in seen:
+                seen.add(network)
+                yield PodRoute(network, gateway)
+
+
+def _by_first(nodes: Sequence[Node], ranges: Sequence[IPNetwork]) -> Iterator[PodRoute]:
+    for network in dict.fromkeys(ranges):
+        gateways = (address for node in nodes if (address := _address(node, Family.of(network))))
+        if gateway := next(gateways, None):
+            yield PodRoute(network, gateway)
+
+
+def _address(node: Node, family: Family) -> IPAddress | None:
+    return next((address for address in node.addresses if Family.of(address) is family), None)
+
+
+def _is_of(route: Route, metric: int) -> bool:
+    return (route.protocol, route.metric) == (POD_PROTOCOL, metric)
+
+
+def _way(route: Route) -> tuple[IPNetwork, IPAddress | None]:
+    return route.destination, route.gateway
+
+
+def _parts(route: PodRoute) -> tuple[IPNetwork, IPAddress | None]:
+    return route.destination, route.gateway
+
+
+class _Taken:
+    """Destinations that lead somewhere, by whom; networks contain each other or have nothing in common."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._by: dict[tuple[int, int, int], list[tuple[IPAddress | None, str]]] = {}
+        self._firsts: dict[int, list[tuple[int, int]]] = {4: [], 6: []}
+        for route in routes:
+            self._note(route.destination, route.gateway, f"{route.destination} is {route.owner}")
+        self._settle()
+
+    def add(self, cluster: ClusterName, routes: Iterable[PodRoute]) -> None:
+        """Note what a cluster of this stack gets."""
+        for route in routes:
+            self._note(route.destination, route.gateway, f"cluster {cluster} has pods in {route.destination} as well")
+        self._settle()
+
+    def against(self, route: PodRoute) -> str:
+        """Return what is in the way of `route`; empty if nothing is, or if what is there is the same way."""
+        network, version = route.destination, route.destination.version
+        first, last = int(network[0]), int(network[-1])
+        for bits in range(network.prefixlen + 1):
+            start = first >> (network.max_prefixlen - bits) << (network.max_prefixlen - bits)
+            for gateway, what in self._by.get((version, start, bits), ()):
+                if bits < network.prefixlen or gateway != route.gateway:
+                    return what
+        inner = self._firsts[version]
+        for start, bits in inner[bisect_left(inner, (first, network.prefixlen + 1)) :]:
+            if start > last:
+                break
+            if bits > network.prefixlen:
+                return self._by[version, start, bits][0][1]
+        return ""
+
+    def _note(self, network: IPNetwork, gateway: IPAddress | None, what: str) -> None:
+        key = network.version, int(network[0]), network.prefixlen
+        if key not in self._by:
+            self._firsts[network.version].append(key[1:])
+        self._by.setdefault(key, []).append((gateway, what))
+
+    def _settle(self) -> None:
+        for firsts in self._firsts.values():
+            firsts.sort()
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusals:
+    """What keeps a route from being made."""
+
+    others: _Taken
+    near: Sequence[IPNetwork] | None
+    """Networks whose members can be gateways; None where no host is known."""
+    named: Mapping[ClusterName, tuple[IPNetwork, ...]]
+
+    def why(self, cluster: ClusterName, route: PodRoute) -> str:
+        """Return why `route` isn't made; empty if it is."""
+        network = route.destination
+        if network.prefixlen < _WIDEST[Family.of(network)] or any(_meet(network, one) for one in _SPECIAL):
+            return f"{network} is no network of pods"
+        if network.is_global and network not in self.named.get(cluster, ()):
+            return f"{network} is public; name it in the source's podCIDRs if pods are there all the same"
+        if what := self.others.against(route):
+            return what
+        if self.near is not None and not any(route.gateway in one for one in self.near):
+            return f"{route.gateway} is in no network that this host or its proxies are members of"
+        return ""
+
+
+def _meet(one: IPNetwork, other: IPNetwork) -> bool:
+    return one.version == other.version and one.overlaps(other)
+
+
+def _told(cluster: ClusterName, refused: Mapping[PodRoute, str], remedy: str) -> Iterator[str]:
+    """Say of one cluster what isn't made, and why."""
+    for route, why in [*refused.items()][:1]:
+        more = f", nor {counted(len(refused) - 1, 'other')} of its routes" if len(refused) > 1 else ""
+        yield f"{cluster}: the route {route} to its pods isn't made{more}: {why}; remove what is in the way{remedy}"

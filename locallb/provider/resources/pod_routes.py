@@ -1,0 +1,80 @@
+"""PodRoutes: ways to the pods of a cluster, in this host's table or in the network namespace of a proxy's container.
+
+They carry a protocol of ours and the stack's metric, so they are told from everybody else's whatever became of the
+state. Not here: how routes are changed, and which ones are in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from locallb.model.naming import metric_of
+from locallb.model.routes import PodRoute
+from locallb.resources.codec import is_unknown
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import PodRoutesInputs, PodRoutesState
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown
+from locallb.runtimes.docker.route_helper import HOST
+from locallb.runtimes.pod_routes import change_routes, present_routes
+
+
+class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
+    """Makes, follows and removes routes."""
+
+    inputs = PodRoutesInputs
+    state = PodRoutesState
+
+    def check(self, new: PodRoutesInputs) -> Iterator[tuple[str, str]]:
+        """Accept routes as they are printed."""
+        for text in () if is_unknown(new.routes) else new.routes:
+            try:
+                written = str(PodRoute.parse(text))
+            except ValueError as error:
+                yield "routes", f"{text!r} isn't like 10.244.1.0/24 via 172.18.0.3: {error}"
+            else:
+                if written != text:
+                    yield "routes", f"write {text!r} as {written!r}"
+
+    def diff(self, old: PodRoutesState, new: PodRoutesInputs) -> Difference:
+        """Replace where the table is another one, or whose they are; routes come and go in place."""
+        return Difference(changed(old, new), frozenset({"container", "owner"}) & changed(old, new))
+
+    def preview_outputs(self, new: PodRoutesInputs, old: PodRoutesState | None) -> Mapping[str, object]:
+        """Foresee the metric, which only the owner decides."""
+        del old
+        return {} if is_unknown(new.owner) else {"metric": metric_of(new.owner.home)}
+
+    def create(self, new: PodRoutesInputs) -> tuple[str, PodRoutesState]:
+        """Make those that aren't there."""
+        metric = metric_of(new.owner.home)
+        _change(new, put=_parsed(new.routes), remove=())
+        return f"{new.container or HOST}/{metric}", grown(self.state, new, metric=metric)
+
+    def read(self, state: PodRoutesState) -> PodRoutesState | None:
+        """Look which of them are there; None if none is."""
+        there = present_routes(state.owner.home, state.container)
+        left = tuple(text for text in state.routes if PodRoute.parse(text) in there)
+        return replace(state, routes=left) if left else None
+
+    def update(self, old: PodRoutesState, new: PodRoutesInputs) -> PodRoutesState:
+        """Make what is new, and remove what it no longer has."""
+        before, now = _parsed(old.routes), _parsed(new.routes)
+        _change(new, put=now, remove=before - now)
+        return grown(self.state, new, metric=old.metric)
+
+    def delete(self, state: PodRoutesState) -> None:
+        """Remove them, unless they belong to the project that this one is a copy of."""
+        if not self.belongs_to_copied_project(state.owner):
+            _change(state, put=frozenset(), remove=_parsed(state.routes))
+
+
+def _parsed(texts: Collection[str]) -> frozenset[PodRoute]:
+    return frozenset(map(PodRoute.parse, texts))
+
+
+def _change(given: PodRoutesInputs, *, put: Collection[PodRoute], remove: Collection[PodRoute]) -> None:
+    """Raise ProviderError where a route isn't there afterwards."""
+    for route in sorted(change_routes(given.owner, put, remove, given.container), key=str):
+        where = "its proxy's container doesn't run" if given.container else "look at `ip route show proto 78`"
+        raise ProviderError(f"the route {route} can't be made: {where}; run up again")

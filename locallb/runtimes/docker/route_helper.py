@@ -1,0 +1,113 @@
+"""Routes changed by a container that lives for a moment: for users who may use Docker and may not change routes.
+
+It has the right to administer one network, this host's or a proxy's, and no other. Its `ip` is this host's own, made an
+image on the spot, or that of a kind node, whose image is here where kind's pods are. Not here: which routes are wanted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from locallb.host.capabilities import docker_shortcoming
+from locallb.model.errors import ClientError
+from locallb.model.routes import POD_PROTOCOL, PodRoute
+from locallb.runtimes.docker.containers import HELPER_LABEL
+from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.image import add_program
+
+HOST = "host"
+"""The network that is this host's."""
+_KIND_LABEL = "io.x-k8s.kind.cluster"
+_BUSYBOX = "busybox"
+"""Its `ip` takes no batch."""
+_REPOSITORY = "local-lb/ip"
+_BATCH = "routes"
+_PATIENCE = 30
+_PATH = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class RouteHelperError(ClientError):
+    """Routes can't be changed through Docker: one sentence."""
+
+
+def run_helper(
+    network: str,
+    put: Iterable[PodRoute],
+    remove: Iterable[PodRoute],
+    metric: int,
+    labels: Mapping[str, str],
+) -> None:
+    """Change routes of our protocol and this metric in a network: HOST, or `container:<id>`.
+
+    Raises ContainersError, RouteHelperError.
+    """
+    words = [*(("del", one) for one in remove), *(("replace", one) for one in put)]
+    lines = [f"route {verb} {one} proto {POD_PROTOCOL} metric {metric}" for verb, one in words]
+    if lines:
+        docker = Containers()
+        if why := helper_shortcoming(docker):
+            raise RouteHelperError(why)
+        _run(docker, network, "".join(f"{line}\n" for line in lines), labels)
+
+
+def helper_shortcoming(docker: Containers) -> str:
+    """Return why this Docker can't change routes of this host; empty if it can. Raises ContainersError."""
+    if docker_shortcoming(docker.info(), docker.host):
+        return f"the Docker at {docker.host} isn't one of this host, so it can't make routes here; run as root"
+    return ""
+
+
+def _run(docker: Containers, network: str, batch: str, labels: Mapping[str, str]) -> None:
+    config = {
+        "Image": _image(docker),
+        "Entrypoint": ["ip", "-force", "-batch", f"/{_BATCH}"],
+        "Cmd": [],
+        "Env": [_PATH],
+        "User": "0:0",
+        "Labels": {**labels, HELPER_LABEL: network.partition(":")[0]},
+        "HostConfig": {
+            "NetworkMode": network,
+            "CapDrop": ["ALL"],
+            "CapAdd": ["NET_ADMIN"],
+            "SecurityOpt": ["no-new-privileges"],
+            "Memory": 64 << 20,
+            "LogConfig": {"Type": "json-file"},
+        },
+    }
+    identity = docker.create("", config)
+    try:
+        docker.put(identity, _BATCH, batch)
+        docker.start(identity)
+        if docker.wait(identity, _PATIENCE):
+            raise RouteHelperError(f"routes can't be changed: {docker.logs(identity, 5)}")
+    finally:
+        docker.remove(identity, volumes=True)
+
+
+def _image(docker: Containers) -> str:
+    """Find an image that has `ip`, or make one."""
+    program = shutil.which("ip", path=_PATH.partition("=")[2])
+    if program and (path := Path(program).resolve()).name != _BUSYBOX:
+        return _made(docker, path)
+    if nodes := docker.labelled(_KIND_LABEL):
+        return str(nodes[0]["ImageID"])
+    raise RouteHelperError(
+        "this host has no `ip` of iproute2, by which Docker would change routes; install iproute2, or run as root"
+    )
+
+
+def _made(docker: Containers, path: Path) -> str:
+    """Make an image of this host's `ip` and the libraries that it needs, unless that was done before."""
+    image = f"{_REPOSITORY}:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+    if not docker.has_image(image):
+        with tempfile.TemporaryDirectory(prefix="locallb-") as folder:
+            archive = Path(folder) / "root.tar"
+            with tarfile.open(archive, "w") as tar:
+                add_program(tar, path, "usr/sbin/ip")
+            docker.load(archive, image, [])
+    return image

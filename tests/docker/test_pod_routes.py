@@ -1,0 +1,154 @@
+"""Routes to pods through Docker: in the network namespaces of proxies, and in this host's table without its rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+import yaml
+
+from locallb.model.identities import Home
+from locallb.runtimes.docker.containers import HELPER_LABEL
+from locallb.runtimes.pod_routes import present_routes
+from tests.docker.support import Network, containers, content, docker, own_pool
+from tests.e2e.support import Stage, stage
+from tests.host.support import PYTHON, Namespace, background
+from tests.host.test_pod_routes import node
+from tests.host.test_route_events import SERVICE, SLICE
+
+pytestmark = [pytest.mark.docker, pytest.mark.envoy]
+POD = "10.244.1.5"
+SERVER = """
+import socket, sys
+with socket.create_server((sys.argv[1], 8080)) as server:
+    print("ready", flush=True)
+    while True:
+        client, _ = server.accept()
+        client.sendall(sys.argv[2].encode())
+        client.close()
+"""
+
+
+@contextmanager
+def node_with_pod(network: Network, number: int, answer: str) -> Iterator[str]:
+    """Put a Node on a Docker network, whose only pod gives an answer; give the Node's address."""
+    address = str(ip_network(f"{network.gateway}/24", strict=False)[number])
+    bridge = f"br-{docker('network', 'inspect', '-f', '{{.Id}}', network.name)[:12]}"
+    inside = "\n".join(
+        (
+            "ip link set lo up",
+            f"ip link add eth0 type veth peer name n{number} netns {os.getpid()}",
+            f"ip address add {address}/24 dev eth0 && ip link set eth0 up",
+            f"ip address add {POD}/32 dev lo",
+            "",
+        )
+    )
+    with tempfile.TemporaryDirectory() as root:
+        space = Namespace(Path(root), inside)
+        try:
+            subprocess.run(["ip", "link", "set", f"n{number}", "master", bridge, "up"], check=True)
+            with background(space, PYTHON, "-c", SERVER, POD, answer):
+                yield address
+        finally:
+            space.close()
+
+
+@pytest.fixture
+def play(image: str, network: Network) -> Iterator[Stage]:
+    """Return a stack of two clusters that have the same pod CIDR, each with a Service of one pod."""
+    with ExitStack() as stack:
+        made = stack.enter_context(stage())
+        for number, cluster in enumerate(("a", "b"), 250):
+            address = stack.enter_context(node_with_pod(network, number, f"pod of {cluster}"))
+            (made.root / cluster).mkdir()
+            (made.root / cluster / "all.yaml").write_text(
+                yaml.safe_dump_all([SERVICE, SLICE, node("worker", address, "10.244.1.0/24")])
+            )
+        made.configure(
+            sources=[{"manifests": "a"}, {"manifests": "b"}],
+            runtime="docker",
+            image=image,
+            network={"publish": network.name},
+            podRoutes="container",
+            pools=own_pool(),
+        )
+        yield made
+
+
+def answers(play: Stage) -> dict[str, str]:
+    """Ask each cluster's Service."""
+    rows = play.run("status", "--json").json
+    return {row["cluster"]: said(row["addresses"][0]) for row in rows}
+
+
+def said(address: str) -> str:
+    """Connect, and return what is answered."""
+    script = "import socket, sys; print(socket.create_connection((sys.argv[1], 8000), 5).recv(99).decode())"
+    return subprocess.run(
+        [sys.executable, "-c", script, address], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def helpers() -> str:
+    """List containers that were to change routes."""
+    return docker("ps", "-aq", "--filter", f"label={HELPER_LABEL}")
+
+
+def test_two_clusters_with_the_same_pods_are_both_served_straight_to_their_pods(play: Stage) -> None:
+    """Each by the routes of its own proxies; this host has none, and nothing is left."""
+    play.up()
+    assert answers(play) == {"a": "pod of a", "b": "pod of b"}
+    home = Home("local-lb", "dev", str(play.root.resolve()))
+    assert present_routes(home) == frozenset()
+    for seen in containers(play).values():
+        assert len(present_routes(home, seen["Id"])) == 1
+    content(play)
+    docker("restart", "-t", "1", *[one["Id"] for one in containers(play).values()])
+    play.up()
+    assert answers(play) == {"a": "pod of a", "b": "pod of b"}
+    assert play.run("destroy", "--yes").code == 0
+    assert helpers() == ""
+
+
+CHANGE = """
+import json, sys
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.model.routes import PodRoute
+from locallb.runtimes.pod_routes import change_routes
+put, remove = ([PodRoute.parse(text) for text in json.loads(texts)] for texts in sys.argv[1:3])
+owner = Owner(Home("p", "s", sys.argv[3]), ObjectKey(ClusterName(""), "", "c/pod-routes"))
+print(len(change_routes(owner, put, remove)))
+"""
+
+
+def changed(put: list[str], remove: list[str], root: Path) -> str:
+    """Change routes of this host as somebody who may use Docker, and not change routes."""
+    bare = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", PYTHON, "-c", CHANGE]
+    words = [*bare, json.dumps(put), json.dumps(remove), str(root)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_docker_changes_the_routes_of_who_may_not(network: Network, tmp_path: Path) -> None:
+    """By a container that is gone afterwards; the same routes twice are no work."""
+    gateway = str(ip_network(f"{network.gateway}/24", strict=False)[250])
+    one, other = f"10.232.1.0/24 via {gateway}", f"10.232.2.0/24 via {gateway}"
+    home = Home("p", "s", str(tmp_path))
+    try:
+        assert changed([one, other], [], tmp_path) == "0"
+        assert {str(route) for route in present_routes(home)} == {one, other}
+        assert changed([one], [other], tmp_path) == "0"
+        assert {str(route) for route in present_routes(home)} == {one}
+    finally:
+        changed([], [one, other], tmp_path)
+    assert present_routes(home) == frozenset()
+    assert helpers() == ""

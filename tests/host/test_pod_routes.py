@@ -1,0 +1,218 @@
+"""Routes to pods in this host's table, made by netlink in network namespaces of the test's own: a host and a Node."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.host.support import LOCALLB, Namespace, Project, asked, project, served
+from tests.host.test_route_events import SERVICE, SLICE
+from tests.watch.api import becomes
+
+pytestmark = [pytest.mark.slow, pytest.mark.envoy]
+HOST = "172.30.0.1"
+NODE, OTHER_NODE = "172.30.0.2", "172.30.0.3"
+POD, POD6 = "10.244.1.5", "fd44:1::5"
+INSIDE = f"""\
+ip link set lo up
+ip link add v1 type veth peer name v0 netns {{pid}}
+ip address add {NODE}/24 dev v1 && ip address add fd30::2/64 dev v1 nodad && ip link set v1 up
+ip address add {POD}/32 dev lo && ip -6 address add {POD6}/128 dev lo
+"""
+OUTSIDE = f"""\
+ip address add {HOST}/24 dev v0 && ip address add fd30::1/64 dev v0 nodad && ip link set v0 up
+"""
+OURS = ("ip -json route show proto 78", "ip -json -6 route show proto 78")
+
+
+def node(name: str = "worker", address: str = NODE, *ranges: str) -> dict[str, Any]:
+    """Write a Node with its pods' ranges."""
+    six = f"fd30::{address.rpartition('.')[2]}"
+    addresses = [{"type": "InternalIP", "address": each} for each in (address, six)]
+    ranges = ranges or ("10.244.1.0/24", "fd44:1::/64")
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": {"podCIDR": ranges[0], "podCIDRs": list(ranges)},
+        "status": {"addresses": addresses},
+    }
+
+
+@contextmanager
+def pods_beside() -> Iterator[Project]:
+    """Return a project on a host beside a Node that has the pod."""
+    with project() as made, tempfile.TemporaryDirectory() as root:
+        inside = Namespace(Path(root), INSIDE.replace("{pid}", str(made.space.pid)))
+        try:
+            made.space.shell(OUTSIDE)
+            made.write("web.yaml", SERVICE, SLICE)
+            made.write("nodes.yaml", node())
+            made.configure(podRoutes="host")
+            with served(inside, f"{POD}@8080"):
+                yield made
+        finally:
+            inside.close()
+
+
+@pytest.fixture
+def play() -> Iterator[Project]:
+    """Return that project."""
+    with pods_beside() as made:
+        yield made
+
+
+def ours(play: Project) -> set[str]:
+    """Return the routes of our protocol, as the kernel has them."""
+    listed = [one for command in OURS for one in json.loads(play.space.shell(command) or "[]")]
+    return {f"{one['dst']} via {one['gateway']}" for one in listed}
+
+
+BOTH = {f"10.244.1.0/24 via {NODE}", "fd44:1::/64 via fd30::2"}
+
+
+def answer(play: Project) -> list[str]:
+    """Connect to the Service."""
+    row = play.status()["web"]
+    return asked(play.space, f"{row['addresses'][0]}@8000")
+
+
+def test_one_up_makes_the_routes_and_serves_the_pods(play: Project) -> None:
+    """Also without a nodePort; a second one has nothing to do, and destroy leaves nothing."""
+    preview = play.locallb("preview")
+    assert "c/pod-routes" in preview.out
+    assert ours(play) == set()
+    play.up()
+    assert ours(play) == BOTH
+    assert answer(play) == ["hello from 8080"]
+    again = play.locallb("up", "--yes", "--json").json
+    assert not [step for step in again.get("steps", []) if step["op"] not in {"same", "refresh"}]
+    play.locallb("destroy", "--yes")
+    assert ours(play) == set()
+
+
+def test_off_is_the_default_and_takes_them_away(play: Project) -> None:
+    """Nothing is routed unasked."""
+    play.up()
+    play.configure()
+    play.up()
+    assert ours(play) == set()
+    assert play.status()["web"]["reason"] == "Unreachable"
+
+
+def test_what_somebody_removed_comes_back(play: Project) -> None:
+    """By the next `up`; what is there needs no repair."""
+    play.up()
+    play.space.shell("ip route del 10.244.1.0/24")
+    preview = play.locallb("preview")
+    assert "pod-routes" in preview.out
+    play.up()
+    assert ours(play) == BOTH
+
+
+@pytest.mark.parametrize(
+    ("existing", "words"),
+    [
+        ("ip route add 10.244.0.0/16 via 172.30.0.9", "10.244.0.0/16 is the route to 10.244.0.0/16 via 172.30.0.9"),
+        ("ip route add 10.244.1.128/25 via 172.30.0.9", "10.244.1.128/25"),
+        ("ip route add 10.244.1.0/24 via 172.30.0.9", "10.244.1.0/24 is the route"),
+        ("ip link add tun0 type bridge; ip link set tun0 up; ip route add 10.0.0.0/8 dev tun0", "VPN on tun0"),
+    ],
+)
+def test_a_route_of_somebody_else_is_never_touched(play: Project, existing: str, words: str) -> None:
+    """It is told which one, of which cluster, and what to do; the other family is routed all the same."""
+    play.space.shell(existing)
+    before = play.space.shell("ip -4 route show table all")
+    done = play.up()
+    told = done.out + done.err
+    assert words in told
+    assert "c: the route 10.244.1.0/24" in told
+    assert "local-lb:podRoutes container" in told
+    assert play.space.shell("ip -4 route show table all") == before
+    assert ours(play) == {"fd44:1::/64 via fd30::2"}
+    play.locallb("destroy", "--yes")
+    assert play.space.shell("ip -4 route show table all") == before
+
+
+def test_somebody_elses_same_way_is_no_conflict(play: Project) -> None:
+    """Both are there, and theirs stays when ours goes."""
+    play.space.shell(f"ip route add 10.244.1.0/24 via {NODE}")
+    before = play.space.shell("ip route show")
+    play.up()
+    assert ours(play) == BOTH
+    play.locallb("destroy", "--yes")
+    assert play.space.shell("ip route show") == before
+
+
+def test_two_clusters_with_the_same_pods(play: Project) -> None:
+    """The first one keeps them, whatever the other one is called."""
+    play.up()
+    (play.root / "other").mkdir()
+    (play.root / "other" / "nodes.json").write_text(json.dumps(node("worker", OTHER_NODE)))
+    sources = [{"manifests": "manifests", "name": "c"}, {"manifests": "other", "name": "a"}]
+    play.configure(podRoutes="host", sources=sources)
+    done = play.up()
+    assert "a: the route" in done.out + done.err
+    assert "cluster c has pods in 10.244.1.0/24 as well" in done.out + done.err
+    assert ours(play) == BOTH
+    assert answer(play) == ["hello from 8080"]
+
+
+def test_gc_finds_what_a_lost_state_left(play: Project) -> None:
+    """And nothing that isn't of this stack."""
+    play.up()
+    play.space.shell("ip route add 10.99.0.0/16 via 172.30.0.9 proto 78 metric 99")
+    for path in (play.root / ".state").glob(".pulumi/stacks/local-lb/*"):
+        path.unlink()
+    listed = [one for one in play.locallb("gc", "--json").json if one["sort"] == "route"]
+    assert {one["what"] for one in listed} == BOTH
+    assert all(one["ours"] for one in listed)
+    play.locallb("gc", "--yes")
+    assert ours(play) == {"10.99.0.0/16 via 172.30.0.9"}
+
+
+def test_without_rights_and_docker_it_is_said(play: Project) -> None:
+    """Nothing else is kept from being served."""
+    bare = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", *LOCALLB, "-C", str(play.root))
+    homes = (f"XDG_STATE_HOME={play.root / 's'}", f"HOME={play.root}", "DOCKER_HOST=unix:///nowhere")
+    done = play.space.run("env", *homes, *bare, "up", "--yes")
+    assert done.code == 0, done.out + done.err
+    assert "may change no routes" in done.out + done.err
+    assert ours(play) == set()
+
+
+@contextmanager
+def watching(play: Project) -> Iterator[None]:
+    """Run the loop."""
+    home = {"XDG_STATE_HOME": str(play.root / "s"), "HOME": str(play.root)}
+    command = play.space.enter(*LOCALLB, "-C", str(play.root), "watch")
+    with (play.root / "watch.log").open("w") as log:
+        watch = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **home})
+    try:
+        yield
+    finally:
+        watch.terminate()
+        watch.wait(60)
+
+
+def test_routes_follow_nodes_and_come_back(play: Project) -> None:
+    """While the loop runs."""
+    with watching(play):
+        becomes(lambda: ours(play) == BOTH)
+        play.write("nodes.yaml", node(), node("second", OTHER_NODE, "10.244.2.0/24"))
+        becomes(lambda: ours(play) == {*BOTH, f"10.244.2.0/24 via {OTHER_NODE}"})
+        play.space.shell("ip route del 10.244.2.0/24; ip route del 10.244.1.0/24")
+        becomes(lambda: ours(play) == {*BOTH, f"10.244.2.0/24 via {OTHER_NODE}"})
+        play.write("nodes.yaml", node())
+        becomes(lambda: ours(play) == BOTH)
+        assert answer(play) == ["hello from 8080"]
+        play.write("nodes.yaml", node("worker", NODE, "10.244.7.0/24"))
+        becomes(lambda: ours(play) == {f"10.244.7.0/24 via {NODE}"})
