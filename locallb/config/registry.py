@@ -2,7 +2,7 @@
 
 Packages are loaded when they are asked for, so a stack loads what it uses, and a room asks by a protocol of its own for
 what may lie above it: planning has no arrow to what has effects. Not here: what an implementation must offer
-(`planning.runs`, `runtimes.runtime`).
+(`config.entries`, `planning.runs`, `runtimes.runtime`, `sources.source`, `kubernetes.frontend`, `outputs.output`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ class Registry:
         return getattr(import_module(f"{self.packages[word]}.{module}"), module.upper())
 
 
-RUNTIMES = Registry({"process": "locallb.runtimes.process", "docker": "locallb.runtimes.docker"})
+RUNTIMES = Registry(
+    {
+        "process": "locallb.runtimes.process",
+        "docker": "locallb.runtimes.docker",
+    }
+)
 """What Envoy runs in, as `runtime` names it; a `planner` and a `runtime` each."""
 SOURCES = Registry(
     {
@@ -46,5 +51,16 @@ SOURCES = Registry(
     }
 )
 """Where objects come from, as an entry of `sources` names it; an `entry` and a `source` each."""
-OUTPUTS = Registry({"status": "locallb.outputs.status", "events": "locallb.outputs.events"})
+OUTPUTS = Registry(
+    {
+        "status": "locallb.outputs.status",
+        "events": "locallb.outputs.events",
+    }
+)
 """Who is told of addresses, in order: an `output` each, and an `entry` where a key of the stack turns it on."""
+FRONTENDS = Registry(
+    {
+        "services": "locallb.frontends.services",
+    }
+)
+"""Which kinds of objects get addresses, as `ObjectKind` names them; a `frontend` each."""

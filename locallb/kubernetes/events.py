@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.status_patch import DOMAIN
 from locallb.model.identities import Owner
 from locallb.model.reasons import Problem, Reason
@@ -91,7 +92,7 @@ def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mappi
 
     """
     mark = hashlib.sha256(f"{owner.uid} {event.reason} {event.note}".encode()).hexdigest()[:8]
-    service = owner.service
+    service, kind = owner.service, frontend(owner.service.kind)
     return {
         "metadata": {"name": f"{service.name}.{nanoseconds:x}.{mark}", "namespace": service.namespace},
         "eventTime": time,
@@ -102,8 +103,8 @@ def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mappi
         "reportingController": DOMAIN,
         "reportingInstance": f"{owner.home.project}/{owner.home.stack}"[:128],
         "regarding": {
-            "apiVersion": "v1",
-            "kind": "Service",
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
             "namespace": service.namespace,
             "name": service.name,
             "uid": owner.uid,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
-from locallb.kubernetes.annotations import unread_annotations
+from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.kubernetes.parse_nodes_endpoints import parse_node, parse_slice
-from locallb.kubernetes.parse_service import LOAD_BALANCER, external_ips, malformed, parse_service
-from locallb.kubernetes.status_patch import Standing, standing
+from locallb.kubernetes.parse_service import LOAD_BALANCER
+from locallb.kubernetes.status_patch import Standing
 from locallb.model.fields import FieldError
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
@@ -23,9 +23,12 @@ from locallb.model.objects import EndpointSlice, MalformedService, Node, Service
 
 Document: TypeAlias = Mapping[object, object]
 
-VERSIONS = {"Service": "v1", "Node": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
+VERSIONS = {
+    **{one.name: one.api_version for one in frontends().values()},
+    "Node": "v1",
+    "EndpointSlice": "discovery.k8s.io/v1",
+}
 """The kinds that are read, and the apiVersion of each."""
-_TYPES = frozenset({"ClusterIP", "NodePort", LOAD_BALANCER, "ExternalName"})
 _DEEPEST = 50
 """Lists within lists that are opened; kubectl makes none, a loop would never end."""
 _Kind = TypeVar("_Kind")
@@ -190,42 +193,33 @@ class _Gathering:
 
     def take(self, document: Document) -> None:
         """Take one object of a kind that is read."""
-        match document.get("kind"):
-            case "Service":
-                self._take_service(document)
-            case "Node":
-                self._take_other(document, parse_node, self.nodes)
-            case _:
-                self._take_other(document, parse_slice, self.slices)
+        kind = _text(document.get("kind"))
+        if kind in frontends():
+            self._take_frontend(frontends()[kind], document)
+        elif kind == "Node":
+            self._take_other(document, parse_node, self.nodes)
+        else:
+            self._take_other(document, parse_slice, self.slices)
 
     def _leave_out(self, document: Document, why: str) -> None:
         self.notices.append(f"{self.cluster}: {Identity.of(document)} is left out: {why}")
 
-    def _take_service(self, document: Document) -> None:
-        spec = document.get("spec")
-        self.external_ips.update(external_ips(spec))
-        kind = spec.get("type") if isinstance(spec, Mapping) else None
-        if spec is not None and not isinstance(spec, Mapping):
-            self._leave_out(document, f"spec is {shown(spec)}; give an object such as {{type: {LOAD_BALANCER}}}")
-            return
-        if kind != LOAD_BALANCER:
-            if kind and not (isinstance(kind, str) and kind in _TYPES):
-                self._leave_out(document, f"spec.type is {shown(kind)}; write LoadBalancer to give it an address")
-            return
-        service, said, unread = self.known.of_this(
-            document, lambda: (parse_service(self.cluster, document), standing(document), unread_annotations(document))
-        )
-        self.notices.extend(f"{service.key}: {each}" for each in unread)
-        if said != Standing():
-            self.standings.setdefault(service.key, said)
-        match service:
-            case MalformedService() as one:
-                self.malformed.append(one)
-            case one if one.key in self.services:
-                why = "this source has another Service of that name, which counts; remove or rename one"
-                self.malformed.append(malformed(self.cluster, document, why))
-            case one:
-                self.services[one.key] = one
+    def _take_frontend(self, kind: Frontend, document: Document) -> None:
+        read = kind.read(self.cluster, document, self.known)
+        self.external_ips.update(read.external_ips)
+        self.notices.extend(read.notices)
+        if read.left_out:
+            self._leave_out(document, read.left_out)
+        one = read.wanted or read.malformed
+        if one is not None and read.standing != Standing():
+            self.standings.setdefault(one.key, read.standing)
+        if read.malformed:
+            self.malformed.append(read.malformed)
+        elif read.wanted and read.wanted.key in self.services:
+            why = f"this source has another {kind.name} of that name, which counts; remove or rename one"
+            self.malformed.append(kind.refused(self.cluster, document, why))
+        elif read.wanted:
+            self.services[read.wanted.key] = read.wanted
 
     def _take_other(
         self,

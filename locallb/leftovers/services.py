@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from locallb.config.settings import Settings
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import KubeError
+from locallb.kubernetes.frontend import frontend, frontends
 from locallb.kubernetes.parsing import parse_objects
 from locallb.kubernetes.status_patch import (
     NOTHING,
     Live,
     has_finalizer,
     is_deleted,
-    published,
-    publishing,
     releasing,
 )
 from locallb.ledger.ledger import Ledger
@@ -45,7 +44,8 @@ class LeftService:
     def let_go(self) -> None:
         """Withdraw what is ours, the finalizer last. Raises KubeError, ProviderError."""
         access, owner = self.access, self.owner
-        live_service.withdraw(access, owner, lambda live: publishing(live, self.addresses, NOTHING, ""))
+        kind = frontend(self.owner.service.kind)
+        live_service.withdraw(access, owner, lambda live: kind.publishing(live, self.addresses, NOTHING, ""))
         live_service.withdraw(access, owner, releasing)
 
 
@@ -59,7 +59,8 @@ def left_services(
         held.setdefault(claim.owner.service, []).append(str(claim.address))
     for cluster, access in clusters.items():
         for found in _services(access):
-            key = ObjectKey(cluster, found["metadata"]["namespace"], found["metadata"]["name"])
+            kind = frontends()[found["kind"]].kind
+            key = ObjectKey(cluster, found["metadata"]["namespace"], found["metadata"]["name"], kind)
             if has_finalizer(found) and key not in known and _is_left(cluster, found, settings, held=key in held):
                 uid = Uid(str(found["metadata"]["uid"]))
                 yield LeftService(Owner(home, key, uid), access, tuple(held.get(key, ())))
@@ -68,7 +69,7 @@ def left_services(
 def _is_left(cluster: ClusterName, found: Live, settings: Settings, *, held: bool) -> bool:
     selected = _is_selected(cluster, found, settings)
     if is_deleted(found):
-        return held or (selected and bool(published(found, ()).conditions))
+        return held or (selected and bool(frontends()[found["kind"]].published(found, ()).conditions))
     return held and not selected
 
 
@@ -83,6 +84,6 @@ def _services(access: Access) -> list[Live]:
     from locallb.kubernetes.api.client import Cluster  # noqa: PLC0415 - stacks of manifests need no client
 
     try:
-        return [document for document in Cluster(access).objects() if document["kind"] == "Service"]
+        return [document for document in Cluster(access).objects() if document["kind"] in frontends()]
     except KubeError:
         return []

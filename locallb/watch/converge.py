@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
 from locallb.engine import Engine, FullScopeNeeded, Op, Result, Severity, name_of, only, root_urn
-from locallb.kubernetes.service_status import publication
+from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.status_patch import Standing, differences
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
@@ -214,10 +214,14 @@ def _digest(proxy: PlannedProxy) -> str:
 
 def _differences(planned: Placement | Rejection, said: Standing) -> tuple[str, ...]:
     """Name what an update would change in the Service, by the same decision that the update makes."""
+    wanted = frontend(planned.key.kind).publication(planned)
     if isinstance(planned, Rejection):
-        return differences(said, (), publication(planned))
+        return differences(said, (), wanted)
     unclaimed = () if said.claimed else ("finalizer",)
-    return (*unclaimed, *differences(said, (), publication(planned), alone=planned.take_over))
+    return (
+        *unclaimed,
+        *differences(said, (), wanted, alone=planned.take_over),
+    )
 
 
 def _touched(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:

@@ -58,11 +58,11 @@ class Api:
         """Be the only cluster."""
         return self
 
-    def service(self, _namespace: str, name: str) -> Object | None:
+    def service(self, _namespace: str, name: str, *_kind: object) -> Object | None:
         """Give one."""
         return self.services.get(name)
 
-    def patch_status(self, _namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
+    def patch_status(self, _namespace: str, name: str, patch: Mapping[str, Any], *_kind: object) -> Object:
         """Change one."""
         self.writes += 1
         before = self.services[name]

@@ -47,11 +47,13 @@ class Api:
         status = {"loadBalancer": {"ingress": [{"ip": FOREIGN}]}}
         self.services[key.namespace, key.name] = {"metadata": metadata, "status": status}
 
-    def service(self, namespace: str, name: str) -> dict[str, Any] | None:
+    def service(self, namespace: str, name: str, *_kind: object) -> dict[str, Any] | None:
         """Give one."""
         return self.services.get((namespace, name))
 
-    def patch_status(self, namespace: str, name: str, patch: Mapping[str, Any]) -> dict[str, Any] | None:
+    def patch_status(
+        self, namespace: str, name: str, patch: Mapping[str, Any], *_kind: object
+    ) -> dict[str, Any] | None:
         """Merge a patch of the present version."""
         before = self.services[namespace, name]
         if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]:

@@ -40,12 +40,14 @@ class FakeCluster:
     there: dict[str, Any] | None
     asked: list[str] = field(default_factory=list)
 
-    def service(self, _namespace: str, _name: str) -> dict[str, Any] | None:
+    def service(self, _namespace: str, _name: str, *_kind: object) -> dict[str, Any] | None:
         """Give it."""
         self.asked.append("get")
         return self.there
 
-    def patch_status(self, _namespace: str, _name: str, patch: Mapping[str, Any]) -> dict[str, Any] | None:
+    def patch_status(
+        self, _namespace: str, _name: str, patch: Mapping[str, Any], *_kind: object
+    ) -> dict[str, Any] | None:
         """Change its metadata, if the patch is for this version."""
         self.asked.append("patch")
         if self.there is None:
@@ -154,7 +156,7 @@ def test_writes_that_others_forestall_wait_longer_each_time_and_end(
     """What was told is old news, so the first read follows at once; then somebody writes at every moment."""
 
     class Duel(FakeCluster):
-        def service(self, namespace: str, name: str) -> dict[str, Any] | None:
+        def service(self, namespace: str, name: str, *_kind: object) -> dict[str, Any] | None:
             """Give it, and change it."""
             read = super().service(namespace, name)
             version = int(read["metadata"]["resourceVersion"]) if read else 0

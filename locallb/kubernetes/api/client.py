@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -27,6 +28,8 @@ from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import Stamp, connection, stamp
 from locallb.kubernetes.api.page_guard import PageGuard
 from locallb.kubernetes.api.quota import QUOTAS
+from locallb.kubernetes.frontend import Frontend, frontend, frontends
+from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 from locallb.threads.tally import Tally
 
@@ -45,7 +48,6 @@ _MANAGER = "local-lb"
 _KEPT = 600.0
 """Seconds without a call after which a connection is let go."""
 
-SERVICE = create_namespaced_resource("", "v1", "Service", "services")
 SLICE = create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
 LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
@@ -53,6 +55,15 @@ _LEASES = "coordination.k8s.io/v1"
 NODE = create_global_resource("", "v1", "Node", "nodes")
 
 
+@cache
+def namespaced(kind: ObjectKind) -> type[GenericNamespacedResource]:
+    """Return the client's type of a frontend."""
+    one = frontend(kind)
+    group, _, version = one.api_version.rpartition("/")
+    return create_namespaced_resource(group, version, one.name, one.plural)
+
+
+SERVICE = namespaced(ObjectKind.SERVICE)
 WRITES = Tally()
 """Requests of this process that write, whatever became of them: `status` and `event`."""
 
@@ -104,7 +115,7 @@ class Cluster:
     def objects(self) -> list[Object]:
         """List every Service, Node and EndpointSlice. Raises KubeError."""
         return [
-            *self._list("v1", "Service", lambda client: client.list(SERVICE, namespace="*", chunk_size=_PAGE)),
+            *(each for one in frontends().values() for each in self._list_frontends(one)),
             *self._list("v1", "Node", lambda client: client.list(NODE, chunk_size=_PAGE)),
             *self._list(
                 "discovery.k8s.io/v1",
@@ -113,20 +124,28 @@ class Cluster:
             ),
         ]
 
-    def service(self, namespace: str, name: str) -> Object | None:
-        """Return a Service; None if there is none. Raises KubeError."""
-        found = self._call(
-            f"Service {namespace}/{name}", lambda client: client.get(SERVICE, name, namespace=namespace), absent=True
-        )
+    def _list_frontends(self, kind: Frontend) -> list[Object]:
+        def ask(client: Client) -> ListIterable[Any]:
+            return client.list(namespaced(kind.kind), namespace="*", chunk_size=_PAGE)
+
+        return self._list(kind.api_version, kind.name, ask)
+
+    def service(self, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
+        """Return a Service, or another frontend; None if there is none. Raises KubeError."""
+        resource, told = namespaced(kind), f"{frontend(kind).name} {namespace}/{name}"
+        found = self._call(told, lambda client: client.get(resource, name, namespace=namespace), absent=True)
         return None if found is None else dict(found)
 
-    def patch_status(self, namespace: str, name: str, patch: Mapping[str, object]) -> Object | None:
-        """Merge `patch` into a Service by its `status` subresource; None if it is gone. Raises KubeError."""
+    def patch_status(
+        self, namespace: str, name: str, patch: Mapping[str, object], kind: ObjectKind = ObjectKind.SERVICE
+    ) -> Object | None:
+        """Merge `patch` into a Service, or another frontend, by `status`; None if it is gone. Raises KubeError."""
+        resource = namespaced(kind)
         WRITES.add("status")
         done = self._call(
-            f"the status of Service {namespace}/{name}",
+            f"the status of {frontend(kind).name} {namespace}/{name}",
             lambda client: client.patch(
-                SERVICE.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE
+                resource.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE
             ),
             absent=True,
         )

@@ -25,10 +25,11 @@ from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import connection
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.tls import TLS
+from locallb.kubernetes.frontend import frontends
 from locallb.model.snapshot import Access
 
 PATHS: Mapping[str, tuple[str, str]] = {
-    "Service": ("v1", "/api/v1/services"),
+    **{one.name: (one.api_version, one.path) for one in frontends().values()},
     "Node": ("v1", "/api/v1/nodes"),
     "EndpointSlice": ("discovery.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"),
 }

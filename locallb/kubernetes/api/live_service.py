@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.fence import FENCE
 from locallb.kubernetes.api.known_silent import SILENT
-from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.recent import RECENT, recent_name
 from locallb.kubernetes.events import event_body
 from locallb.kubernetes.status_patch import Live, is_it
 from locallb.model.identities import Owner
@@ -53,7 +53,7 @@ def _at(access: Access) -> Cluster:
 
 def find(access: Access, owner: Owner) -> Live | None:
     """Return the very Service; None if it is gone. Raises KubeError."""
-    live = _at(access).service(owner.service.namespace, owner.service.name)
+    live = _at(access).service(owner.service.namespace, owner.service.name, owner.service.kind)
     return live if live is not None and is_it(live, owner.uid) else None
 
 
@@ -62,7 +62,7 @@ def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool])
 
     What it says otherwise may be old news, after a write of ours: that is to be read.
     """
-    seen = RECENT.watched(access, owner.service.namespace, owner.service.name)
+    seen = RECENT.watched(access, owner.service.namespace, recent_name(owner.service.name, owner.service.kind))
     return seen is not None and is_it(seen, owner.uid) and fine(seen)
 
 
@@ -88,7 +88,7 @@ def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
 
 def _told(access: Access, owner: Owner) -> Live | None:
     """Return the very Service as somebody told of it; None if nobody did."""
-    seen = RECENT.find(access, owner.service.namespace, owner.service.name)
+    seen = RECENT.find(access, owner.service.namespace, recent_name(owner.service.name, owner.service.kind))
     return seen if seen is not None and is_it(seen, owner.uid) else None
 
 
@@ -96,13 +96,13 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
     """Patch it, once; gives what it is then (None: gone), or nothing at all if somebody was quicker."""
     FENCE.term()  # after reading: a leader that came meanwhile has written since, or will and make this a conflict
     try:
-        made = _at(access).patch_status(owner.service.namespace, owner.service.name, patch)
+        made = _at(access).patch_status(owner.service.namespace, owner.service.name, patch, owner.service.kind)
     except KubeError as error:
         if error.fault is not Fault.CONFLICT:
             raise
         return None
     if made is not None:
-        RECENT.note(access, owner.service.namespace, owner.service.name, made)
+        RECENT.note(access, owner.service.namespace, recent_name(owner.service.name, owner.service.kind), made)
     return (made,)
 
 

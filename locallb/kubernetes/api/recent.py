@@ -11,10 +11,16 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any, TypeAlias
 
+from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 
 Service: TypeAlias = Mapping[Any, Any]
 """As the API gives it."""
+
+
+def recent_name(name: str, kind: ObjectKind) -> str:
+    """Return the name under which an object of a kind is kept; a slash is in no name."""
+    return name if kind is ObjectKind.SERVICE else f"{kind}/{name}"
 
 
 class Recent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from locallb.kubernetes.service_status import publication
+from locallb.kubernetes.frontend import frontend
 from locallb.model.naming import owner_fields
 from locallb.outputs.output import Output, Planned, Telling
 from locallb.outputs.status.service_status import ServiceStatus
@@ -23,7 +23,7 @@ class Status(Output):
 
     def words(self, planned: Planned) -> Sequence[object]:
         """Return where it is written, and all that is."""
-        told, where = publication(planned), encode(planned.access) if planned.access else {}
+        told, where = frontend(planned.key.kind).publication(planned), encode(planned.access) if planned.access else {}
         if isinstance(planned, Placement):
             return [where, value(told.ingress), value(told.conditions), planned.take_over] if where else []
         return [where, value(told.conditions)]
@@ -38,7 +38,8 @@ class Status(Output):
 
         from locallb.resources import declared  # noqa: PLC0415 - as above
 
-        planned, told = telling.planned, publication(telling.planned)
+        planned = telling.planned
+        told = frontend(planned.key.kind).publication(planned)
         return declared.ServiceStatus(
             str(planned.key),
             access=encode(planned.access),

@@ -8,14 +8,12 @@ from datetime import UTC, datetime
 
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.frontend import Frontend, frontend
 from locallb.kubernetes.status_patch import (
     NOTHING,
     Live,
     Published,
     differences,
-    published,
-    publishing,
-    standing,
 )
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceStatusInputs, ServiceStatusState
@@ -58,7 +56,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
             return None
         if _says(found, state):
             return state
-        seen = published(found, None if state.alone else _addresses(state))
+        seen = _kind(state).published(found, None if state.alone else _addresses(state))
         return replace(state, ingress=seen.ingress, conditions=seen.conditions)
 
     def leaves_nothing(self, state: ServiceStatusState) -> bool:
@@ -67,25 +65,25 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
             found = live_service.find(state.access, state.owner)
         except KubeError as error:
             return error.fault is Fault.NO_CONTEXT
-        ours = published(found, _addresses(state)) if found else NOTHING
+        ours = _kind(state).published(found, _addresses(state)) if found else NOTHING
         return not ours.ingress and not ours.conditions
 
     def update(self, old: ServiceStatusState, new: ServiceStatusInputs) -> ServiceStatusState:
         """Publish it in place of what was ours, and withdraw that where it is another Service."""
         if old.owner != new.owner:
-            live_service.withdraw(old.access, old.owner, _withdrawing(_addresses(old)))
+            live_service.withdraw(old.access, old.owner, _withdrawing(old))
         return self._publish(new, _addresses(old))
 
     def delete(self, state: ServiceStatusState) -> None:
         """Withdraw it, unless it belongs to the project that this one is a copy of."""
         if not self.belongs_to_copied_project(state.owner):
-            live_service.withdraw(state.access, state.owner, _withdrawing(_addresses(state)))
+            live_service.withdraw(state.access, state.owner, _withdrawing(state))
 
     def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
         wanted = _said(new)
         if (
             live_service.write(
-                new.access, new.owner, lambda found: publishing(found, ours, wanted, _now(), alone=new.alone)
+                new.access, new.owner, lambda found: _kind(new).publishing(found, ours, wanted, _now(), alone=new.alone)
             )
             is None
         ):
@@ -95,11 +93,16 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
 def _says(live: Live, state: ServiceStatusState) -> bool:
     """Return whether a Service says what was published."""
-    return not differences(standing(live), _addresses(state), _said(state), alone=state.alone)
+    return not differences(_kind(state).standing(live), _addresses(state), _said(state), alone=state.alone)
 
 
-def _withdrawing(ours: Collection[str]) -> Callable[[Live], Mapping[str, object] | None]:
-    return lambda found: publishing(found, ours, NOTHING, _now())
+def _withdrawing(state: ServiceStatusState) -> Callable[[Live], Mapping[str, object] | None]:
+    ours = _addresses(state)
+    return lambda found: _kind(state).publishing(found, ours, NOTHING, _now())
+
+
+def _kind(known: ServiceStatusInputs | ServiceStatusState) -> Frontend:
+    return frontend(known.owner.service.kind)
 
 
 def _said(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:

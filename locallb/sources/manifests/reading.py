@@ -15,6 +15,7 @@ from typing import Any
 
 from locallb.config.settings import ManifestsSource
 from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
+from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing import Document, Identity, Parsed, kinds_of, parse_objects, relevant
 from locallb.kubernetes.yaml_builder import MOST_ALIASED, Allowance
 from locallb.model.formatting import clipped, shown
@@ -185,7 +186,7 @@ def _copied(parsed: Parsed, fresh: _Fresh) -> frozenset[ObjectKey]:
     """Find the Services that no file has now."""
     known = {Identity.of(one) for listed in fresh.objects.values() for one in listed}
     keys = [*(service.key for service in parsed.services), *(one.key for one in parsed.malformed)]
-    return frozenset(key for key in keys if Identity("Service", key.namespace, key.name) not in known)
+    return frozenset(key for key in keys if Identity(frontend(key.kind).name, key.namespace, key.name) not in known)
 
 
 def _sorted_out(folder: Folder, memory: ParseCache) -> _Fresh:

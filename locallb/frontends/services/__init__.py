@@ -1,0 +1,1 @@
+"""The frontend `Service` of type LoadBalancer (core/v1)."""

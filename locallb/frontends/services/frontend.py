@@ -1,0 +1,58 @@
+"""Services of type LoadBalancer: read from spec and annotations, told by `status.loadBalancer` and conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from locallb.kubernetes.annotations import unread_annotations
+from locallb.kubernetes.frontend import Frontend, FrontendRead
+from locallb.kubernetes.parse_service import (
+    LOAD_BALANCER,
+    external_ips,
+    malformed,
+    parse_service,
+)
+from locallb.kubernetes.service_status import publication
+from locallb.kubernetes.status_patch import published, publishing, standing
+from locallb.model.formatting import shown
+from locallb.model.identities import ClusterName, ObjectKind
+from locallb.model.memory import Memory
+from locallb.model.objects import MalformedService
+
+_TYPES = frozenset({"ClusterIP", "NodePort", LOAD_BALANCER, "ExternalName"})
+
+
+def _read(cluster: ClusterName, document: Mapping[object, object], known: Memory[Any]) -> FrontendRead:
+    """Read a Service; one of another type only tells its external IPs."""
+    spec = document.get("spec")
+    theirs = frozenset(external_ips(spec))
+    kind = spec.get("type") if isinstance(spec, Mapping) else None
+    if spec is not None and not isinstance(spec, Mapping):
+        why = f"spec is {shown(spec)}; give an object such as {{type: {LOAD_BALANCER}}}"
+        return FrontendRead(external_ips=theirs, left_out=why)
+    if kind != LOAD_BALANCER:
+        odd = kind and not (isinstance(kind, str) and kind in _TYPES)
+        why = f"spec.type is {shown(kind)}; write LoadBalancer to give it an address" if odd else ""
+        return FrontendRead(external_ips=theirs, left_out=why)
+    service, said, unread = known.of_this(
+        document, lambda: (parse_service(cluster, document), standing(document), unread_annotations(document))
+    )
+    notices = tuple(f"{service.key}: {each}" for each in unread)
+    if isinstance(service, MalformedService):
+        return FrontendRead(None, service, said, notices, theirs)
+    return FrontendRead(service, None, said, notices, theirs)
+
+
+FRONTEND = Frontend(
+    kind=ObjectKind.SERVICE,
+    api_version="v1",
+    name="Service",
+    plural="services",
+    read=_read,
+    refused=malformed,
+    publication=publication,
+    standing=standing,
+    published=published,
+    publishing=publishing,
+)

@@ -1,0 +1,77 @@
+"""What a frontend must say of itself: a table of pure functions for one kind of object that gets addresses.
+
+Whatever its kind, an object is planned as a `model.objects.Service`: its key names the kind, its ports are the
+listeners that it wants. Not here: which objects are ours (`planning.selection`), and requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+from locallb.config.registry import FRONTENDS
+from locallb.kubernetes.status_patch import Published, Standing
+from locallb.model.identities import ClusterName, IPAddress, ObjectKind
+from locallb.model.memory import Memory
+from locallb.model.objects import MalformedService, Service
+from locallb.planning.planned import Placement, Rejection
+
+Document = Mapping[Any, Any]
+_SILENT = Standing()
+
+
+@dataclass(frozen=True, slots=True)
+class FrontendRead:
+    """What one object means. Neither `wanted` nor `malformed`: it gets nothing, and that is fine."""
+
+    wanted: Service | None = None
+    malformed: MalformedService | None = None
+    standing: Standing = _SILENT
+    """What it says of what is ours to write."""
+    notices: tuple[str, ...] = ()
+    external_ips: frozenset[IPAddress] = frozenset()
+    """Addresses that it takes for others."""
+    left_out: str = ""
+    """Why it counts for nothing, where its user must hear of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontend:
+    """One kind of object."""
+
+    kind: ObjectKind
+    api_version: str
+    name: str
+    """The API's `kind`."""
+    plural: str
+    """How paths name it."""
+    read: Callable[[ClusterName, Document, Memory[Any]], FrontendRead]
+    """Reads one object. Never raises; what it finds of the very same object is in the cache."""
+    refused: Callable[[ClusterName, Document, str], MalformedService]
+    """Makes of an object one that gets nothing, for a reason that is told."""
+    publication: Callable[[Placement | Rejection], Published]
+    """Says all that its status shall say of ours."""
+    standing: Callable[[Document], Standing]
+    published: Callable[..., Published]
+    publishing: Callable[..., Mapping[str, object] | None]
+    """As the functions of these names in `status_patch`."""
+
+    @property
+    def path(self) -> str:
+        """Where all of them are listed."""
+        root = "/apis" if "/" in self.api_version else "/api"
+        return f"{root}/{self.api_version}/{self.plural}"
+
+
+@cache
+def frontend(kind: ObjectKind) -> Frontend:
+    """Return the frontend of a kind."""
+    return cast("Frontend", FRONTENDS.load(kind.value, "frontend"))
+
+
+@cache
+def frontends() -> Mapping[str, Frontend]:
+    """Return all of them by the API's `kind`."""
+    return {one.name: one for one in map(frontend, map(ObjectKind, FRONTENDS))}

@@ -1,0 +1,213 @@
+"""What every registered implementation of a seam keeps, whichever it is: sources, frontends, runtimes, outputs.
+
+A new one is tested here by its line in the registry alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.config.entries import output_entry, source_entry
+from locallb.config.parse_settings import parse_settings
+from locallb.config.registry import FRONTENDS, OUTPUTS, RUNTIMES, SOURCES, Registry
+from locallb.config.settings import SettingsError
+from locallb.config.values import Mistakes
+from locallb.kubernetes.events import event_body
+from locallb.kubernetes.frontend import frontend, frontends
+from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.status_patch import NOTHING, differences
+from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, ProxyName, RunIdentity, Uid
+from locallb.model.memory import Memory
+from locallb.model.naming import digest
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Access, HostFacts
+from locallb.model.status_entries import Event
+from locallb.outputs.output import output
+from locallb.planning.placing import PlanContext, proxy_of_stack
+from locallb.planning.planned import Placement, Rejection
+from locallb.planning.runs import run_planner, run_types
+from locallb.provider import KINDS
+from locallb.runtimes.runtime import Runtime, runtime
+from locallb.sources.source import FinderType, SourceType, finder_type, source_type
+
+HOME = Home("shop", "dev", "/srv/shop")
+ODD: tuple[object, ...] = (None, True, 7, "x", [], {}, [None], {"a": {}})
+"""Values that anybody may write."""
+
+
+@pytest.mark.parametrize("seam", [SOURCES, FRONTENDS, RUNTIMES, OUTPUTS])
+def test_a_package_has_one_word(seam: Registry) -> None:
+    """And the package is there: a line that leads nowhere is found here and not by a user."""
+    assert len(set(seam.packages.values())) == len(list(seam))
+    assert all(package.startswith("locallb.") for package in seam.packages.values())
+
+
+@pytest.mark.parametrize("word", tuple(SOURCES))
+@pytest.mark.parametrize("value", ODD)
+def test_an_entry_of_a_source_is_understood_or_refused_by_name(word: str, value: object) -> None:
+    """Never an exception of another kind; what is understood names its type."""
+    mistakes = Mistakes()
+    parsed = source_entry(word).parse(mistakes, "sources[0]", {word: value})
+    assert parsed is not None or mistakes.sentences
+    assert all(sentence.startswith("local-lb:sources[0]") for sentence in mistakes.sentences)
+    assert parsed is None or (parsed.type == word and hash(parsed) is not None)
+
+
+@pytest.mark.parametrize("word", tuple(SOURCES))
+def test_a_source_is_a_type_or_a_finder(word: str) -> None:
+    """An entry that may be there only once belongs to a finder."""
+    found: object = finder_type(word) if source_entry(word).once else source_type(word)
+    assert isinstance(found, FinderType if source_entry(word).once else SourceType)
+    assert source_entry(word).keys[0] == word
+
+
+@pytest.mark.parametrize("word", [word for word in SOURCES if not source_entry(word).once])
+def test_what_follows_sources_starts_nothing_before_it_reads_and_may_be_stopped(word: str) -> None:
+    """Stopping twice is fine, and so is forgetting what never was."""
+    threads = threading.active_count()
+    followed = source_type(word).follow(HOME, lambda _name: None)
+    followed.forget({ClusterName("demo")})
+    followed.stop()
+    followed.stop()
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("word", tuple(FRONTENDS))
+def test_a_frontend_says_what_it_is(word: str) -> None:
+    """Its kind, how the API lists it, and how an event names it."""
+    kind = frontend(ObjectKind(word))
+    assert (kind.kind, frontends()[kind.name]) == (word, kind)
+    assert kind.path.endswith(f"/{kind.api_version}/{kind.plural}")
+    body = event_body(Event("Normal", "Told", "x"), owner(kind.kind), 1, "now")
+    assert body["regarding"] == {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "namespace": "shop",
+        "name": "web",
+        "uid": "u1",
+    }
+
+
+@pytest.mark.parametrize("word", tuple(FRONTENDS))
+@pytest.mark.parametrize("spec", ODD)
+def test_an_object_of_a_frontend_is_read_whatever_stands_in_it(word: str, spec: object) -> None:
+    """Never an exception; keys name the kind, and the parsing of a whole source comes to the same."""
+    kind = frontend(ObjectKind(word))
+    document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "web"}, "spec": spec}
+    read = kind.read(ClusterName("demo"), document, Memory())
+    found = [one for one in (read.wanted, read.malformed) if one]
+    assert {one.key.kind for one in found} <= {kind.kind}
+    parsed = parse_objects(ClusterName("demo"), [document])
+    assert [*parsed.services, *parsed.malformed] == found
+    assert kind.refused(ClusterName("demo"), document, "why").key.kind is kind.kind
+
+
+@pytest.mark.parametrize("word", tuple(FRONTENDS))
+@pytest.mark.parametrize("planned", ["placement", "rejection"])
+def test_what_a_frontend_publishes_is_read_back_and_withdrawn(word: str, planned: str) -> None:
+    """After its own patch there is nothing to write; after withdrawing there is nothing of ours."""
+    kind = frontend(ObjectKind(word))
+    wanted = kind.publication(placement(kind.kind) if planned == "placement" else rejection(kind.kind))
+    live = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "1"}}
+    patch = kind.publishing(live, (), wanted, "now")
+    assert patch is not None
+    assert patch["metadata"] == {"resourceVersion": "1"}
+    told = {**live, "status": patch["status"]}
+    assert differences(kind.standing(told), (), wanted) == ()
+    assert kind.publishing(told, (), wanted, "later") is None
+    ours = [entry.ip for entry in wanted.ingress]
+    assert kind.published(told, ours) == wanted
+    withdrawn = kind.publishing(told, ours, NOTHING, "later")
+    assert withdrawn is not None
+    assert kind.published({**live, "status": withdrawn["status"]}, ours) == NOTHING
+
+
+@pytest.mark.parametrize("word", tuple(RUNTIMES))
+def test_a_run_is_planned_digested_and_told(word: str) -> None:
+    """Equal inputs give equal runs; it names its runtime and its identity is read back."""
+    settings = parse_settings({"sources": [{"manifests": "m"}], "runtime": word})
+    frame = PlanContext.around(HOME, settings, HostFacts(envoy="1.40.0"))
+    planned = proxy_of_stack(ProxyName("shared-1"), frame)
+    assert planned == proxy_of_stack(ProxyName("shared-1"), frame)
+    assert (planned.run.runtime, digest(dict(planned.run.fields))) == (word, digest(dict(planned.run.fields)))
+    assert RunIdentity.parse(str(RunIdentity("0f3a", word))) == RunIdentity("0f3a", word)
+    other = proxy_of_stack(ProxyName("shared-1"), replace_host(frame))
+    assert other.digest != planned.digest or not planned.run.envoy
+
+
+@pytest.mark.parametrize("word", tuple(RUNTIMES))
+@pytest.mark.parametrize("value", ODD)
+def test_a_declared_run_is_read_whatever_stands_in_it(word: str, value: object) -> None:
+    """States of other versions, and anybody's previews."""
+    planner = run_planner(word)
+    assert run_types()[planner.token] == word
+    names = ("owner", "labels", "version", "image", "networksAdvanced", "memory")
+    declared = dict.fromkeys(names, value)
+    assert planner.owner(declared) is None
+    version, told = planner.told(declared)
+    assert isinstance(version, str)
+    assert isinstance(told, tuple)
+
+
+@pytest.mark.parametrize("word", tuple(RUNTIMES))
+def test_a_runtime_keeps_the_contract_and_tells_where_to_look(word: str) -> None:
+    """What it declares of ours is in the provider; a key for containers is refused where there are none."""
+    one = runtime(word)
+    assert isinstance(one, Runtime)
+    assert set(one.resource_types) <= set(KINDS)
+    assert one.log(RunIdentity("0f3a", word))
+    config = {"sources": [{"manifests": "m"}], "runtime": word, "limits": {"memory": 128}}
+    if run_planner(word).makes_containers:
+        assert parse_settings(config).container.memory == 128
+    else:
+        with pytest.raises(SettingsError, match=r"local-lb:limits: .* only; remove the key"):
+            parse_settings(config)
+
+
+@pytest.mark.parametrize("word", tuple(OUTPUTS))
+@pytest.mark.parametrize("live", [True, False])
+def test_an_output_digests_what_it_tells(word: str, live: bool) -> None:  # noqa: FBT001 - a parameter
+    """Its words are plain values; of who isn't told there are none; its types are the provider's."""
+    one = output(word)
+    placed = placement(ObjectKind.SERVICE) if live else replace(placement(ObjectKind.SERVICE), access=None)
+    assert digest(list(one.words(placed)))
+    assert one.tells(placed) or not one.words(placed)
+    assert set(one.resource_types) <= set(KINDS)
+    tokens = {f"locallb:index:{kind.__name__}" for kind in one.resource_types}
+    assert one.looked_after <= tokens
+
+
+@pytest.mark.parametrize("word", OUTPUTS.having("entry") or ["-"])
+@pytest.mark.parametrize("value", ODD)
+def test_the_key_of_an_output_is_understood_or_refused(word: str, value: object) -> None:
+    """Never an exception of another kind. Today no output has a key."""
+    if word == "-":
+        assert not parse_settings({"sources": [{"manifests": "m"}]}).outputs
+        return
+    mistakes = Mistakes()
+    assert output_entry(word).parse(mistakes, word, value) is not None or mistakes.sentences
+
+
+def owner(kind: ObjectKind) -> Owner:
+    """Name an object."""
+    return Owner(HOME, ObjectKey(ClusterName("demo"), "shop", "web", kind), Uid("u1"))
+
+
+def placement(kind: ObjectKind) -> Placement:
+    """Place an object of a live cluster."""
+    return Placement(owner(kind), (ip_address("127.77.0.5"),), (), ProxyName("p"), access=Access("/k", "c"))
+
+
+def rejection(kind: ObjectKind) -> Rejection:
+    """Reject it."""
+    one = owner(kind)
+    return Rejection(one.service, Problem(Reason.NO_BACKENDS, "why"), one, Access("/k", "c"))
+
+
+def replace_host(frame: PlanContext) -> PlanContext:
+    """Have another Envoy installed."""
+    return frame._replace(host=HostFacts(envoy="1.41.0"))
