@@ -84,6 +84,24 @@ def test_routes_that_come_and_go_lead_over_and_back_without_a_failed_request(wor
     assert addresses(world)[0] == at
 
 
+def test_watch_goes_over_when_routes_come_and_go(world: World, play: Stage) -> None:
+    """It hears of routes: nobody has to run anything, and no request fails."""
+    one, other = workers(world)
+    make(world)
+    pods = [world.pod("a", one), world.pod("b", other)]
+    sees_endpoints(world, "web", 2)
+    with watching(play):
+        eventually(lambda: addresses(world) != [], "it has an address")
+        at = up_and_serving(world, play, runs=False)
+        with Load(lambda: answer(at), RATE) as asked:
+            for _ in range(2):
+                assert others_than_the_machine(pods)
+                with routes_to(one, other, world=world):
+                    eventually(lambda: not others_than_the_machine(pods), "pods see the machine")
+                eventually(lambda: bool(others_than_the_machine(pods)), "pods see Nodes again")
+    assert asked.failures("ab") == []
+
+
 def test_a_network_that_lets_this_machine_in_nowhere_costs_no_request(world: World, play: Stage) -> None:
     """As a NetworkPolicy has it: pods drop what comes from outside, NodePorts have all of it."""
     one, other = workers(world)
