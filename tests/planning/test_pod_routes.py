@@ -1,0 +1,181 @@
+"""Which routes lead to pods, and which are not made: tables, and the law that nobody else's network is ever taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import IPv4Network, ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import PodRouting, Settings
+from locallb.model.host_addresses import HostAddresses
+from locallb.model.identities import ClusterName, Home, NodeName
+from locallb.model.naming import metric_of
+from locallb.model.objects import Node
+from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
+from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning.pod_routes import routes_of
+
+HOME = Home("local-lb", "dev", "/somewhere")
+BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
+DEFAULT = Route(ip_network("0.0.0.0/0"), "unicast", "eth0", ip_address("192.0.2.1"))
+HALF = Route(ip_network("128.0.0.0/1"), "unicast", "tun0")
+
+
+def node(name: str, address: str, *ranges: str, cluster: str = "c") -> Node:
+    """Make a Node."""
+    networks = tuple(map(ip_network, ranges))
+    return Node(ClusterName(cluster), NodeName(name), (ip_address(address),), pod_cidrs=networks)
+
+
+WORKER = node("worker", "172.18.0.3", "10.244.1.0/24")
+
+
+def settings(**changes: object) -> Settings:
+    """Return a configuration with routes in this host's table."""
+    sources = [{"kubernetes": {"name": "c"}}]
+    return parse_settings({"sources": sources, "podRoutes": "host", **changes})
+
+
+def planned(
+    *routes: Route, nodes: tuple[Node, ...] = (WORKER,), given_settings: Settings | None = None, may: bool = True
+) -> tuple[list[str], str]:
+    """Return the routes that are made on a host with these, and what is told."""
+    host = HostFacts(addresses=HostAddresses(routes=(BRIDGE, *routes)), may_route=may)
+    plan = routes_of(Snapshot(HOME, nodes=nodes, host=host), given_settings or settings())
+    return [f"{name}: {route}" for name, some in plan.routes.items() for route in some], "\n".join(plan.notices)
+
+
+def route(
+    destination: str, gateway: str = "172.18.0.9", *, table: int = 254, protocol: int = 0, metric: int = 0
+) -> Route:
+    """Make a route of this host."""
+    return Route(ip_network(destination), "unicast", "eth9", ip_address(gateway), table, protocol, metric)
+
+
+MADE = ["c: 10.244.1.0/24 via 172.18.0.3"]
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        (),
+        (DEFAULT, HALF),
+        (route("10.244.2.0/24"),),
+        (route("10.244.1.0/24", "172.18.0.3"),),
+        (route("10.244.1.0/24", "172.18.0.8", protocol=POD_PROTOCOL, metric=metric_of(HOME)),),
+    ],
+    ids=["nothing", "default routes", "a neighbour", "the same way", "ours, by a Node that is gone"],
+)
+def test_what_is_in_nobodys_way(harmless: tuple[Route, ...]) -> None:
+    """It is made, and there is nothing to tell."""
+    assert planned(*harmless) == (MADE, "")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        route("10.0.0.0/8"),
+        route("10.244.1.0/24"),
+        route("10.244.1.7/32"),
+        route("10.244.1.0/24", table=51820),
+        route("10.244.1.0/24", "172.18.0.9", protocol=POD_PROTOCOL, metric=7),
+    ],
+    ids=["wider", "the same", "narrower", "another table", "another stack's"],
+)
+def test_a_network_of_somebody_else_is_left_to_them(other: Route) -> None:
+    """The sentence names the cluster, both routes and what to do."""
+    made, told = planned(other)
+    assert made == []
+    assert told.startswith("c: the route 10.244.1.0/24 via 172.18.0.3 to its pods isn't made: ")
+    assert str(other.destination) in told
+    assert told.endswith("or use local-lb:podRoutes container, with which each proxy has routes of its own")
+
+
+@pytest.mark.parametrize(
+    ("ranges", "words"),
+    [
+        ("0.0.0.0/0", "no network of pods"),
+        ("10.0.0.0/7", "no network of pods"),
+        ("127.0.1.0/24", "no network of pods"),
+        ("169.254.0.0/24", "no network of pods"),
+        ("8.8.8.0/24", "is public"),
+        ("172.18.3.0/24", "172.18.0.0/16"),
+    ],
+)
+def test_a_cluster_cannot_take_what_is_no_network_of_pods(ranges: str, words: str) -> None:
+    """Whatever its Nodes say."""
+    made, told = planned(nodes=(node("worker", "172.18.0.3", ranges),))
+    assert made == []
+    assert words in told
+
+
+def test_a_node_out_of_reach_is_no_gateway() -> None:
+    """The kernel would refuse it."""
+    made, told = planned(nodes=(node("worker", "192.0.2.9", "10.244.1.0/24"),))
+    assert made == []
+    assert "192.0.2.9 is in no network" in told
+
+
+def test_a_node_that_is_this_host_and_a_family_without_network_need_none() -> None:
+    """And nothing is said of them."""
+    six = node("six", "fd00::3", "fd44::/64")
+    host = HostFacts(addresses=HostAddresses(own=((ip_address("172.18.0.3"), "br-kind"),), routes=(BRIDGE,)))
+    plan = routes_of(Snapshot(HOME, nodes=(WORKER, six), host=host), settings())
+    assert (dict(plan.routes), plan.notices) == ({}, ())
+
+
+def test_named_ranges_count_instead_and_may_be_public() -> None:
+    """They lead to the first Node."""
+    named = settings(sources=[{"kubernetes": {"name": "c", "podCIDRs": ["10.42.0.0/16", "9.9.0.0/16"]}}])
+    made, told = planned(nodes=(node("z", "172.18.0.9", "10.244.9.0/24"), WORKER), given_settings=named)
+    assert made == ["c: 9.9.0.0/16 via 172.18.0.3", "c: 10.42.0.0/16 via 172.18.0.3"]
+    assert told == ""
+
+
+def test_of_two_clusters_the_one_that_has_the_routes_keeps_them() -> None:
+    """Otherwise the first one by name."""
+    other = node("worker", "172.18.0.4", "10.244.1.0/24", cluster="a")
+    assert planned(nodes=(WORKER, other))[0] == ["a: 10.244.1.0/24 via 172.18.0.4"]
+    held = route("10.244.1.0/24", "172.18.0.3", protocol=POD_PROTOCOL, metric=metric_of(HOME))
+    made, told = planned(held, nodes=(WORKER, other))
+    assert made == MADE
+    assert told.startswith("a: ")
+
+
+def test_nothing_is_made_unasked_or_without_a_right() -> None:
+    """Off is the default."""
+    off = replace(settings(), pod_routes=PodRouting.OFF)
+    assert planned(given_settings=off) == ([], "")
+    made, told = planned(may=False)
+    assert made == []
+    assert "may change no routes" in told
+
+
+networks = st.builds(
+    lambda number, bits: IPv4Network((10 << 24 | number >> (32 - bits) << (32 - bits) & 0xFFFFFF, bits)),
+    st.integers(0, 0xFFFFFF),
+    st.integers(10, 30),
+)
+
+
+@given(st.lists(networks, max_size=6), st.lists(networks, max_size=6))
+def test_no_route_that_is_made_meets_another_one(pods: list[IPv4Network], others: list[IPv4Network]) -> None:
+    """Whatever pods and others have; and what meets none of others' or an earlier one is made."""
+    nodes = tuple(node(f"n{i}", f"172.18.1.{i}", str(one)) for i, one in enumerate(pods))
+    host = HostFacts(addresses=HostAddresses(routes=(BRIDGE, *(route(str(one)) for one in others))))
+    made = routes_of(Snapshot(HOME, nodes=nodes, host=host), settings()).routes.get(ClusterName("c"), ())
+    for one in made:
+        assert not any(one.destination.overlaps(other) for other in others)
+    free = {one for one in pods if not any(one.overlaps(other) for other in others)}
+    assert {one.destination for one in made} == free
+
+
+@given(networks, st.ip_addresses(v=4))
+def test_a_route_is_read_as_it_is_printed(network: IPv4Network, gateway: object) -> None:
+    """In state and reports."""
+    one = PodRoute(network, ip_address(str(gateway)))
+    assert PodRoute.parse(str(one)) == one
