@@ -23,7 +23,7 @@ from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
 from locallb.planning.placing import PlacementInputs, PlanContext, proxy_of_stack
 from locallb.planning.planned import Plan, PlannedRoutes, Rejection
-from locallb.planning.pod_routes import RoutePlan, routes_of
+from locallb.planning.pod_routes import RoutePlan, routes_of, routes_to_gain
 from locallb.planning.ports import HostPorts, PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment, assign_proxies
 from locallb.planning.selection import is_ours
@@ -73,7 +73,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         routes=_on_host(routing, snapshot.home, settings),
         notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings)),
     )
-    left = left_out(snapshot, plan, settings)
+    left = (*left_out(snapshot, plan, settings), *routes_to_gain(plan, snapshot, settings))
     return replace(plan, left_out=left) if left else plan
 
 

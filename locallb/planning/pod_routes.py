@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 
 from locallb.config.settings import KubernetesSource, PodRouting, Settings
 from locallb.model.formatting import counted
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
 from locallb.model.naming import metric_of
-from locallb.model.objects import Node
+from locallb.model.objects import BackendChoice, Node
 from locallb.model.routes import LOOPBACK, POD_PROTOCOL, PodRoute, Route
 from locallb.model.snapshot import Snapshot
-from locallb.planning.planned import Plan
+from locallb.planning.planned import Plan, Via
 
 _WIDEST = {Family.IPV4: 8, Family.IPV6: 16}
 _SPECIAL = (*LOOPBACK, *map(ip_network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "fe80::/10", "ff00::/8")))
@@ -70,6 +70,28 @@ def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
     metric = metric_of(snapshot.home)
     there = {_way(one) for one in snapshot.host.addresses.routes if _is_of(one, metric)}
     return {one.key for one in plan.routes if not there.issuperset(map(_parts, one.routes))}
+
+
+def routes_to_gain(plan: Plan, snapshot: Snapshot, settings: Settings) -> Iterator[str]:
+    """Return for each cluster what routes that nobody makes would change, where they could be made: a sentence each."""
+    if settings.pod_routes is not PodRouting.OFF or snapshot.host.addresses is None:
+        return
+    by_nodes = {
+        placement.key.cluster
+        for placement in plan.placements
+        if any(port.via is not None and port.via is not Via.PODS for port in placement.ports)
+    }
+    if settings.backends is BackendChoice.NODE_PORTS or not by_nodes:
+        return
+    word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
+    could = routes_of(snapshot, replace(settings, pod_routes=word)).routes
+    there = set() if settings.publishes else {_way(one) for one in snapshot.host.routes}
+    for cluster in sorted(by_nodes):
+        if not there.issuperset(map(_parts, could.get(cluster, ()))):
+            yield (
+                f"{cluster}: connections go by NodePorts, which kube-proxy opens about a second later than pods answer;"
+                f" local-lb:podRoutes {word} makes routes straight to the pods (as root, or through Docker)"
+            )
 
 
 def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:

@@ -15,9 +15,12 @@ from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import ClusterName, Home, NodeName
 from locallb.model.naming import metric_of
 from locallb.model.objects import Node
+from locallb.model.ranges import AddressRange
 from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning.plan import make_plan
 from locallb.planning.pod_routes import routes_of
+from tests.planning.objects import endpoint, endpoints, parsed, service
 
 HOME = Home("local-lb", "dev", "/somewhere")
 BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
@@ -153,6 +156,28 @@ def test_nothing_is_made_unasked_or_without_a_right() -> None:
     made, told = planned(may=False)
     assert made == []
     assert "may change no routes" in told
+
+
+def gained(*routes: Route, **changes: object) -> tuple[str, ...]:
+    """Return what is told of a stack without routes of ours, whose Service has a NodePort on a Node with pods."""
+    services = parsed(service(), endpoints(endpoint("10.244.1.7"))).services
+    demo = replace(WORKER, cluster=services[0].key.cluster)
+    own = AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255"))
+    host = HostFacts(addresses=HostAddresses((own,), routes=(BRIDGE, *routes)), routes=(BRIDGE, *routes))
+    snapshot = Snapshot(HOME, services=services, nodes=(demo,), host=host)
+    sources = [{"kubernetes": {"name": "demo"}}]
+    return make_plan(snapshot, parse_settings({"sources": sources, **changes})).left_out
+
+
+def test_what_routes_would_gain_is_said_where_they_could_be_made() -> None:
+    """By the key that helps; not where there are some, where nothing could be made, and where nobody wants it."""
+    (told,) = gained()
+    assert told.startswith("demo: connections go by NodePorts")
+    assert "local-lb:podRoutes host" in told
+    assert gained(podRoutes="host") == ()
+    assert gained(backends="nodePorts") == ()
+    assert gained(route("10.244.0.0/16")) == ()
+    assert gained(route("10.244.1.0/24", "172.18.0.3")) == ()
 
 
 networks = st.builds(
