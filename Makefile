@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets lint format goldens bench clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream lint format goldens bench clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -86,6 +86,10 @@ test-kubelets: .venv/dev ## Run the tests against real kubelets: Nodes are conta
 	@$(BIN)/python -m tests.kubelets.ready
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m kubelets
 
+test-upstream: .venv/dev ## Run Kubernetes' own tests of LoadBalancers against watch on real kubelets (half an hour)
+	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
+	@$(BIN)/python -m tests.kubelets.upstream
+
 soak: .venv/dev ## Shake a live cluster's stack for MINUTES=5 with faults of every kind
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.cluster.build
@@ -104,7 +108,7 @@ goldens: .venv/dev ## Make the golden files anew
 
 bench: .venv/dev ## Measure everything on an otherwise idle machine, for docs/benchmarks.md
 	@mkdir -p benchmarks/results
-	@for name in proxy docker watch cluster scale throughput; do [ -f benchmarks/$$name.py ] || continue; echo "== $$name"; \
+	@for name in proxy docker watch cluster real scale throughput; do [ -f benchmarks/$$name.py ] || continue; echo "== $$name"; \
 		$(BIN)/python -m benchmarks.$$name >benchmarks/results/$$name.new && mv benchmarks/results/$$name.new benchmarks/results/$$name.json \
 		|| { echo "$$name failed; its result stays as it was"; rm -f benchmarks/results/$$name.new; }; done
 	@for name in engine preview; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done

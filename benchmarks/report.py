@@ -141,7 +141,7 @@ def main() -> None:
     """Write page and plots."""
     page = PAGE.read_text()
     PLOTS.mkdir(exist_ok=True)
-    for name in ("watch", "cluster", "scale", "throughput", "docker", "proxy"):
+    for name in ("watch", "real", "cluster", "scale", "throughput", "docker", "proxy"):
         path = RESULTS / f"{name}.json"
         if path.exists():
             result: Result = json.loads(path.read_text())

@@ -27,14 +27,16 @@ EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 PREFIX = "bench-"
 """How the names of all Services begin that a benchmark makes."""
 Port = tuple[int, int]
-"""A Service's port and its NodePort."""
+"""A Service's port and its NodePort; 0 lets the cluster choose."""
 
 
 class Services:
     """Services of one namespace, and the Nodes of the cluster."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, spec: Mapping[str, object]) -> None:
+    def __init__(self, kubeconfig: Path, namespace: str, spec: Mapping[str, object], served: int = 0) -> None:
         self._namespace = namespace
+        self._served = served
+        """The port of pods, where it isn't the Service's."""
         self._spec = spec
         config = KubeConfig.from_file(kubeconfig)
         self._client = Client(config, trust_env=False)
@@ -103,7 +105,8 @@ class Services:
         self._client.patch(NODE.Status, name, status, patch_type=PatchType.MERGE)
 
     def _port(self, one: Port) -> dict[str, Any]:
-        return {"name": f"p{one[0]}", "port": one[0], "nodePort": one[1]}
+        number, node_port = one
+        return {"name": f"p{number}", "port": number, "nodePort": node_port, "targetPort": self._served or number}
 
     def _wait(self, fact: Any, what: str) -> None:  # noqa: ANN401 - a question
         deadline = time.monotonic() + LONGEST

@@ -1,0 +1,186 @@
+"""From a change in a cluster with real kubelets to its effect for clients, for any implementation of LoadBalancer.
+
+    python -m benchmarks.real [--runs 20] [--modes process,shared] [--ways node-ports,pods]
+    python -m benchmarks.real --kubeconfig FILE --image AGNHOST [--namespace NAME] [--name NAME]
+
+The first starts a cluster whose Nodes are containers (see tests/kubelets), and in turn `locallb watch` in each mode: by
+NodePorts, as kube-proxy opens them, and straight to pods, which this host has routes to. The second measures whatever
+runs for the cluster of that kubeconfig, with pods of an image that its Nodes have. Pods end at once on SIGTERM.
+A table goes to standard error, one JSON object to standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightkube import Client, KubeConfig
+
+from benchmarks.figures import Spread, result, spreads, table, tell
+from benchmarks.requests import Load, ask, connects, until
+from benchmarks.services import Services
+from benchmarks.targets import absent, target
+from benchmarks.watch import CALM, MANY, Figures
+from tests.kubelets.cluster import Cluster, kubelet_cluster
+from tests.kubelets.deployments import SERVED, Deployments
+from tests.kubelets.images import AGNHOST
+from tests.kubelets.ready import make_ready
+
+RATE = 50
+"""Requests a second while a pod moves."""
+PORT, ADDED = (8080, 0), (8081, 0)
+WAYS: Mapping[str, Mapping[str, object]] = {"node-ports": {}, "pods": {"allocateLoadBalancerNodePorts": False}}
+"""Fields of Services by how they are served."""
+APP = "bench"
+_ELSEWHERE = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": APP}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+"""A new pod is on another Node than the old one."""
+
+
+@dataclass
+class Stand:
+    """Where implementations are measured: Services, and a Deployment with one pod behind them."""
+
+    services: Services
+    deployments: Deployments
+
+
+def run_once(stand: Stand, figures: Figures) -> None:
+    """Create a Service, add a port, delete it; ten at once; then move the pod."""
+    with figures.part("Service created"):
+        began = time.perf_counter()
+        stand.services.create("web", PORT)
+        address = stand.services.address("web")
+        figures.add("Service created: address told", time.perf_counter() - began)
+        figures.add("Service created: first byte", until(lambda: ask(address, PORT[0]), "the first byte") - began)
+        began = time.perf_counter()
+        stand.services.change_ports("web", PORT, ADDED)
+        figures.add("port added: serves", until(lambda: ask(address, ADDED[0]), "the added port") - began)
+        began = time.perf_counter()
+        stand.services.delete("web")
+        figures.add("Service deleted: refused", until(lambda: not connects(address, PORT[0]), "the refusal") - began)
+    clear(stand, "web")
+    many(stand, figures)
+
+
+def many(stand: Stand, figures: Figures) -> None:
+    """Create ten Services at once, until all serve."""
+    names = {f"many-{number}": PORT for number in range(MANY)}
+    with figures.part(f"{MANY} Services at once"):
+        began = time.perf_counter()
+        stand.services.create_all(names)
+        addresses = [stand.services.address(name) for name in names]
+        at = max(until(lambda at=at: ask(at, PORT[0]), "all serve") for at in addresses)  # type: ignore[misc]
+        figures.add(f"{MANY} Services at once: all serve", at - began)
+    clear(stand, *names)
+
+
+def pod_moves(stand: Stand, figures: Figures) -> None:
+    """Replace the pod by one on another Node under load: what fails, and for how long."""
+    stand.services.create("moved", PORT)
+    with figures.part("pod moves"):
+        address = stand.services.address("moved")
+        until(lambda: ask(address, PORT[0]), "the first byte")
+        with Load(address, PORT[0], RATE) as load:
+            stand.deployments.roll(APP)
+            until(lambda: ask(address, PORT[0]), "the new pod")
+            time.sleep(1 + CALM)
+        failed = [one.began for one in load.failed]
+        figures.add("pod moves: first to last failed request", max(failed) - min(failed) if failed else 0.0)
+        figures.count("pod moves: requests", len(load.requests))
+        figures.count("pod moves: failed", len(failed))
+    clear(stand, "moved")
+
+
+def clear(stand: Stand, *names: str) -> None:
+    """Delete Services and wait until they are gone."""
+    stand.services.delete(*names)
+    with suppress(TimeoutError):
+        stand.services.gone(*names)
+    time.sleep(CALM)
+
+
+def measure(kubeconfig: Path, namespace: str, spec: Mapping[str, object], runs: int, image: str = AGNHOST) -> Figures:
+    """Measure whatever serves Services with these fields; the first run isn't counted."""
+    figures = Figures()
+    with Client(KubeConfig.from_file(kubeconfig), trust_env=False) as client:
+        deployments = Deployments(client, namespace, image)
+        stands = {policy: _services(kubeconfig, namespace, spec, policy) for policy in ("Cluster", "Local")}
+        deployments.deploy(APP, 1, affinity=_ELSEWHERE)
+        try:
+            for number in range(-1, runs):
+                kept = figures if number >= 0 else Figures()
+                run_once(Stand(stands["Cluster"], deployments), kept)
+                pod_moves(Stand(stands["Local"], deployments), kept)
+        finally:
+            stands["Local"].clear()
+            deployments.delete_deployments()
+    return figures
+
+
+def _services(kubeconfig: Path, namespace: str, spec: Mapping[str, object], policy: str) -> Services:
+    every = {**spec, "selector": {"app": APP}, "externalTrafficPolicy": policy}
+    return Services(kubeconfig, namespace, every, SERVED)
+
+
+def ours(args: argparse.Namespace, cluster: Cluster, notes: list[str]) -> Iterator[tuple[str, Figures]]:
+    """Measure `locallb watch` in every mode, in every way."""
+    for way in args.ways.split(","):
+        for mode in args.modes.split(","):
+            if why := absent(mode):
+                notes.append(f"{mode} isn't measured: {why}")
+                continue
+            with cluster.routed() if way == "pods" else nullcontext(), target(mode, cluster.plane):
+                kubeconfig = cluster.plane.root / "owner.kubeconfig"
+                yield f"{mode}, {way}", measure(kubeconfig, "n", WAYS[way], args.runs)
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20, help="of each target (default: %(default)s)")
+    parser.add_argument("--modes", default="process,shared", help="of local-lb (default: %(default)s)")
+    parser.add_argument("--ways", default=",".join(WAYS), help="to pods (default: %(default)s)")
+    parser.add_argument("--kubeconfig", default="", help="measure what runs for this cluster instead")
+    parser.add_argument("--image", default=AGNHOST, help="agnhost, as that cluster's Nodes have it")
+    parser.add_argument("--namespace", default="default", help="where Services are made (default: %(default)s)")
+    parser.add_argument("--name", default="as found", help="what to call it in the table")
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    """Measure and print."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
+    args = arguments()
+    notes = [f"{RATE} requests a second while a pod moves (policy Local), each a new connection; pods end at once"]
+    milliseconds: dict[str, dict[str, Spread]] = {}
+    counts: dict[str, dict[str, int]] = {}
+    never: dict[str, dict[str, int]] = {}
+    with ExitStack() as stack:
+        if args.kubeconfig:
+            figures = measure(Path(args.kubeconfig), args.namespace, WAYS["node-ports"], args.runs, args.image)
+            who = iter([(args.name, figures)])
+        else:
+            make_ready()
+            who = ours(args, stack.enter_context(kubelet_cluster()), notes)
+        for name, figures in who:
+            milliseconds[name] = spreads(figures.milliseconds)
+            counts[name], never[name] = figures.counts, figures.never
+            tell(table({name: milliseconds[name]}))
+            tell(*(f"{name:<22}{what:<52}{number:>6}" for what, number in figures.counts.items()))
+    result("real", notes, runs=args.runs, milliseconds=milliseconds, counts=counts, never=never)
+
+
+if __name__ == "__main__":
+    main()

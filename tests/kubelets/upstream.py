@@ -1,0 +1,94 @@
+"""Kubernetes' own end-to-end tests of LoadBalancer Services, against `locallb watch` on a cluster with real kubelets.
+
+    python -m tests.kubelets.upstream [--focus REGEX] [--settings YAML]
+
+Tells what became of each test, with upstream's reason where it skipped one, and fails if any failed. All of them take
+about half an hour: two rolling updates with five rounds each are most of it. Addresses are of a range that pods reach
+by way of the host, as they do where addresses are outside of loopback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree.ElementTree import Element, parse
+
+import yaml
+
+from tests.cluster.build import UPSTREAM, kubernetes
+from tests.e2e.support import stage
+from tests.e2e.watching import watching
+from tests.kubelets.cluster import Cluster, kubelet_cluster, on_host
+from tests.kubelets.images import upstream_images
+from tests.kubelets.ready import make_ready_for_upstream
+
+FOCUS = r"\[Feature:LoadBalancer\]"
+MINUTES = 60
+"""How long all of it may take."""
+_STATES = {"passed": "passed", "skipped": "skipped", "failed": "FAILED", "timedout": "FAILED", "panicked": "FAILED"}
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--focus", default=FOCUS, help="which of upstream's tests (default: %(default)s)")
+    parser.add_argument("--settings", default="{}", help="of the stack, as a mapping (default: %(default)s)")
+    parser.add_argument("--keep", default="", help="a directory that is there, for what upstream and the watch said")
+    return parser.parse_args(words)
+
+
+def run(cluster: Cluster, focus: str, directory: Path) -> list[Element]:
+    """Run the tests, and return those that were wanted from the report."""
+    report = directory / "report.xml"
+    command = [
+        str(kubernetes(UPSTREAM)),
+        *("--provider=skeleton", "--num-nodes=2", "--dump-logs-on-failure=false"),
+        f"--kubeconfig={cluster.plane.root}/owner.kubeconfig",
+        *(f"--ginkgo.focus={focus}", f"--ginkgo.timeout={MINUTES}m", f"--ginkgo.junit-report={report}"),
+        *("--ginkgo.no-color", "--ginkgo.succinct"),
+    ]
+    with (directory / "upstream.log").open("wb") as log:
+        subprocess.run(command, check=False, stdout=log, stderr=log, timeout=60 * (MINUTES + 5))
+    return [one for one in parse(report).iter("testcase") if wanted(one)]  # noqa: S314 - our own program wrote it
+
+
+def wanted(test: Element) -> bool:
+    """Return whether a test ran or skipped itself; the rest of upstream's is listed as skipped without a reason."""
+    skipped = test.find("skipped")
+    return test.get("name", "").startswith("[It]") and (skipped is None or skipped.get("message") != "skipped")
+
+
+def line(test: Element) -> str:
+    """Say in a line what became of a test."""
+    state = _STATES.get(test.get("status", ""), "FAILED")
+    skipped = test.find("skipped")
+    reason = "" if skipped is None else f"\n{'':17}{skipped.get('message', '').removeprefix('skipped - ')}"
+    return f"{state:<8}{float(test.get('time', 0)):>7.1f} s {test.get('name', '').removeprefix('[It] ')}{reason}"
+
+
+def main() -> None:
+    """Run what was asked for."""
+    args = arguments()
+    make_ready_for_upstream()
+    with kubelet_cluster(images=upstream_images()) as cluster, stage() as play:
+        places = cluster.plane.ranges.host
+        on_host("; ".join(f"ip route add local {one} dev lo" for one in places))
+        try:
+            pools = [{"name": "reached", "addresses": list(places)}]
+            play.configure(sources=[cluster.plane.source], pools=pools, **yaml.safe_load(args.settings))
+            directory = Path(args.keep) if args.keep else play.root
+            with watching(play, "--plain") as watch:
+                tests = run(cluster, args.focus, directory)
+            if args.keep:
+                (directory / "watch.log").write_text(watch.told())
+        finally:
+            on_host("; ".join(f"ip route del local {one} dev lo" for one in places))
+    sys.stdout.write("".join(f"{line(one)}\n" for one in sorted(tests, key=line)))
+    sys.exit(not tests or any(line(one).startswith("FAILED") for one in tests))
+
+
+if __name__ == "__main__":
+    main()
