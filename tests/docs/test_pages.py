@@ -163,7 +163,9 @@ PLACEHOLDERS = {"COMMAND": "status", "STATE": "rejected", "ADDR:PORT": "127.0.0.
 """Words of a page for which any may stand, where it isn't any."""
 OF_OTHERS = frozenset({"--ip-range", "--kill-whom=main", "--continue-on-error"})
 """Options of other programs that the pages name: Docker's, systemd's, Pulumi's."""
-OF_BENCHMARKS = frozenset({"--profile", "--selector app=web", "--kubeconfig FILE", "--node-port-host ADDR,ADDR", "--image AGNHOST"})
+OF_BENCHMARKS = frozenset(
+    {"--profile", "--selector app=web", "--kubeconfig FILE", "--node-port-host ADDR,ADDR", "--image AGNHOST"}
+)
 
 
 def ours() -> Iterator[tuple[str, str]]:

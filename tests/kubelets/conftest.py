@@ -29,9 +29,9 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-@pytest.fixture(params=["node-ports", "pods"])
+@pytest.fixture(params=["nodePorts", "pods"])
 def world(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Workloads]:
-    """Return the owner of the cluster, which has Nodes and nothing else, and whose Services are served in that way."""
+    """Return the owner of the cluster, which has but Nodes; this host has routes to its pods, or hasn't."""
     made = Workloads(cluster, straight=request.param == "pods")
     with made.client, cluster.routed() if made.straight else nullcontext():
         yield made

@@ -28,6 +28,8 @@ class Deployments:
 
     namespace = "n"
     image = AGNHOST
+    settled = 0
+    """Seconds for which a new pod is ready before an old one is told to end."""
 
     def __init__(self, client: Client, namespace: str, image: str) -> None:
         self.client, self.namespace, self.image = client, namespace, image
@@ -41,10 +43,8 @@ class Deployments:
         }
         template = {"metadata": {"labels": {"app": name}}, "spec": pod}
         labels = {"matchLabels": {"app": name}}
-        document = {
-            "metadata": {"name": name},
-            "spec": {"replicas": replicas, "selector": labels, "template": template},
-        }
+        wanted = {"replicas": replicas, "minReadySeconds": self.settled, "selector": labels, "template": template}
+        document = {"metadata": {"name": name}, "spec": wanted}
         self.client.create(DEPLOYMENT.from_dict(document), namespace=self.namespace)
         self.wait(name)
 

@@ -1,6 +1,6 @@
 """Pods of real kubelets behind LoadBalancer Services, while `locallb watch` runs: what clients of this host get.
 
-Each test goes both ways: by NodePorts, as kube-proxy opens them, and straight to pods, which the host has routes to.
+Each test goes both ways: by NodePorts, as kube-proxy opens them, and straight to pods, where this host has routes.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class Workloads(Objects, Deployments):
     """The cluster's owner, who also deploys; all in the namespace n."""
 
     straight: bool
-    """Whether Services go without NodePorts, so that only pods can be reached."""
+    """Whether this host has routes to pods, which are then the first choice; NodePorts stand by."""
 
     def __init__(self, cluster: Cluster, *, straight: bool) -> None:
         Objects.__init__(self, cluster.plane, cluster.plane.client())
@@ -31,7 +31,6 @@ class Workloads(Objects, Deployments):
     def expose(self, name: str, *ports: int, **spec: Any) -> None:  # noqa: ANN401 - fields of the API
         """Create a Service of type LoadBalancer for a Deployment; it has port 80 if none is said."""
         listed = [service_port(number) for number in ports or (80,)]
-        spec.setdefault("allocateLoadBalancerNodePorts", not self.straight)
         self.service(service(name, *listed, selector={"app": name}, **spec))
 
     def address(self, name: str) -> str:
