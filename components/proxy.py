@@ -48,7 +48,7 @@ class Proxy(pulumi.ComponentResource):
         self.register_outputs({"process": self.identity})
 
     def _route(self, planned: PlannedProxy) -> None:
-        """Lead from a container's own network to the pods of its cluster; another container needs them anew."""
+        """Lead from a container's own network to the pods of its cluster; another container needs them again."""
         if planned.routes:
             routes = PodRoutes(
                 planned.proxy.name,

@@ -127,7 +127,9 @@ def _configuration(seen: Seen) -> Iterator[Finding]:
     for text in seen.configuration_problems:
         yield Finding(Level.PROBLEM, "stack", text, "correct it; nothing is changed until then")
     for text in seen.source_problems:
-        yield Finding(Level.PROBLEM, "sources", text, "mend the source; until then its load balancers stay as they are")
+        yield Finding(
+            Level.PROBLEM, "sources", text, "repair the source; until then its load balancers stay as they are"
+        )
     for text in seen.source_notices:
         yield Finding(Level.WARNING, "sources", text)
     for text in seen.left_out:

@@ -54,7 +54,8 @@ class ReadCache:
         except (ClientError, ValueError, RecursionError) as error:
             why = error if isinstance(error, ClientError) else "it isn't ours"
             raise SourceError(
-                f"source {cluster}: its last reading {path} can't be used ({why}); mend the source and remove that file"
+                f"source {cluster}: its last reading {path} can't be used ({why});"
+                " repair the source and remove that file"
             ) from None
 
     def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: Memory[Any] | None = None) -> None:

@@ -59,13 +59,13 @@ def with_stale(read: SourceRead, *stale: str) -> SourceRead:
 class Followed(Protocol[Source_contra]):
     """The sources of one type that the loop follows. For one thread."""
 
-    def read(self, source: Source_contra, known: Collection[ObjectKey], *, anew: bool, moved: bool) -> SourceRead:
+    def read(self, source: Source_contra, known: Collection[ObjectKey], *, everything: bool, moved: bool) -> SourceRead:
         """Return what a source has; from the first time on, follow it. Raises SourceError.
 
         Args:
             source: which one.
             known: Services that hold something.
-            anew: this is a look at everything; nothing that is remembered counts.
+            everything: this is a look at everything; nothing that is remembered counts.
             moved: it may be reached in another way now.
 
         """

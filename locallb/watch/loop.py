@@ -221,7 +221,7 @@ class Loop:
         self._broken = (self._broken | lost | self._disputed(reading, plan)) & wanted.keys()
         now = time.monotonic()
         work = self._converger.work(wanted, self._broken)
-        self._schedule = self._schedule.planned(set(work.keys)).hindered(now, _hindrances(plan), random.random())  # noqa: S311 - no secret
+        self._schedule = self._schedule.planned(set(work.keys)).blocked(now, _blocked_by(plan), random.random())  # noqa: S311 - no secret
         left = self._rested(work.without(self._schedule.waiting(now, wanted)), now)
         self._listen(
             Planned(
@@ -290,15 +290,15 @@ class Loop:
         self._state = self._engine.state_stamp()
         if outcome.failed:
             self._outlook.world.surprised()
-        mended = [key for key in batch.keys if key in self._broken and key not in outcome.failed]
-        self._broken.difference_update(mended)
-        self._disputes = self._disputes.repaired(ended, mended)
+        repaired = [key for key in batch.keys if key in self._broken and key not in outcome.failed]
+        self._broken.difference_update(repaired)
+        self._disputes = self._disputes.repaired(ended, repaired)
         done = [key for key in batch.keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
         self._note_outages(plan, batch, outcome, began)
         dependent = self._dependent(plan, outcome)
         self._schedule = self._schedule.ended(ended, done, failed, random.random(), dependent)  # noqa: S311 - no secret
-        self._schedule = self._schedule.repaired(ended, mended)
+        self._schedule = self._schedule.repaired(ended, repaired)
         self._schedule = self._schedule.gone([key for key in done if key not in wanted])
         self._listen(_told(batch.keys, outcome, ended - began, ended - first))
         return left.without(batch.keys)
@@ -341,7 +341,7 @@ class Loop:
         SILENT.put({})
 
 
-def _hindrances(plan: Plan) -> str:
+def _blocked_by(plan: Plan) -> str:
     """Return in one text what stands in the way on this host."""
     problems = [rejection.problem for rejection in plan.rejections]
     problems += [port.problem for placement in plan.placements for port in placement.ports if port.problem]

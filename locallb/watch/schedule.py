@@ -197,7 +197,7 @@ class Schedule:
         """Note that nothing failed as a whole, neither reading nor planning nor an update."""
         return replace(self, whole=None)
 
-    def hindered(self, now: float, what: str, chance: float) -> Schedule:
+    def blocked(self, now: float, what: str, chance: float) -> Schedule:
         """Note what stands in the way on this host, in any words; nothing if empty."""
         before = self.hindrance
         if not what:

@@ -83,9 +83,9 @@ class SnapshotCache:
         claims = self._ledger()
         known = self._known.of(None, known_services, self.home, self._held, claims)
         everything = any(mark.cause in {Cause.START, Cause.FULL, Cause.CONFIGURATION} for mark in marks)
-        for source in self._find(marks, anew=everything):
+        for source in self._find(marks, everything=everything):
             if everything or source.cluster not in self._read or _about(source, marks):
-                self._read[source.cluster] = self._source(source, known, marks, anew=everything)
+                self._read[source.cluster] = self._source(source, known, marks, everything=everything)
         read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
         host, told = self._facts(everything, any(mark.cause is Cause.ROUTES for mark in marks))
         return assemble(self.home, self._held, claims, [*read, told], host)
@@ -111,9 +111,9 @@ class SnapshotCache:
         for one in self.following.values():
             one.stop()
 
-    def _find(self, marks: Collection[Mark], *, anew: bool) -> tuple[Source, ...]:
+    def _find(self, marks: Collection[Mark], *, everything: bool) -> tuple[Source, ...]:
         """Find out which sources there are now, where a mark says that it may be others; forget those that went."""
-        if not (anew or self._sources is None or any(mark.cause is Cause.KIND for mark in marks)):
+        if not (everything or self._sources is None or any(mark.cause is Cause.KIND for mark in marks)):
             return self._sources
         try:
             self._sources, self._found = find_sources(self.home, self.settings, keep=True)
@@ -134,11 +134,11 @@ class SnapshotCache:
         return self._sources
 
     def _source(
-        self, source: Source, known: Collection[ObjectKey], marks: Collection[Mark], *, anew: bool
+        self, source: Source, known: Collection[ObjectKey], marks: Collection[Mark], *, everything: bool
     ) -> SourceRead:
         """Read a source by whatever follows those of its type."""
-        moved = anew or any(mark.cause in {Cause.KUBECONFIG, Cause.KIND} for mark in marks)
-        return self.followed(source.type).read(source, known, anew=anew, moved=moved)
+        moved = everything or any(mark.cause in {Cause.KUBECONFIG, Cause.KIND} for mark in marks)
+        return self.followed(source.type).read(source, known, everything=everything, moved=moved)
 
     def followed(self, word: str) -> Followed[Any]:
         """Return what follows the sources of a type."""
@@ -151,9 +151,9 @@ class SnapshotCache:
         """Read the ledger where one of its directories is different; files in it are replaced, never rewritten."""
         return self._claims.of(None, lambda *_stamps: read_claims(self._remembered), *map(_stamp, paths.ledgers()))
 
-    def _facts(self, anew: bool, rerouted: bool) -> tuple[HostFacts, SourceRead]:  # noqa: FBT001 - one caller
+    def _facts(self, everything: bool, rerouted: bool) -> tuple[HostFacts, SourceRead]:  # noqa: FBT001 - one caller
         now = time.monotonic()
-        if anew or self._host is None or now > self._host[0] + HOST_FRESH:
+        if everything or self._host is None or now > self._host[0] + HOST_FRESH:
             host = read_host(self.home, self.settings, self._held or HeldByState())
             self._host = now, host, told_of_pools(self.settings, host)
         elif rerouted:

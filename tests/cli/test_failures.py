@@ -26,7 +26,7 @@ def test_what_is_known_speaks_for_itself(module: str, kind: str) -> None:
 
 
 def test_what_is_not_known_is_a_mistake_with_its_place() -> None:
-    """Anything else is ours to mend."""
+    """Anything else is ours to repair."""
     assert failures.sentence(RuntimeError("x")).startswith("a mistake in local-lb (RuntimeError: x)")
 
 

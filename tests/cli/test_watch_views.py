@@ -202,7 +202,7 @@ def narrated(*chapters: list[Happening]) -> list[list[str]]:
 
 
 def test_the_same_failure_of_everything_is_told_once_and_its_end_too() -> None:
-    """A broken stack file is tried again in vain: one line when it breaks, another one, one when it is mended."""
+    """A broken stack file is tried again in vain: one line when it breaks, another one, one when it is repaired."""
     plan = planned(snapshot_of("web"), marks=[Mark(Cause.RETRY)])
     broken, locked = Failed("stacks/Pulumi.dev.yaml isn't YAML", "configuration"), Failed("it is locked", "engine")
     told = narrated(

@@ -70,7 +70,7 @@ def test_a_second_run_tells_nothing_anew(cluster: Objects, play: Stage, backend:
 def test_a_rejected_service_is_not_held_and_says_so_no_more_when_it_is_served(
     cluster: Objects, play: Stage, backend: Backends
 ) -> None:
-    """No finalizer while it gets nothing; mended it serves, and the condition and the events follow."""
+    """No finalizer while it gets nothing; repaired it serves, and the condition and the events follow."""
     made(cluster, backend, "web")
     cluster.change("web", {"spec": {"loadBalancerIP": "192.0.2.9"}})
     play.up()

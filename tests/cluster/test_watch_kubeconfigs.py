@@ -116,7 +116,7 @@ def test_what_else_is_written_into_the_file_makes_no_difference(
 
 
 def test_a_file_that_can_not_be_used_takes_nothing_away(cluster: Objects, staged: Stage, backend: Backends) -> None:
-    """Half of it, none, without a context: it is told, what serves goes on, and a mended file is enough."""
+    """Half of it, none, without a context: it is told, what serves goes on, and a repaired file is enough."""
     config = kubeconfig(staged)
     text = config.read_text()
     broken = {

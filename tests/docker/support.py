@@ -85,14 +85,14 @@ def identities(stage: Stage) -> dict[str, str]:
     return {name: one["Id"] for name, one in containers(stage).items()}
 
 
-def goes_on_after(stage: Stage, harm: Harm, mend: Callable[[], object]) -> bool:
-    """Harm the container of `web`, have it mended at the same address, and tell whether the same one goes on.
+def goes_on_after(stage: Stage, harm: Harm, repair: Callable[[], object]) -> bool:
+    """Harm the container of `web`, have it repaired at the same address, and tell whether the same one goes on.
 
     The neighbour's must not be touched.
     """
     at, before = stage.addresses(), identities(stage)
     docker(*harm.words, before["web"])
-    mend()
+    repair()
     assert stage.addresses() == at
     assert ask(at["n/web"], 80) == "web: hello"
     after = identities(stage)

@@ -162,7 +162,7 @@ def test_one_sees_the_harm_and_the_other_mends_it(shop: Stage, where: Network | 
     """A refresh by either writes what the other understands."""
     shop.up()
 
-    def mend() -> None:
+    def repair() -> None:
         if sees == "locallb":
             assert shop.run("refresh", "--yes").code == 0
             bring(shop, "pulumi")
@@ -170,7 +170,7 @@ def test_one_sees_the_harm_and_the_other_mends_it(shop: Stage, where: Network | 
             update(shop, "refresh")
             bring(shop, "locallb")
 
-    assert goes_on_after(shop, harm, mend) is (harm.goes_on_published if where else harm.goes_on_in_host)
+    assert goes_on_after(shop, harm, repair) is (harm.goes_on_published if where else harm.goes_on_in_host)
     content(shop)
 
 

@@ -29,7 +29,7 @@ def both(play: Stage, backend: Callable[..., Backend]) -> Stage:
 
 
 def test_the_engines_take_over_from_each_other_in_every_phase(both: Stage) -> None:
-    """Made by one, changed by the other, shrunk by the first, harmed, mended, destroyed; nothing else is made anew."""
+    """Made by one, changed by the other, shrunk, harmed, repaired, destroyed; nothing else is made again."""
     make_stack(both)
     update(both, "up")
     content(both)

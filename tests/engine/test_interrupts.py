@@ -147,7 +147,7 @@ def test_a_journal_of_a_state_that_another_engine_wrote_is_kept_aside(bench: Ben
     journal.write_text('{"journal":1,"base":"then"}\n[{"drop":"urn:pulumi:dev::local-lb::a:b:C::d"}]\n')
     result = bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
     assert result.ok
-    assert "the state was written anew" in messages(result)[0]
+    assert "the state was written again" in messages(result)[0]
     assert not journal.exists()
     assert len(list((bench.project.backend / ".pulumi" / "backups").rglob("*.journal"))) == 1
     journal.write_text("")

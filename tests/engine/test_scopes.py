@@ -72,7 +72,7 @@ def test_a_replacement_that_would_delete_outside_the_scope_first_is_refused(benc
     engine.up(lambda: program("127.77.0.1"))
     scope = only([root_urn("local-lb", "dev", "locallb:index:LoopbackAddress", "alpha")])
     result = engine.up(lambda: program("127.77.0.9"), scope=scope)
-    assert "must be deleted before it is created anew" in messages(result)[0]
+    assert "must be deleted before it is created again" in messages(result)[0]
     assert bench.world.called("delete") == []
 
 

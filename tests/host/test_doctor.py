@@ -69,7 +69,7 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
         ({"host": listener(53)}, Level.WARNING, "ports", "a process of another user", "address of its own"),
         ({"host": listener(3000, "node (8)")}, Level.NOTE, "ports", "3000/TCP by node (8)", ""),
         ({"configuration_problems": ("bad key",)}, Level.PROBLEM, "stack", "bad key", "correct"),
-        ({"source_problems": ("gone",)}, Level.PROBLEM, "sources", "gone", "mend"),
+        ({"source_problems": ("gone",)}, Level.PROBLEM, "sources", "gone", "repair"),
         ({"proxies": (ProxySeen("a", alive=False),)}, Level.PROBLEM, "proxies", "is gone: a", "locallb up"),
         (
             {"proxies": (ProxySeen("a", alive=True, answers=False),)},

@@ -245,7 +245,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(service=draw.services())
     def create_or_recreate(self, service: Service) -> None:
-        """Create a Service; under a name that exists it is deleted and created anew, with another uid."""
+        """Create a Service; under a name that exists it is deleted and created again, with another uid."""
         former = self.world.services.get(service.key)
         uid = Uid(f"{former.uid}+") if former else service.uid
         self.world.services[service.key] = replace(service, uid=uid, ingress=())

@@ -14,7 +14,7 @@ from tests.provider.support import Driver, Wanted, owner
 
 
 def inodes(directory: Path) -> dict[str, int]:
-    """Return which file is which: one that is written anew is another."""
+    """Return which file is which: one that is written again is another."""
     return {path.name: path.stat().st_ino for path in directory.iterdir()}
 
 

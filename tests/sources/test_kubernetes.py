@@ -18,7 +18,7 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
 contexts: [{name: kind-shop, context: {cluster: c, user: u}}, {name: prod, context: {cluster: c, user: u}}]
 users: [{name: u, user: {token: t}}]
 """
-FILE = "mend that file, or name another one by `kubeconfig`"
+FILE = "repair that file, or name another one by `kubeconfig`"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.sources.support import Place, key, names, service
 
 BROKEN = "a: [1\n"
 WHY = "line 2 can't be read (did not find expected ',' or ']')"
-AS_LAST = "so what it had counts as last read; mend it"
+AS_LAST = "so what it had counts as last read; repair it"
 
 
 def refusal(place: Place, *held: ObjectKey) -> str:
@@ -178,7 +178,7 @@ def test_a_directory_that_never_was_read_stops_the_run(place: Place, what: str) 
 def test_a_broken_file_without_a_copy_stops_the_run_where_something_is_held(place: Place) -> None:
     """Otherwise what is held would be given up."""
     place.write(a=BROKEN, b=service("b"))
-    remedy = "and there is no earlier reading to go by; mend it and run again"
+    remedy = "and there is no earlier reading to go by; repair it and run again"
     assert refusal(place, key("x")) == f"source demo: a.yaml {WHY}, {remedy}"
 
 
@@ -188,7 +188,7 @@ def test_a_broken_file_without_a_copy_waits_where_nothing_is_held(place: Place) 
     elsewhere = ObjectKey(ClusterName("other"), "shop", "x")
     reading = place.read([elsewhere], keep=True)
     assert names(reading) == ["b"]
-    assert reading.stale == (f"source demo: a.yaml {WHY}, so its Services wait; mend it",)
+    assert reading.stale == (f"source demo: a.yaml {WHY}, so its Services wait; repair it",)
     assert place.names([key("b")]) == ["b"]
 
 
@@ -203,7 +203,8 @@ def test_a_copy_that_isnt_ours_stops_the_run_only_where_it_is_needed(place: Plac
         assert place.names() == ["a"]
         place.write(a=BROKEN)
         assert refusal(place) == (
-            f"source demo: its last reading {kept} can't be used (it isn't ours); mend the source and remove that file"
+            f"source demo: its last reading {kept} can't be used (it isn't ours);"
+            " repair the source and remove that file"
         )
     place.write(a=service("a"))
     assert place.names(keep=True) == ["a"]
@@ -249,7 +250,7 @@ def test_a_file_that_is_none_is_told(place: Place, kind: str) -> None:
     reading = place.read()
     assert names(reading) == ["web"]
     shown = "odd\\n\\udcff.yaml" if kind == "a socket's name" else "odd.yaml"
-    assert reading.stale == (f"source demo: {shown}{why}, so its Services wait; mend it",)
+    assert reading.stale == (f"source demo: {shown}{why}, so its Services wait; repair it",)
 
 
 def test_files_and_directories_without_permission_are_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,8 +268,8 @@ def test_files_and_directories_without_permission_are_told(place: Place, monkeyp
     reading = place.read()
     assert names(reading) == ["b"]
     assert reading.stale == (
-        "source demo: a.yaml can't be read (Permission denied), so its Services wait; mend it",
-        "source demo: c can't be read (Permission denied), so its Services wait; mend it",
+        "source demo: a.yaml can't be read (Permission denied), so its Services wait; repair it",
+        "source demo: c can't be read (Permission denied), so its Services wait; repair it",
     )
 
 
@@ -350,7 +351,7 @@ def test_a_file_that_keeps_vanishing_is_told(place: Place, monkeypatch: pytest.M
     reading = place.read()
     assert names(reading) == ["b"]
     assert reading.stale == (
-        "source demo: a.yaml can't be read (No such file or directory), so its Services wait; mend it",
+        "source demo: a.yaml can't be read (No such file or directory), so its Services wait; repair it",
     )
 
 

@@ -35,7 +35,9 @@ def test_a_single_file_that_is_a_pipe_is_told(place: Place) -> None:
     """Nothing waits for it."""
     os.mkfifo(place.root / "pipe")
     reading = read_manifests(ManifestsSource(DEMO, "pipe"), place.root, place.readings)
-    assert reading.stale == ("source demo: pipe can't be read (it is no regular file), so its Services wait; mend it",)
+    assert reading.stale == (
+        "source demo: pipe can't be read (it is no regular file), so its Services wait; repair it",
+    )
 
 
 def test_the_home_may_be_a_tilde(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +56,7 @@ def test_a_file_that_was_emptied_counts_as_last_read(place: Place) -> None:
     place.write(a="")
     reading = place.read([key("a")], keep=True)
     assert names(reading) == ["a", "b"]
-    what = "is empty (remove it, if nothing shall be in it), so what it had counts as last read; mend it"
+    what = "is empty (remove it, if nothing shall be in it), so what it had counts as last read; repair it"
     assert reading.stale == (f"source demo: a.yaml {what}",)
     place.write(a="# nothing\n")
     assert place.names([key("a")], keep=True) == ["b"]

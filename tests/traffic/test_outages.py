@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
 
 @pytest.fixture
-def mended(world: World) -> Iterator[World]:
+def repaired(world: World) -> Iterator[World]:
     """Return the cluster, whose control plane runs again at the end."""
     yield world
     if "etcd" not in world.plane.processes:
@@ -52,9 +52,9 @@ def recorded(play: Stage, name: str) -> bool:
 
 
 @pytest.mark.parametrize("what", ["kube-apiserver", "etcd"])
-def test_an_outage_of_the_control_plane_is_survived(what: str, mended: World, play: Stage) -> None:
+def test_an_outage_of_the_control_plane_is_survived(what: str, repaired: World, play: Stage) -> None:
     """Every request is served meanwhile, also by a proxy that was killed; afterwards all is done that was asked."""
-    world, plane = mended, mended.plane
+    world, plane = repaired, repaired.plane
     for name in ("web", "gone", "killed"):
         make(world, name)
     world.pod("a", world.nodes["kind-worker"])
@@ -85,9 +85,9 @@ def test_an_outage_of_the_control_plane_is_survived(what: str, mended: World, pl
         assert (addresses(world), addresses(world, "killed")) == ([at], [broken])
 
 
-def test_restarts_of_everything_change_no_address(mended: World, play: Stage) -> None:
+def test_restarts_of_everything_change_no_address(repaired: World, play: Stage) -> None:
     """Proxy, kube-proxies, API server and etcd, one after the other: every time the same addresses serve."""
-    world, plane = mended, mended.plane
+    world, plane = repaired, repaired.plane
     make(world, "web", served(80), served(80, "UDP"), **DUAL)
     world.pod("a", world.nodes["kind-worker"])
     up_and_serving(world, play)

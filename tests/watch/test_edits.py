@@ -44,13 +44,13 @@ def test_edits_of_a_kubeconfig_leave_no_thread_and_no_descriptor(api: tuple[Api,
     """Each renews the credential, so everything is followed anew; and the API isn't asked more often for it."""
     answers, port = api
     following = Following(Home("p", "s", str(tmp_path)), lambda _name: None)
-    following.read(source(tmp_path), (), anew=True, moved=True)
+    following.read(source(tmp_path), (), everything=True, moved=True)
     becomes(lambda: answers.count("watch") == 3)
     before = resources()
     begun = len(answers.asked)
     for number in range(EDITS):
         kubeconfig(tmp_path / "kubeconfig", port, f"credential {number}")
-        following.read(source(tmp_path), (), anew=False, moved=True)
+        following.read(source(tmp_path), (), everything=False, moved=True)
     one = following._live[NAME]
     becomes(lambda: one.followed.ready() and not one.followed.stale(), one.followed.stale)
     becomes(lambda: resources() <= before, resources)
@@ -71,19 +71,19 @@ def test_edits_of_the_configuration_go_on_following_what_stays(api: tuple[Api, i
     home = Home("p", "s", str(tmp_path))
     outlook = Planner(home, cast("Engine", object()), load, lambda _mark: None)
     outlook.open()
-    outlook.world.followed("kubernetes").read(source(tmp_path), (), anew=True, moved=True)
+    outlook.world.followed("kubernetes").read(source(tmp_path), (), everything=True, moved=True)
     becomes(lambda: answers.count("watch") == 3)
     before, asked = resources(), len(answers.asked)
     worlds = set()
     for _ in range(EDITS):
         outlook.open()
         worlds.add(id(outlook.world))
-        outlook.world.followed("kubernetes").read(source(tmp_path), (), anew=True, moved=True)
+        outlook.world.followed("kubernetes").read(source(tmp_path), (), everything=True, moved=True)
     assert len(worlds) > 1
     assert len(answers.asked) == asked
     becomes(lambda: resources() <= before, resources)
     moved = replace(source(tmp_path), context="here")
-    outlook.world.followed("kubernetes").read(moved, (), anew=True, moved=True)
+    outlook.world.followed("kubernetes").read(moved, (), everything=True, moved=True)
     becomes(lambda: resources() <= before, resources)
     outlook.stop()
     becomes(lambda: threading.active_count() <= before[0] - 3)

@@ -99,9 +99,9 @@ def test_what_may_have_mended_the_whole_does_not_wait_for_its_next_try(cause: Ca
     for _ in range(20):
         schedule = schedule.broken(0.0, 0)
     assert schedule.marked(1.0, MARK).look_at() == WHOLE.longest
-    mended = schedule.marked(1.0, Mark(cause))
-    assert mended.look_at() == schedule.marked(1.0, MARK, Mark(cause)).look_at() == 1.0
-    again = mended.taken(1.0).broken(1.0, 0)
+    repaired = schedule.marked(1.0, Mark(cause))
+    assert repaired.look_at() == schedule.marked(1.0, MARK, Mark(cause)).look_at() == 1.0
+    again = repaired.taken(1.0).broken(1.0, 0)
     assert again.marked(1.0, MARK).look_at() == 1.0 + WHOLE.longest
 
 
@@ -141,13 +141,13 @@ def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again
 
 def test_what_stands_in_the_way_on_the_host_is_looked_at_more_and_more_seldom() -> None:
     """Nobody tells that another process let a port go."""
-    schedule = Schedule().hindered(0.0, "port 80 in use", 0)
+    schedule = Schedule().blocked(0.0, "port 80 in use", 0)
     assert schedule.look_at() == FIRST_RETRY
-    assert schedule.hindered(0.01, "port 80 in use", 0).look_at() == FIRST_RETRY
-    later = schedule.hindered(FIRST_RETRY, "port 80 in use", 0)
+    assert schedule.blocked(0.01, "port 80 in use", 0).look_at() == FIRST_RETRY
+    later = schedule.blocked(FIRST_RETRY, "port 80 in use", 0)
     assert later.look_at() == FIRST_RETRY + UPDATES.delay(2)
-    assert later.hindered(1.0, "port 81 in use", 0).look_at() == 1.0 + FIRST_RETRY
-    assert later.hindered(1.0, "", 0).look_at() is None
+    assert later.blocked(1.0, "port 81 in use", 0).look_at() == 1.0 + FIRST_RETRY
+    assert later.blocked(1.0, "", 0).look_at() is None
 
 
 def test_what_failed_of_a_cluster_that_is_back_is_tried_at_once() -> None:
@@ -220,7 +220,7 @@ class Played:
             self.schedule = self.schedule.broken(self.now, look.chance)
             return
         open_ = {A, B} if look.fails else set()
-        self.schedule = self.schedule.planned(open_).hindered(self.now, look.hindrance, look.chance)
+        self.schedule = self.schedule.planned(open_).blocked(self.now, look.hindrance, look.chance)
         self.schedule = self.schedule if look.again_in is None else self.schedule.looking(self.now + look.again_in)
         tried = open_ - self.schedule.waiting(self.now, WANTED)
         failed = dict.fromkeys(tried & look.fails, "d")
@@ -282,7 +282,7 @@ def test_nothing_that_is_due_is_forgotten(history: list[Look]) -> None:
 
 def test_while_the_whole_fails_nothing_that_is_due_makes_it_look_without_a_pause() -> None:
     """Another command holds the stack's lock, and a load balancer waits to be tried again."""
-    schedule = Schedule().ended(0.0, (), {A: "d"}, 0).hindered(0.0, "port 80 in use", 0).looking(0.0)
+    schedule = Schedule().ended(0.0, (), {A: "d"}, 0).blocked(0.0, "port 80 in use", 0).looking(0.0)
     at, looked = 10.0, 0
     while at < 70.0:
         schedule = schedule.taken(at).broken(at, 0)

@@ -160,12 +160,12 @@ class Deployment:
         if not difference.replaces:
             return self.steps.update(old, new, provider, changes)
         # A successor owes nothing to the old inputs: it is checked without them.
-        anew = replace(new, inputs=provider.check(urn, {}, goal.inputs))
+        renewed = replace(new, inputs=provider.check(urn, {}, goal.inputs))
         first = goal.delete_before_replace
         if difference.delete_before_replace if first is None else first:
-            return self._create_again(self._delete_first(old, provider), anew, provider, changes)
-        made = self.steps.create_replacement(old, anew, provider, changes)
-        self.steps.replaced(anew, changes)
+            return self._create_again(self._delete_first(old, provider), renewed, provider, changes)
+        made = self.steps.create_replacement(old, renewed, provider, changes)
+        self.steps.replaced(renewed, changes)
         return made
 
     def _compare(self, old: ResourceState, new: ResourceState, provider: Handle) -> Difference:
@@ -192,8 +192,8 @@ class Deployment:
     def _refuse_outside(self, old: ResourceState, dependent: ResourceState) -> None:
         if not self.scope.covers(self.snapshot.root_of(dependent.urn)):
             raise StepError(
-                f"{old.urn} must be deleted before it is created anew, and {dependent.urn} outside the scope needs it; "
-                "run an update of everything"
+                f"{old.urn} must be deleted before it is created again, and {dependent.urn} outside the scope needs it;"
+                " run an update of everything"
             )
 
     def broken_roots(self) -> frozenset[str]:

@@ -190,7 +190,7 @@ class Store:
                 self._snapshot.apply(Begin(self._snapshot.take_number(), operation))
             self._save_leftover()
             notice(
-                "the state was written anew after an update of this engine broke off; what that had done is looked at"
+                "the state was written again after an update of this engine broke off; what that had done is looked at"
                 f" again, its journal is kept as {aside}"
             )
         self._files.remove(path)

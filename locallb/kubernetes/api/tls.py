@@ -22,7 +22,7 @@ from lightkube.config.models import User
 _MOST = 16
 """Contexts that are kept."""
 _FRESH = 600.0
-"""Seconds after which the same inputs are read anew: the system's authorities may be others."""
+"""Seconds after which the same inputs are read again: the system's authorities may be others."""
 _ENVIRONMENT = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _Key: TypeAlias = tuple[object, ...]
 

@@ -55,7 +55,9 @@ class Following:
     changed: Callable[[ClusterName], None]
     _live: dict[ClusterName, _Live] = field(default_factory=dict)
 
-    def read(self, source: KubernetesSource, known: Collection[ObjectKey], *, anew: bool, moved: bool) -> SourceRead:
+    def read(
+        self, source: KubernetesSource, known: Collection[ObjectKey], *, everything: bool, moved: bool
+    ) -> SourceRead:
         """Return what a cluster has; from the first time on, follow it.
 
         Args:
@@ -73,13 +75,13 @@ class Following:
             self._end(self._live.pop(source.cluster))
             one = None
         if one is None:
-            one = self._live[source.cluster] = self._begun(source, known, wait=anew)
+            one = self._live[source.cluster] = self._begun(source, known, wait=everything)
             return one.read
-        if anew:
+        if everything:
             one.followed.look_after()
         if moved:
             self._look_up(one)
-        self._refresh(one, anew=anew)
+        self._refresh(one, everything=everything)
         return one.read
 
     def forget(self, others: Collection[ClusterName]) -> None:
@@ -127,18 +129,18 @@ class Following:
             one.fault, one.read = "", with_stale(one.read)
         if meant == one.meant:
             return
-        self._refresh(one, anew=False)
+        self._refresh(one, everything=False)
         self._end(one)
         one.meant, one.followed = meant, self._follow(one.source, meant.access, one.followed.tempos())
         one.read, one.keep_at = with_stale(one.read), 0.0
 
-    def _refresh(self, one: _Live, *, anew: bool) -> None:
+    def _refresh(self, one: _Live, *, everything: bool) -> None:
         """Take over what is known by now."""
         cluster, why = one.source.cluster, one.followed.stale()
         stale = (f"source {cluster}: {why}; its Services count as last read until it answers",) if why else ()
         if one.fault:
-            stale = (f"source {cluster}: {one.fault}; its Services count as last read until that is mended",)
-        if one.read.unready and why and not anew:
+            stale = (f"source {cluster}: {one.fault}; its Services count as last read until that is repaired",)
+        if one.read.unready and why and not everything:
             return  # an API that comes up answers some questions before others: that is no complaint yet
         if one.followed.ready():
             self._keep(one, due=False)
@@ -146,7 +148,7 @@ class Following:
             # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event, and
             # not while the cluster doesn't answer.
             asked = one.read.health_ports
-            if not stale and (anew or parsed.nodes != one.read.reading.parsed.nodes):
+            if not stale and (everything or parsed.nodes != one.read.reading.parsed.nodes):
                 asked = {cluster: health_ports(parsed)}
             one.read = SourceRead(SourceResult(parsed, stale), {cluster: one.followed.access}, asked)
         elif one.read.unready:

@@ -26,7 +26,7 @@ from locallb.sources.source import SourceRead, SourceResult
 
 _REMEDIES = {
     Fault.UNREACHABLE: "start it",
-    Fault.KUBECONFIG: "mend that file, or name another one by `kubeconfig`",
+    Fault.KUBECONFIG: "repair that file, or name another one by `kubeconfig`",
     Fault.NO_CONTEXT: "name one of these by `context`",
 }
 
@@ -94,13 +94,13 @@ def _from_copy(
     last = readings.load(source.cluster)
     told = f"source {source.cluster}: the cluster can't be read: {why}"
     if not last and needed:
-        raise SourceError(f"{told}; {_REMEDIES.get(why.fault, 'mend that')}, or correct local-lb:sources")
+        raise SourceError(f"{told}; {_REMEDIES.get(why.fault, 'repair that')}, or correct local-lb:sources")
     if not last:
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
         if why.fault is Fault.UNREACHABLE:
             return not_up_yet(source.cluster, access, str(why))
         return ClusterResult(SourceResult(Parsed(), (told,)), access)
-    remedy = _REMEDIES.get(why.fault, "mend that")
+    remedy = _REMEDIES.get(why.fault, "repair that")
     stale = f"{told}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)

@@ -137,10 +137,12 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     if fresh.broken:
         last = readings.load(source.cluster)
         if last is None and any(key.cluster == source.cluster for key in held_services):
-            remedy = "and there is no earlier reading to go by; mend it and run again"
+            remedy = "and there is no earlier reading to go by; repair it and run again"
             raise SourceError("\n".join(_sentences(source.cluster, fresh.broken, remedy)))
         objects = _completed(fresh, last or {})
-        remedy = "so what it had counts as last read; mend it" if last is not None else "so its Services wait; mend it"
+        remedy = (
+            "so what it had counts as last read; repair it" if last is not None else "so its Services wait; repair it"
+        )
         stale = tuple(_sentences(source.cluster, fresh.broken, remedy))
     else:
         objects, stale = fresh.objects, ()

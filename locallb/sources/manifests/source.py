@@ -50,10 +50,12 @@ class FollowedManifests:
         self._home = home
         self._memories: dict[ClusterName, ParseCache] = {}
 
-    def read(self, source: ManifestsSource, known: Collection[ObjectKey], *, anew: bool, moved: bool) -> SourceRead:
-        """Read what is different; `anew` relies on nothing that was read before."""
+    def read(
+        self, source: ManifestsSource, known: Collection[ObjectKey], *, everything: bool, moved: bool
+    ) -> SourceRead:
+        """Read what is different; `everything` relies on nothing that was read before."""
         del moved
-        if anew or source.cluster not in self._memories:
+        if everything or source.cluster not in self._memories:
             self._memories[source.cluster] = ParseCache()
         read = _read(source, self._home, known, keep=True, memory=self._memories[source.cluster])
         why = THREADS.trouble(source.cluster)
