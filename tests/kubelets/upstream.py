@@ -11,6 +11,7 @@ tests is about a Service without NodePorts.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -74,6 +75,7 @@ def line(test: Element) -> str:
 
 def main() -> None:
     """Run what was asked for."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     args = arguments()
     make_ready_for_upstream()
     with kubelet_cluster(images=upstream_images()) as cluster, cluster.routed(), stage() as play:
