@@ -39,8 +39,9 @@ def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     wanted = wanted_routes(snapshot.nodes, settings)
     host = snapshot.host.addresses
     existing = host.routes if host else ()
-    mine = {_way(one) for one in existing if _is_of(one, metric_of(snapshot.home))}
-    others = _Taken([one for one in existing if not _is_of(one, metric_of(snapshot.home)) and not one.is_default])
+    metric = metric_of(snapshot.home)
+    mine = {_way(one) for one in existing if _is_of(one, metric)}
+    others = _Taken([one for one in existing if not _is_of(one, metric) and not one.is_default])
     near = [one.destination for one in existing if one.is_connected]
     refuse = _Refusals(others, near if host else None, _named(settings))
     wanted = _without(wanted, {address for address, _ in host.own}, near) if host else wanted
