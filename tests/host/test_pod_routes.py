@@ -216,3 +216,22 @@ def test_routes_follow_nodes_and_come_back(play: Project) -> None:
         assert answer(play) == ["hello from 8080"]
         play.write("nodes.yaml", node("worker", NODE, "10.244.7.0/24"))
         becomes(lambda: ours(play) == {f"10.244.7.0/24 via {NODE}"})
+
+
+@pytest.mark.parametrize("ending", ["destroy", "gc"])
+def test_a_kill_leaves_no_route_behind(play: Project, ending: str) -> None:
+    """Killed as soon as its first route is there, whether its state knows that or not."""
+    home = {"XDG_STATE_HOME": str(play.root / "s"), "HOME": str(play.root)}
+    command = play.space.enter(*LOCALLB, "-C", str(play.root), "up", "--yes")
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **home})
+    becomes(lambda: ours(play) or run.poll() is not None)
+    run.kill()
+    run.wait()
+    assert ours(play)
+    if ending == "destroy":
+        play.locallb("destroy", "--yes")
+    play.locallb("gc", "--yes")
+    if ending == "gc":
+        play.up()
+        play.locallb("destroy", "--yes")
+    assert ours(play) == set()
