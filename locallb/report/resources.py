@@ -1,31 +1,28 @@
 """The side that is deployed, read back from the resources that declare it.
 
 What Envoy was told is in its files, and those are in the state and in what `pulumi preview --json` prints: so
-listeners, sources and backends are read from there and nothing is remembered twice. Reading is lenient, because
-the resources may be of another version: what isn't as we write it is not known. Not here: where they come from.
+listeners, sources and backends are read from there (`envoy_files`) and nothing is remembered twice. Reading is lenient,
+because the resources may be of another version: what isn't as we write it is not known. Not here: where they come from.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
 from types import MappingProxyType
 
 from locallb.envoy.fragments import as_files
-from locallb.model.identities import IPAddress, IPNetwork, ObjectKey, Protocol
+from locallb.model.identities import IPAddress, ObjectKey, Protocol
 from locallb.model.naming import owner_from
 from locallb.planning.runs import run_planner, run_types
-from locallb.report.sides import Balancer, Port, Side, fingerprint, sorted_networks
+from locallb.report.envoy_files import Listener, as_address, as_object, as_text, told_backends, told_listeners
+from locallb.report.sides import Balancer, Port, Side, fingerprint
 
 ADDRESS, CONFIG, SERVICE, BALANCER = (
     f"locallb:index:{kind}" for kind in ("LoopbackAddress", "ProxyConfig", "ServiceConfig", "LoadBalancer")
 )
-_PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
-"""A listener's name, as `serving.Listener.name` makes it."""
 _LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?: (\w+))?")
 
 
@@ -51,16 +48,6 @@ class _Parts:
     files: Mapping[str, str] = field(default_factory=dict)
     envoy: str = ""
     container: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    address: IPAddress
-    port: int
-    protocol: Protocol
-    upstream: str
-    sources: tuple[IPNetwork, ...]
-    affinity: bool
 
 
 def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
@@ -99,13 +86,13 @@ def _take(parts: _Parts, resource: Resource) -> None:
     inputs = resource.inputs
     match resource.type:
         case "locallb:index:LoopbackAddress":
-            if (address := _address(inputs.get("address"))) is not None:
+            if (address := as_address(inputs.get("address"))) is not None:
                 parts.addresses.append(address)
         case "locallb:index:ProxyConfig":
             parts.owner, parts.files = _strings(inputs.get("owner")), _strings(inputs.get("files"))
-            parts.proxy, parts.proxy_name = _text(inputs.get("proxy")), _text(inputs.get("name"))
+            parts.proxy, parts.proxy_name = as_text(inputs.get("proxy")), as_text(inputs.get("name"))
         case "locallb:index:ServiceConfig":
-            parts.owner, parts.proxy = _strings(inputs.get("owner")), _text(inputs.get("proxy"))
+            parts.owner, parts.proxy = _strings(inputs.get("owner")), as_text(inputs.get("proxy"))
             parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
         case _:
             parts.envoy, parts.container = run_planner(run_types()[resource.type]).told(inputs)
@@ -134,10 +121,10 @@ def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
 
 def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:
     """Return the ports that were shown, in their order, then those that listen and were not."""
-    found: dict[tuple[int, Protocol], list[_Listener]] = defaultdict(list)
-    for listener in _listeners(parts.files):
+    found: dict[tuple[int, Protocol], list[Listener]] = defaultdict(list)
+    for listener in told_listeners(parts.files):
         found[listener.port, listener.protocol].append(listener)
-    backends = _backends(parts.files)
+    backends = told_backends(parts.files)
     shown = [match.groups() for text in parts.labels if (match := _LABEL.fullmatch(text))]
     wanted = {(int(number), Protocol(protocol)): problem or "" for number, protocol, problem in shown}
     wanted |= {key: "" for key in found if key not in wanted}
@@ -152,7 +139,7 @@ def _port(  # noqa: PLR0913, PLR0917 - private, one caller
     number: int,
     protocol: Protocol,
     problem: str,
-    listeners: list[_Listener],
+    listeners: list[Listener],
     backends: Mapping[str, tuple[str, ...]],
     rank: Mapping[IPAddress, int],
 ) -> Port:
@@ -169,96 +156,9 @@ def _port(  # noqa: PLR0913, PLR0917 - private, one caller
     )
 
 
-def _listeners(files: Mapping[str, str]) -> Iterator[_Listener]:
-    """Read the listeners that Envoy was told, by their names: where ports are published, it binds something else."""
-    for raw in _resources(files, "lds.json"):
-        place = _PLACE.fullmatch(_text(raw.get("name")))
-        if place is None or (address := _address(place["four"] or place["six"])) is None:
-            continue
-        everything = list(_walk(raw))
-        upstreams = [_text(one["cluster"]) for one in everything if "cluster" in one]
-        ranges = [one for one in everything if "address_prefix" in one]
-        yield _Listener(
-            address=address,
-            port=int(place["port"]),
-            protocol=Protocol(place["protocol"]),
-            upstream=upstreams[0] if upstreams else "",
-            sources=sorted_networks(tuple(network for span in ranges if (network := _network(span)) is not None)),
-            affinity=any("hash_policy" in one or "hash_policies" in one for one in everything),
-        )
-
-
-def _backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Read the backends of each upstream: from its own file, or from the clusters."""
-    assignments = [resource for name in files if name.startswith("eds-") for resource in _resources(files, name)]
-    assignments += [_object(resource.get("load_assignment")) for resource in _resources(files, "cds.json")]
-    found = {}
-    for assignment in assignments:
-        if "cluster_name" in assignment:
-            first = [endpoint for endpoint in _objects(assignment.get("endpoints")) if not endpoint.get("priority")]
-            # Not every address: that of a health check is none where traffic goes.
-            addresses = [_object(_object(one["endpoint"]).get("address")) for one in _walk(first) if "endpoint" in one]
-            sockets = [_object(address["socket_address"]) for address in addresses if "socket_address" in address]
-            found[_text(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)
-    return found
-
-
-def _objects(value: object) -> list[Mapping[str, object]]:
-    return [_object(one) for one in value] if isinstance(value, list) else []
-
-
-def _endpoint(socket: Mapping[str, object]) -> str:
-    address, port = _text(socket.get("address")), socket.get("port_value")
-    number = port if isinstance(port, int) else 0
-    return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
-
-
-def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]]:
-    try:
-        document = json.loads(files.get(name, "{}"))
-    except (ValueError, RecursionError):
-        return []
-    listed = _object(document).get("resources")
-    return [_object(one) for one in listed] if isinstance(listed, list) else []
-
-
-def _walk(value: object) -> Iterator[Mapping[str, object]]:
-    """Return every object within `value`, outer ones first; however deep it is."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            yield one
-            left.extend(reversed(list(one.values())))
-        elif isinstance(one, list):
-            left.extend(reversed(one))
-
-
-def _network(prefix: Mapping[str, object]) -> IPNetwork | None:
-    try:
-        return ip_network(f"{_text(prefix.get('address_prefix'))}/{prefix.get('prefix_len')}")
-    except ValueError:
-        return None
-
-
-def _address(value: object) -> IPAddress | None:
-    try:
-        return ip_address(_text(value))
-    except ValueError:
-        return None
-
-
-def _object(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def _texts(value: object) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _strings(value: object) -> Mapping[str, str]:
-    return {key: one for key, one in _object(value).items() if isinstance(one, str)}
+    return {key: one for key, one in as_object(value).items() if isinstance(one, str)}

@@ -1,0 +1,123 @@
+"""What Envoy was told, read back from its files: listeners with their clients, and the backends of each upstream.
+
+Lenient, because the files may be of another version or anybody's: what isn't as we write it is not known. Not here:
+which resources have the files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from locallb.model.identities import IPAddress, IPNetwork, Protocol
+from locallb.report.sides import sorted_networks
+
+_PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
+"""A listener's name, as `serving.Listener.name` makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A listener as clients meet it."""
+
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    upstream: str
+    sources: tuple[IPNetwork, ...]
+    affinity: bool
+
+
+def told_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
+    """Read the listeners that Envoy was told, by their names: where ports are published, it binds something else."""
+    for raw in _resources(files, "lds.json"):
+        place = _PLACE.fullmatch(as_text(raw.get("name")))
+        if place is None or (address := as_address(place["four"] or place["six"])) is None:
+            continue
+        everything = list(_walk(raw))
+        upstreams = [as_text(one["cluster"]) for one in everything if "cluster" in one]
+        ranges = [one for one in everything if "address_prefix" in one]
+        yield Listener(
+            address=address,
+            port=int(place["port"]),
+            protocol=Protocol(place["protocol"]),
+            upstream=upstreams[0] if upstreams else "",
+            sources=sorted_networks(tuple(network for span in ranges if (network := _network(span)) is not None)),
+            affinity=any("hash_policy" in one or "hash_policies" in one for one in everything),
+        )
+
+
+def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Read the backends of each upstream: from its own file, or from the clusters."""
+    assignments = [resource for name in files if name.startswith("eds-") for resource in _resources(files, name)]
+    assignments += [as_object(resource.get("load_assignment")) for resource in _resources(files, "cds.json")]
+    found = {}
+    for assignment in assignments:
+        if "cluster_name" in assignment:
+            first = [endpoint for endpoint in _objects(assignment.get("endpoints")) if not endpoint.get("priority")]
+            # Not every address: that of a health check is none where traffic goes.
+            addresses = [
+                as_object(as_object(one["endpoint"]).get("address")) for one in _walk(first) if "endpoint" in one
+            ]
+            sockets = [as_object(address["socket_address"]) for address in addresses if "socket_address" in address]
+            found[as_text(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)
+    return found
+
+
+def _objects(value: object) -> list[Mapping[str, object]]:
+    return [as_object(one) for one in value] if isinstance(value, list) else []
+
+
+def _endpoint(socket: Mapping[str, object]) -> str:
+    address, port = as_text(socket.get("address")), socket.get("port_value")
+    number = port if isinstance(port, int) else 0
+    return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
+
+
+def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]]:
+    try:
+        document = json.loads(files.get(name, "{}"))
+    except (ValueError, RecursionError):
+        return []
+    listed = as_object(document).get("resources")
+    return [as_object(one) for one in listed] if isinstance(listed, list) else []
+
+
+def _walk(value: object) -> Iterator[Mapping[str, object]]:
+    """Return every object within `value`, outer ones first; however deep it is."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            yield one
+            left.extend(reversed(list(one.values())))
+        elif isinstance(one, list):
+            left.extend(reversed(one))
+
+
+def _network(prefix: Mapping[str, object]) -> IPNetwork | None:
+    try:
+        return ip_network(f"{as_text(prefix.get('address_prefix'))}/{prefix.get('prefix_len')}")
+    except ValueError:
+        return None
+
+
+def as_address(value: object) -> IPAddress | None:
+    """Read an address; None where it is none."""
+    try:
+        return ip_address(as_text(value))
+    except ValueError:
+        return None
+
+
+def as_object(value: object) -> Mapping[str, object]:
+    """Take a value as an object; empty where it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_text(value: object) -> str:
+    """Take a value as a text; empty where it is none."""
+    return value if isinstance(value, str) else ""
