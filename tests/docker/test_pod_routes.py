@@ -24,7 +24,11 @@ from tests.host.support import PYTHON, Namespace, background
 from tests.host.test_pod_routes import node
 from tests.host.test_route_events import SERVICE, SLICE
 
-pytestmark = [pytest.mark.docker, pytest.mark.envoy]
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.envoy,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can put a Node on a Docker network"),
+]
 POD = "10.244.1.5"
 SERVER = """
 import socket, sys

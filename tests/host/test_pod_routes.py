@@ -51,7 +51,7 @@ def node(name: str = "worker", address: str = NODE, *ranges: str) -> dict[str, A
 def pods_beside() -> Iterator[Project]:
     """Return a project on a host beside a Node that has the pod."""
     with project() as made, tempfile.TemporaryDirectory() as root:
-        inside = Namespace(Path(root), INSIDE.replace("{pid}", str(made.space.pid)))
+        inside = Namespace(Path(root), INSIDE.replace("{pid}", str(made.space.pid)), beside=made.space)
         try:
             made.space.shell(OUTSIDE)
             made.write("web.yaml", SERVICE, SLICE)
