@@ -26,7 +26,7 @@ __all__ = ["KINDS", "ProviderError", "make_provider"]
 KINDS: tuple[type[AnyResourceType], ...] = (
     LoopbackAddress,
     ProxyConfig,
-    *(kind for each in runtimes() for kind in each.resource_types),
+    *(kind for each in runtimes() for kind in each.resource_types()),
     ServiceConfig,
     Reachable,
     ServiceClaim,

@@ -19,12 +19,12 @@ from locallb.model.identities import Home, Owner, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import Resource
 from locallb.planning.planned import PlannedProxy
-from locallb.resources.resource_type import ResourceType
 
 if TYPE_CHECKING:
     import pulumi
 
     from locallb.resources.declared import ProxyConfig
+    from locallb.resources.resource_type import ResourceType
 
 
 class UnfitError(ClientError):
@@ -67,10 +67,12 @@ class RunWatch(Protocol):
 class Runtime(ABC):
     """What Envoy runs in."""
 
-    resource_types: tuple[type[ResourceType[Any, Any]], ...] = ()
-    """Types of our provider that it declares."""
     asks_a_daemon = False
     """Whether a question about this host may wait for somebody else's answer."""
+
+    def resource_types(self) -> tuple[type[ResourceType[Any, Any]], ...]:
+        """Return the types of our provider that it declares; they load the SDK, which who only looks doesn't need."""
+        return ()
 
     def require(self) -> None:  # noqa: B027 - most have nothing that could be away
         """Check that it is there, before anything begins."""
