@@ -104,6 +104,10 @@ class Quota:
         at = max(now, self._given[-1] if self._given else now, self._given[-self.most] + self.span if full else now)
         return replace(self, _given=(*self._given, at)[-self.most :]), at
 
+    def hurried(self, now: float) -> Quota:
+        """Note what doesn't wait for a turn: those who do come after it."""
+        return replace(self, _given=tuple(sorted((*self._given, now))[-self.most :]))
+
     def allowing(self, most: int) -> Quota:
         """Give so many turns from now on. What was forgotten of earlier turns was too long ago to count."""
         return self if most == self.most else replace(self, most=most, _given=self._given[-most:])

@@ -165,3 +165,17 @@ def test_whoever_comes_gets_the_first_turn_that_is_free(most: int, lates: list[f
         free = now if len(turns) < most else turns[-most] + 1
         assert at == max(now, free, *turns[-1:])
         turns.append(at)
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(st.floats(0, 3), st.booleans()), max_size=80))
+def test_what_does_not_wait_takes_turns_from_those_who_do(most: int, history: list[tuple[float, bool]]) -> None:
+    """No turn is given while as many as are allowed, of either sort, lie within the second before it."""
+    quota, now, requests = Quota(most), 0.0, list[float]()
+    for late, is_urgent in history:
+        now += late
+        if is_urgent:
+            quota, at = quota.hurried(now), now
+        else:
+            quota, at = quota.taken(now)
+            assert sum(at - 1 + SLACK < before <= at for before in requests) < most
+        requests.append(at)

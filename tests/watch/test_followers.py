@@ -17,7 +17,7 @@ from locallb.kubernetes import watch_pace
 from locallb.kubernetes.api import client, feed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.quota import EACH, SPAN, Quotas
+from locallb.kubernetes.api.quota import EACH, SPAN, Quotas, is_urgent
 from locallb.kubernetes.api.quota import MOST as QUOTA
 from locallb.kubernetes.watch_pace import MOST
 from locallb.model.identities import ClusterName
@@ -270,6 +270,32 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
     for _ in range(QUOTA):
         Cluster(access).objects()
     assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "goes_at_once"),
+    [
+        ("GET", "/api/v1/services", False),
+        ("GET", "/api/v1/namespaces/n/services/leases-of-cars", False),
+        ("POST", "/api/v1/namespaces/n/events", False),
+        ("PATCH", "/api/v1/namespaces/n/services/web", True),
+        ("PATCH", "/api/v1/namespaces/n/services/web/status", True),
+        ("GET", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", True),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", True),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/n/leases", True),
+    ],
+)
+def test_what_somebody_waits_for_never_waits_for_its_turn(method: str, path: str, *, goes_at_once: bool) -> None:
+    """Addresses and leases go at once and are counted; what is read or told as an event comes after them."""
+    waits: list[float] = []
+    quotas, access = Quotas(lambda: 100.0, waits.append), Access("k", "c")
+    quotas.put(access, 0)
+    for _ in range(QUOTA):
+        quotas.wait(access, "PATCH", "/api/v1/namespaces/n/services/web")
+    assert waits == []
+    quotas.wait(access, method, path)
+    assert waits == ([] if goes_at_once else [pytest.approx(SPAN)])
+    assert is_urgent(method, path) == goes_at_once
 
 
 def test_more_load_balancers_may_be_told_more_at_once(

@@ -92,7 +92,7 @@ class _Connected:
             raise KubeError(Fault.KUBECONFIG, told) from None
         if found.plugin:
             self.client._client._client.auth = PluginAuth(found.plugin)  # noqa: SLF001 - no other way to its requests
-        hooks = [_hurry_event, PageGuard().look, lambda _request: QUOTAS.wait(access)]
+        hooks = [_hurry_event, PageGuard().look, lambda request: QUOTAS.wait(access, request.method, request.url.path)]
         self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
         weakref.finalize(self, self.client.close)
 

@@ -88,7 +88,7 @@ class Feed:
                 timeout=_TIMEOUT,
                 trust_env=found.trust_env,
                 proxy=found.proxy,
-                event_hooks={"request": [lambda _request: QUOTAS.wait(access)]},
+                event_hooks={"request": [lambda request: QUOTAS.wait(access, request.method, request.url.path)]},
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"

@@ -1,7 +1,8 @@
-"""How many requests this process sends to a cluster that it follows: each waits for its turn, whatever it is.
+"""How many requests this process sends to a cluster that it follows: reads and events wait for their turn.
 
-A loop may be asked to change every Service at once; its API is others' as well. Commands that somebody waits for are
-not held up. Not here: the rule (`model.pacing`), and how often what fails is tried again.
+A loop may begin with many clusters, or lose all its watches at once; their APIs are others' as well. Patches and leases
+are counted and never wait: somebody waits for the address, and a lease that is late is lost. Commands are not held up
+either. Not here: the rule (`model.pacing`), and how often what fails is tried again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ MOST, SPAN = 18, 1.6
 one time than the other, no more than 20 arrive in one."""
 EACH = 4
 """Requests more for each load balancer above that: its finalizer, its status, two events."""
+
+
+def is_urgent(method: str, path: str) -> bool:
+    """Return whether a request mustn't wait: it writes into a Service, or is about a lease. Events are posted."""
+    return method in {"PATCH", "PUT"} or "/apis/coordination.k8s.io/" in path
 
 
 class Quotas:
@@ -43,12 +49,15 @@ class Quotas:
         with self._lock:
             self._quotas.pop(access, None)
 
-    def wait(self, access: Access) -> None:
-        """Wait until another request may be sent; at once where none is put."""
+    def wait(self, access: Access, method: str, path: str) -> None:
+        """Wait until a request with this HTTP method may be sent to this path; at once where no quota is put."""
         with self._lock:
             if (quota := self._quotas.get(access)) is None:
                 return
             now = self._clock()
+            if is_urgent(method, path):
+                self._quotas[access] = quota.hurried(now)
+                return
             self._quotas[access], at = quota.taken(now)
         if at > now:
             self._sleep(at - now)
