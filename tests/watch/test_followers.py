@@ -277,7 +277,7 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
     [
         ("GET", "/api/v1/services", False),
         ("GET", "/api/v1/namespaces/n/services/leases-of-cars", False),
-        ("POST", "/api/v1/namespaces/n/events", False),
+        ("POST", "/api/v1/namespaces/n/events", True),
         ("PATCH", "/api/v1/namespaces/n/services/web", True),
         ("PATCH", "/api/v1/namespaces/n/services/web/status", True),
         ("GET", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", True),
@@ -286,7 +286,7 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
     ],
 )
 def test_what_somebody_waits_for_never_waits_for_its_turn(method: str, path: str, *, goes_at_once: bool) -> None:
-    """Addresses and leases go at once and are counted; what is read or told as an event comes after them."""
+    """Writes and leases go at once and are counted; what is read comes after them."""
     waits: list[float] = []
     quotas, access = Quotas(lambda: 100.0, waits.append), Access("k", "c")
     quotas.put(access, 0)

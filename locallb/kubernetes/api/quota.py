@@ -1,8 +1,9 @@
-"""How many requests this process sends to a cluster that it follows: reads and events wait for their turn.
+"""How many requests this process sends to a cluster that it follows: reads wait for their turn.
 
-A loop may begin with many clusters, or lose all its watches at once; their APIs are others' as well. Patches and leases
-are counted and never wait: somebody waits for the address, and a lease that is late is lost. Commands are not held up
-either. Not here: the rule (`model.pacing`), and how often what fails is tried again.
+Reads are what a loop does of its own accord: it may begin, or lose all its watches at once, and the API is others' as
+well. Writes are owed to a change, which somebody waits for; they are counted and never wait, nor do leases, which are
+lost when they are late. Commands are not held up either. Not here: the rule (`model.pacing`), and how often what fails
+is tried again.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ EACH = 4
 
 
 def is_urgent(method: str, path: str) -> bool:
-    """Return whether a request mustn't wait: it writes into a Service, or is about a lease. Events are posted."""
-    return method in {"PATCH", "PUT"} or "/apis/coordination.k8s.io/" in path
+    """Return whether a request mustn't wait: it writes, or is about a lease."""
+    return method != "GET" or "/apis/coordination.k8s.io/" in path
 
 
 class Quotas:
