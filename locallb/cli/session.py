@@ -5,10 +5,11 @@ from __future__ import annotations
 import runpy
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from pulumi import RunError
+from pulumi.provider.experimental.provider import Provider
 
 from locallb.config.settings import (
     LeaderElection,
@@ -22,7 +23,6 @@ from locallb.model.identities import Home
 from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
 from locallb.provider import make_provider
-from locallb.provider.docker import make_docker_provider
 from locallb.runtimes.runtime import runtime
 from locallb.sources.configuration import stack_settings
 from locallb.sources.readings import ReadCache, readings_directory
@@ -121,12 +121,16 @@ class Session:
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:
         """Make the engine for this stack."""
-        root = self.project.root
-        providers = {
-            "locallb": make_provider(root),
-            "docker": make_docker_provider(root, lambda: self.settings.container.pull),
+        providers: dict[str, Provider | Callable[[], Provider]] = {
+            "locallb": make_provider(self.project.root),
+            "docker": cache(self._docker_provider),
         }
         return Engine(self.project, self.stack, providers, on_event=listen, parallel=self._parallel())
+
+    def _docker_provider(self) -> Provider:
+        from locallb.provider.docker import make_docker_provider  # noqa: PLC0415 - loads a client of Docker
+
+        return make_docker_provider(self.project.root, lambda: self.settings.container.pull)
 
     def sign_in(self) -> None:
         """Fetch the tokens that plugins of kubeconfigs give, before anything is locked that others may wait for."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pulumi.provider.experimental.provider import Provider
 
+from locallb.config.registry import RUNTIMES
 from locallb.outputs.output import outputs
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
@@ -19,14 +20,13 @@ from locallb.provider.resources.reachable import Reachable
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_config import ServiceConfig
 from locallb.resources.errors import ProviderError
-from locallb.runtimes.runtime import runtimes
 
 __all__ = ["KINDS", "ProviderError", "make_provider"]
 
 KINDS: tuple[type[AnyResourceType], ...] = (
     LoopbackAddress,
     ProxyConfig,
-    *(kind for each in runtimes() for kind in each.resource_types()),
+    *(kind for word in RUNTIMES.having("resource_types") for kind in RUNTIMES.load(word, "resource_types")),
     ServiceConfig,
     Reachable,
     ServiceClaim,

@@ -7,25 +7,40 @@ and the stack's metric, so nobody else's is ever taken for one of them. Not here
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Protocol, cast
 
+from locallb.config.registry import RUNTIMES
 from locallb.host.namespace_routes import pod_routes_of
 from locallb.host.netlink import RouteError, put_pod_route, remove_pod_route, routes
 from locallb.model.identities import Home, Owner
-from locallb.model.naming import metric_of, owner_fields
+from locallb.model.naming import metric_of
 from locallb.model.routes import POD_PROTOCOL, PodRoute
-from locallb.runtimes.docker.containers import LABEL_PREFIX
-from locallb.runtimes.docker.engine_api import Containers, ContainersError
-from locallb.runtimes.docker.route_helper import HOST, helper_shortcoming, run_helper
+
+HOST = "host"
+"""The network that is this host's."""
+
+
+class RouteHelper(Protocol):
+    """What a runtime with containers has as `route_helper`. Docker's client takes 0.1 s to load, so few load it."""
+
+    def may_route(self) -> bool:
+        """Return whether it answers, and may change routes of this host."""
+
+    def pid(self, container: str) -> int:
+        """Return the process of a container; 0 where it doesn't run. Raises ClientError."""
+
+    def change(self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner) -> None:
+        """Change an owner's routes in a network: HOST, or `container:<id>`. Raises ClientError."""
 
 
 def present_routes(home: Home, container: str = "") -> frozenset[PodRoute]:
     """Return the routes of a stack that are there; none in a container that doesn't run.
 
-    Raises RouteError, ContainersError.
+    Raises RouteError, ClientError.
     """
     metric = metric_of(home)
     if container:
-        pid = _pid(container)
+        pid = _helper().pid(container)
         return pod_routes_of(pid, metric) if pid else frozenset()
     return frozenset(
         PodRoute(one.destination, one.gateway)
@@ -39,17 +54,16 @@ def change_routes(
 ) -> frozenset[PodRoute]:
     """Make some routes and remove others, as far as that isn't so; return those of `put` that aren't there then.
 
-    Raises RouteError, ContainersError, RouteHelperError.
+    Raises RouteError, ClientError.
     """
     there = present_routes(owner.home, container)
     missing = sorted(set(put) - there, key=lambda route: route.order)
     replaced = {route.destination for route in missing}
     surplus = [route for route in remove if route in there and route.destination not in replaced]
-    if container and not _pid(container):
+    if container and not _helper().pid(container):
         return frozenset(missing)
     if container or not _by_netlink(missing, surplus, metric_of(owner.home)):
-        labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
-        run_helper(f"container:{container}" if container else HOST, missing, surplus, metric_of(owner.home), labels)
+        _helper().change(f"container:{container}" if container else HOST, missing, surplus, owner)
     return frozenset(missing) - present_routes(owner.home, container) if missing else frozenset()
 
 
@@ -58,17 +72,14 @@ def remove_route(owner: Owner, route: PodRoute) -> None:
     change_routes(owner, (), (route,))
 
 
-def docker_may_route() -> bool:
-    """Return whether Docker answers, and may change routes of this host."""
-    try:
-        return not helper_shortcoming(Containers())
-    except ContainersError:
-        return False
+def helper_may_route() -> bool:
+    """Return whether routes of this host can be changed by a container."""
+    return _helper().may_route()
 
 
-def _pid(container: str) -> int:
-    seen = Containers().inspect(container)
-    return int(seen["State"]["Pid"]) if seen else 0
+def _helper() -> RouteHelper:
+    (word,) = RUNTIMES.having("route_helper")
+    return cast("RouteHelper", RUNTIMES.load(word, "route_helper"))
 
 
 def _by_netlink(missing: Collection[PodRoute], surplus: Collection[PodRoute], metric: int) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from locallb.config.registry import RUNTIMES
 from locallb.config.settings import Settings
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pulumi
 
     from locallb.resources.declared import ProxyConfig
-    from locallb.resources.resource_type import ResourceType
 
 
 class UnfitError(ClientError):
@@ -69,10 +68,6 @@ class Runtime(ABC):
 
     asks_a_daemon = False
     """Whether a question about this host may wait for somebody else's answer."""
-
-    def resource_types(self) -> tuple[type[ResourceType[Any, Any]], ...]:
-        """Return the types of our provider that it declares; they load the SDK, which who only looks doesn't need."""
-        return ()
 
     def require(self) -> None:  # noqa: B027 - most have nothing that could be away
         """Check that it is there, before anything begins."""

@@ -21,7 +21,7 @@ from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.pool_routes import pool_notices
 from locallb.planning.sharing import is_shared
-from locallb.runtimes.pod_routes import docker_may_route
+from locallb.runtimes.pod_routes import helper_may_route
 from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, read_held
@@ -168,8 +168,8 @@ def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
 
 
 def _may_route(settings: Settings) -> bool:
-    """Find out whether routes of this host can be changed, where that matters: by this user, or by Docker."""
-    return settings.pod_routes is not PodRouting.HOST or may_change_routes() or docker_may_route()
+    """Find out whether routes of this host can be changed, where that matters: by this user, or by a container."""
+    return settings.pod_routes is not PodRouting.HOST or may_change_routes() or helper_may_route()
 
 
 def read_routes(settings: Settings, known: HostFacts) -> HostFacts:

@@ -202,6 +202,20 @@ def test_signals_are_caught_before_anything_large_is_loaded() -> None:
     assert finders == [], "installed as an earlier version did it: `make setup`"
 
 
+@pytest.mark.parametrize("words", [["status"], ["preview"]], ids=" ".join)
+def test_a_stack_of_manifests_loads_no_client_that_it_does_not_use(play: Stage, words: list[str]) -> None:
+    """Those of Docker and of Kubernetes take 0.1 s each."""
+    script = (
+        "import sys; from locallb.cli import main; main(sys.argv[1:]);"
+        " print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", script, "-C", str(play.root), *words]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    loaded = {*done.stderr.splitlines()[-1].split()}
+    assert "locallb" in loaded
+    assert not {"docker", "requests", "urllib3", "lightkube", "httpx"} & loaded
+
+
 def test_the_project_is_found_from_below(play: Stage) -> None:
     """As Git finds its repository."""
     below = play.root / "deep" / "down"

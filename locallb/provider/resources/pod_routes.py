@@ -15,8 +15,7 @@ from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import PodRoutesInputs, PodRoutesState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown
-from locallb.runtimes.docker.route_helper import HOST
-from locallb.runtimes.pod_routes import change_routes, present_routes
+from locallb.runtimes.pod_routes import HOST, change_routes, present_routes
 
 
 class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):

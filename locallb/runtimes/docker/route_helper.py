@@ -10,18 +10,18 @@ import hashlib
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from locallb.host.capabilities import docker_shortcoming
 from locallb.model.errors import ClientError
+from locallb.model.identities import Owner
+from locallb.model.naming import metric_of, owner_fields
 from locallb.model.routes import POD_PROTOCOL, PodRoute
-from locallb.runtimes.docker.containers import HELPER_LABEL
-from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.containers import HELPER_LABEL, LABEL_PREFIX
+from locallb.runtimes.docker.engine_api import Containers, ContainersError
 from locallb.runtimes.docker.image import add_program
 
-HOST = "host"
-"""The network that is this host's."""
 _KIND_LABEL = "io.x-k8s.kind.cluster"
 _BUSYBOX = "busybox"
 """Its `ip` takes no batch."""
@@ -35,27 +35,38 @@ class RouteHelperError(ClientError):
     """Routes can't be changed through Docker: one sentence."""
 
 
-def run_helper(
-    network: str,
-    put: Iterable[PodRoute],
-    remove: Iterable[PodRoute],
-    metric: int,
-    labels: Mapping[str, str],
-) -> None:
-    """Change routes of our protocol and this metric in a network: HOST, or `container:<id>`.
+class DockerRoutes:
+    """Changes routes by containers of this host's Docker."""
 
-    Raises ContainersError, RouteHelperError.
-    """
-    words = [*(("del", one) for one in remove), *(("replace", one) for one in put)]
-    lines = [f"route {verb} {one} proto {POD_PROTOCOL} metric {metric}" for verb, one in words]
-    if lines:
-        docker = Containers()
-        if why := helper_shortcoming(docker):
-            raise RouteHelperError(why)
-        _run(docker, network, "".join(f"{line}\n" for line in lines), labels)
+    def may_route(self) -> bool:
+        """Ask Docker."""
+        try:
+            return not _shortcoming(Containers())
+        except ContainersError:
+            return False
+
+    def pid(self, container: str) -> int:
+        """Ask Docker. Raises ContainersError."""
+        seen = Containers().inspect(container)
+        return int(seen["State"]["Pid"]) if seen else 0
+
+    def change(self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner) -> None:
+        """Have a container do it. Raises ContainersError, RouteHelperError."""
+        words = [*(("del", one) for one in remove), *(("replace", one) for one in put)]
+        metric = metric_of(owner.home)
+        lines = [f"route {verb} {one} proto {POD_PROTOCOL} metric {metric}" for verb, one in words]
+        if lines:
+            docker = Containers()
+            if why := _shortcoming(docker):
+                raise RouteHelperError(why)
+            labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
+            _run(docker, network, "".join(f"{line}\n" for line in lines), labels)
 
 
-def helper_shortcoming(docker: Containers) -> str:
+ROUTE_HELPER = DockerRoutes()
+
+
+def _shortcoming(docker: Containers) -> str:
     """Return why this Docker can't change routes of this host; empty if it can. Raises ContainersError."""
     if docker_shortcoming(docker.info(), docker.host):
         return f"the Docker at {docker.host} isn't one of this host, so it can't make routes here; run as root"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from locallb.config.settings import Settings
 from locallb.model.identities import Home, Owner, ProxyId, RunIdentity
@@ -24,17 +24,10 @@ if TYPE_CHECKING:
     import pulumi
 
     from locallb.resources.declared import ProxyConfig
-    from locallb.resources.resource_type import ResourceType
 
 
 class Processes(Runtime):
     """Detached Envoys. Their resource starts, drains and ends them itself."""
-
-    def resource_types(self) -> tuple[type[ResourceType[Any, Any]], ...]:
-        """Return EnvoyProcess."""
-        from locallb.runtimes.process.envoy_process import EnvoyProcess  # noqa: PLC0415 - loads the SDK
-
-        return (EnvoyProcess,)
 
     def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
         """Look at this host."""
