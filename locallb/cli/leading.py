@@ -10,16 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from locallb.config.settings import KubernetesSource, LeaderElection, Settings
+from locallb.config.settings import LeaderElection, Settings, Source
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
+from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.fence import FENCE, NotLeaderError
-from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve, stamp
+from locallb.kubernetes.api.kubeconfig import Stamp, stamp
 from locallb.kubernetes.lease import Candidate
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import Home
 from locallb.model.snapshot import Access
+from locallb.sources.source import source_type
 from locallb.storage import paths
 
 _GLANCE = 0.05
@@ -56,13 +58,13 @@ def leading(settings: Settings, home: Home) -> Iterator[None]:
 
 
 class _CurrentCluster:
-    """The cluster that keeps the Lease, as its kubeconfig says now. Raises KubeError if that can't be used at first."""
+    """The cluster that keeps the Lease, as its files say now. Raises KubeError if they can't be used at first."""
 
-    def __init__(self, source: KubernetesSource, root: Path) -> None:
+    def __init__(self, source: Source, root: Path) -> None:
         self._source = source
-        self._path = Access(str(kubeconfig_path(source.kubeconfig, root)), "")
+        self._type = source_type(source.type)
         self._root = root
-        self._seen = stamp(self._path)
+        self._seen = self._stamps()
         self._cluster = Cluster(self._meant())
 
     def lease(self, namespace: str, name: str) -> Object | None:
@@ -74,15 +76,24 @@ class _CurrentCluster:
         return self._now().write_lease(namespace, body, fresh=fresh)
 
     def _now(self) -> Cluster:
-        """Return the cluster that the kubeconfig means; it is read only where the file is another one."""
-        if (seen := stamp(self._path)) != self._seen:
+        """Return the cluster that the source means; its files are read only where they are others."""
+        if (seen := self._stamps()) != self._seen:
             if (access := self._meant()) != self._cluster.access:
                 self._cluster = Cluster(access)
             self._seen = seen
         return self._cluster
 
+    def _stamps(self) -> tuple[Stamp, ...]:
+        return tuple(stamp(Access(str(path), "")) for path in self._type.ways(self._source, self._root))
+
     def _meant(self) -> Access:
-        return resolve(self._source.kubeconfig, self._source.context, self._root)
+        if access := self._type.access(self._source, self._root):
+            return access
+        raise KubeError(
+            Fault.KUBECONFIG,
+            f"source {self._source.cluster} has no API that could keep a Lease; name another cluster in"
+            " local-lb:leaderElection",
+        )
 
 
 def _await(election: Election) -> None:
@@ -98,8 +109,7 @@ def _await(election: Election) -> None:
 
 
 def _election(wanted: LeaderElection, settings: Settings, home: Home, changed: Callable[[bool], None]) -> Election:
-    sources = [source for source in settings.sources if isinstance(source, KubernetesSource)]
-    source = next(source for source in sources if source.cluster == wanted.cluster)
+    source = next(source for source in settings.sources if source.cluster == wanted.cluster)
     identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
     return Election(
         _CurrentCluster(source, Path(home.root)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from locallb.config.registry import SOURCES
 from locallb.config.settings import Finder, Source
 from locallb.kubernetes.parsing import Parsed
+from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Family, Home, ObjectKey
 from locallb.model.snapshot import Access, Contents
 from locallb.sources import SourceError
@@ -110,7 +112,7 @@ class SourceType(ABC, Generic[S]):
         return ()
 
     def access(self, source: S, root: Path) -> Access | None:
-        """Return how its API is reached; None where there is none, or nobody can tell."""
+        """Return how its API is reached; None where there is none. Raises ClientError where nobody can tell."""
         del source, root
         return None
 
@@ -178,5 +180,8 @@ def finder_type(finder_word: str) -> FinderType[Any]:
 
 def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
     """Return how the live clusters among `sources` are reached, as far as that can be told."""
-    asked = ((source.cluster, source_type(source.type).access(source, root)) for source in sources if source.live)
-    return {cluster: access for cluster, access in asked if access}
+    known = {}
+    for source in sources:
+        with suppress(ClientError):
+            known[source.cluster] = source_type(source.type).access(source, root) if source.live else None
+    return {cluster: access for cluster, access in known.items() if access}

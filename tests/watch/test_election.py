@@ -8,15 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from locallb.cli import leading
 from locallb.cli.leading import taking_part
 from locallb.config.lease_timing import Timing
 from locallb.config.settings import KubernetesSource, LeaderElection, Settings
 from locallb.kubernetes.api.election import Election
+from locallb.kubernetes.api.errors import KubeError
 from locallb.model.identities import ClusterName, Home
+from locallb.model.snapshot import Access
 from tests.watch.api import becomes, kubeconfig
 
 TIMING = Timing(lease_duration=3, renew_deadline=2, retry_period=0.05)
@@ -107,6 +111,27 @@ def test_a_renewed_credential_and_a_server_that_moves_cost_no_lead(
             becomes(lambda: election.leads() and not election.problem, lambda: election.problem)
             kubeconfig(tmp_path / "kubeconfig", elsewhere.port)
             becomes(lambda: elsewhere.lease and election.leads(), lambda: election.problem)
+
+
+def test_a_live_source_of_any_type_may_keep_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its type says how its API is reached, and which files say so; one without an API is refused."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    source = SimpleNamespace(cluster=NAME, live=True, type="played")
+    settings = Settings((source,), (), leader_election=LeaderElection(NAME, "l", "kube-system", TIMING))
+    played = SimpleNamespace(
+        ways=lambda _source, root: (root / "way",),
+        access=lambda _source, root: Access((root / "way").read_text(), "here") if (root / "way").read_text() else None,
+    )
+    monkeypatch.setattr(leading, "source_type", {"played": played}.__getitem__)
+    (tmp_path / "way").write_text("")
+    with pytest.raises(KubeError, match="source demo has no API"), taking_part(settings, Home("p", "s", str(tmp_path))):
+        pass
+    with kept() as keeper:
+        kubeconfig(tmp_path / "kubeconfig", keeper.port)
+        (tmp_path / "way").write_text(str(tmp_path / "kubeconfig"))
+        with taking_part(settings, Home("p", "s", str(tmp_path))) as election:
+            assert election
+            becomes(election.leads, lambda: election.problem)
 
 
 @pytest.mark.parametrize("text", ["", "kind: Config", "{"])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from pathlib import Path
 
 from locallb.config.settings import KubernetesSource
-from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
@@ -31,11 +29,9 @@ class Kubernetes(SourceType[KubernetesSource]):
         """Return the kubeconfig."""
         return (kubeconfig_path(source.kubeconfig, root),)
 
-    def access(self, source: KubernetesSource, root: Path) -> Access | None:
-        """Return what the kubeconfig says."""
-        with suppress(KubeError):
-            return resolve(source.kubeconfig, source.context, root)
-        return None
+    def access(self, source: KubernetesSource, root: Path) -> Access:
+        """Return what the kubeconfig says. Raises KubeError."""
+        return resolve(source.kubeconfig, source.context, root)
 
 
 SOURCE = Kubernetes()
