@@ -55,9 +55,12 @@ class RouteEvents:
         if self._link is None:  # a sandbox without netlink
             self._thread.stopped.wait()
             return
+        waiting = select.poll()  # of descriptors of any number: a loop with a thousand proxies has as many
+        for descriptor in (self._link.fileno(), self._bell):
+            waiting.register(descriptor, select.POLLIN)
         while not self._thread.stopped.is_set():
             if not self._due:
-                select.select([self._link.fileno(), self._bell], [], [])
+                waiting.poll()
             if self._thread.stopped.is_set():
                 return
             self._due, began = True, time.monotonic()
@@ -79,7 +82,10 @@ class RouteEvents:
 
 def _subscribed() -> socket.socket | None:
     """Return a socket that hears of routes; None where that isn't allowed."""
-    link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    try:
+        link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    except OSError:
+        return None
     try:
         link.bind((0, _GROUPS))
     except OSError:

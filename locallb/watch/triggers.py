@@ -36,14 +36,17 @@ class Triggers:
         if self._watched == settings:
             return
         self._unwatch()
-        self._watched = settings
-        self._watches = [self._files(settings), *self._folders(settings), RouteEvents(self._setter(Mark(Cause.ROUTES)))]
+        self._watched = None  # until all of it is watched: where something can't begin, all is begun again
+        self._watches.append(self._files(settings))
+        self._watches += self._folders(settings)
+        self._watches.append(RouteEvents(self._setter(Mark(Cause.ROUTES))))
         if self._runs is None or self._runs[0] != settings.runtime:
             self._unwatch_runs()
             word, ended = settings.runtime, self._marker(Cause.PROXY)
             self._runs = word, runtime(word).watch(ended, partial(self._presence, word))
         found = self._marker(Cause.KIND)
         self._watches += [finder_type(finder.type).watch(found) for finder in settings.finders]
+        self._watched = settings
 
     def runs(self, resources: Iterable[Run]) -> None:
         """Watch for the end of the runs among these, and of no others."""

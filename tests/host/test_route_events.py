@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
+from typing import NoReturn
 
 import pytest
 
+from locallb.host.route_events import RouteEvents
 from tests.host.support import LOCALLB, PYTHON, Namespace, Project, project
 from tests.watch.api import becomes
 
@@ -154,6 +159,36 @@ def _settled(count: Callable[[], int]) -> None:
         return before == now
 
     becomes(same)
+
+
+def test_as_many_open_files_as_a_thousand_proxies_need_do_not_deafen_it() -> None:
+    """Numbers of descriptors from 1024 on, which `select` doesn't take, as after an edit of the configuration."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    others = [os.eventfd(0) for _ in range(1024)]
+    looked = Event()
+    try:
+        events = RouteEvents(looked.set)
+        assert events._bell > 1023
+        os.eventfd_write(events._bell, 1)
+        assert looked.wait(20)
+        events.stop()
+    finally:
+        for one in others:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_where_nobody_may_speak_netlink_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sandbox refuses the socket itself; every full pass looks at the routes all the same."""
+
+    def refuse(*_given: object) -> NoReturn:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    events = RouteEvents(lambda: None)
+    events.stop()
+    assert events._thread.join(20)
 
 
 def test_it_ends_in_the_midst_of_a_silence() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from locallb.config.settings import KindSource, KubernetesSource, ManifestsSourc
 from locallb.engine import Engine
 from locallb.model.identities import ClusterName, Home
 from locallb.sources.kubernetes.following import Following
+from locallb.watch.events import Mark
 from locallb.watch.planner import Planner
 from locallb.watch.triggers import Triggers
 from tests.watch.api import Api, becomes, kubeconfig, served
@@ -101,3 +103,23 @@ def test_edits_of_the_configuration_leave_no_watch_behind(tmp_path: Path, monkey
     becomes(lambda: threading.active_count() <= threads)
     triggers.stop()
     becomes(lambda: threading.active_count() <= threads - 3)
+
+
+def test_what_could_not_be_watched_is_watched_at_the_next_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop goes on after what nobody expected: then it must not take itself for one that follows."""
+    marks: list[Mark] = []
+    triggers = Triggers(Home("p", "s", str(tmp_path)), tmp_path / "stack.yaml", marks.append)
+    settings = Settings((ManifestsSource(NAME, str(tmp_path)),), ())
+
+    def refuse(_changed: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as here:
+        here.setattr("locallb.watch.triggers.RouteEvents", refuse)
+        with pytest.raises(OSError, match="Too many"):
+            triggers.follow(settings)
+    threads = threading.active_count()
+    triggers.follow(settings)
+    assert triggers._runs is not None
+    triggers.stop()
+    becomes(lambda: threading.active_count() <= threads - 2)
