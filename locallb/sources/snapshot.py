@@ -78,7 +78,8 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     """
     sources, told = list(settings.sources), []
     for finder in settings.finders:
-        found = finder_type(finder.type).find(finder, readings_directory(home) / finder.type, keep=keep)
+        directory = readings_directory(home) / finder.type
+        found = finder_type(finder.type).find(finder, Path(home.root), directory, keep=keep)
         for name in sorted({source.cluster for source in sources} & {source.cluster for source in found.sources}):
             raise SourceError(
                 f"a source and a cluster of {finder.type} are both called {name}; give the source another `name`"

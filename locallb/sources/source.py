@@ -155,14 +155,14 @@ class FinderType(ABC, Generic[FinderT]):
     """One type of finder."""
 
     @abstractmethod
-    def find(self, finder: FinderT, directory: Path, *, keep: bool) -> Found[Source]:
+    def find(self, finder: FinderT, root: Path, directory: Path, *, keep: bool) -> Found[Source]:
         """Find the sources. What it remembers is in `directory`, which is only written to `keep` it.
 
-        Raises SourceError if it can't be asked and nothing is remembered.
+        `root` is the project's directory. Raises SourceError if it can't be asked and nothing is remembered.
         """
 
     @abstractmethod
-    def watch(self, found: Callable[[str], None]) -> Watch:
+    def watch(self, finder: FinderT, root: Path, found: Callable[[str], None]) -> Watch:
         """Call `found` with the name of a source that may have come or gone; with an empty one where nobody knows."""
 
 

@@ -45,7 +45,7 @@ class Triggers:
             word, ended = settings.runtime, self._marker(Cause.PROXY)
             self._runs = word, runtime(word).watch(ended, partial(self._presence, word))
         found = self._marker(Cause.KIND)
-        self._watches += [finder_type(finder.type).watch(found) for finder in settings.finders]
+        self._watches += [finder_type(finder.type).watch(finder, self._root, found) for finder in settings.finders]
         self._watched = settings
 
     def runs(self, resources: Iterable[Run]) -> None:

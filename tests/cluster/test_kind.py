@@ -66,7 +66,7 @@ def test_a_watched_cluster_of_kind_comes_and_goes_and_its_neighbours_notice_noth
         assert f"kind has no cluster {young.name}" in watch.told()
         young.create()
         young.container.start()
-        becomes(lambda: f"the cluster {young.name} of kind isn't up yet" in watch.told(), watch)
+        becomes(lambda: f"the cluster {young.name} isn't up yet" in watch.told(), watch)
         neighbour("second")
         try:
             plane.stop_api()

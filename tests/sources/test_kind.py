@@ -20,7 +20,8 @@ from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access
 from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError
 from locallb.sources import SourceError
-from locallb.sources.kind.access import LARGEST, admitted, endpoint
+from locallb.sources.kept_access import LARGEST
+from locallb.sources.kind.access import admitted, endpoint
 from locallb.sources.kind.finding import find_clusters
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache, readings_directory
@@ -169,7 +170,7 @@ def test_one_that_is_stopped_stays_and_one_that_is_not_up_yet_is_told(docker: Do
     docker.clusters = {"shop": container(running=False), "young": container()}
     found = find_clusters(KindSource(), tmp_path, keep=True)
     assert found.sources == (source("shop", tmp_path),)
-    assert found.notices == ("the cluster young of kind isn't up yet",)
+    assert found.notices == ("the cluster young isn't up yet",)
     assert found.unready
 
 
@@ -210,7 +211,7 @@ def test_one_that_does_not_answer_is_no_error_only_while_nothing_is_known_of_it(
     assert young.unready
     assert young.reading.stale == ()
     (notice,) = young.reading.parsed.notices
-    assert notice.startswith("the cluster shop of kind isn't up yet: https://127.0.0.1:1 doesn't answer")
+    assert notice.startswith("the cluster shop isn't up yet: https://127.0.0.1:1 doesn't answer")
     with pytest.raises(SourceError, match="start it, or correct local-lb:sources"):
         read_kubernetes(found, tmp_path, tmp_path, held=True)
     ReadCache(tmp_path).keep(ClusterName("shop"), {"kind-shop": ({"kind": "Service"},)})

@@ -120,7 +120,7 @@ def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
     world.read({START})
     assert not world.unready()
     docker.clusters["young"] = None
-    assert world.read({LOOK}).notices == ("the cluster young of kind isn't up yet",)
+    assert world.read({LOOK}).notices == ("the cluster young isn't up yet",)
     assert world.unready()
     since = world._unready
     world.read({LOOK})
@@ -138,9 +138,9 @@ def test_a_cluster_that_was_found_and_does_not_answer_yet_is_no_error(docker: Do
     for marks in ({LOOK}, {Mark(Cause.SOURCE, "young")}, {LOOK}):
         reading = world.read(marks)
         assert reading.complaints == ()
-        assert reading.notices == ("the cluster young of kind isn't up yet",)
+        assert reading.notices == ("the cluster young isn't up yet",)
     (notice,) = world.read({Mark(Cause.FULL)}).notices
-    assert notice.startswith("the cluster young of kind isn't up yet")
+    assert notice.startswith("the cluster young isn't up yet")
     docker.clusters = {}
     reading = world.read({LOOK})
     assert (reading.notices, reading.complaints) == ((), ())

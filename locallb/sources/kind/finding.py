@@ -13,23 +13,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from locallb.config.settings import KindSource, KubernetesSource
-from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
-from locallb.model.errors import ClientError
 from locallb.model.fields import LABEL
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
 from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError, Document
 from locallb.sources import SourceError
-from locallb.sources.kind.access import LARGEST, Way, admitted, is_usable
+from locallb.sources.kept_access import LARGEST, SUFFIX, Way, forgotten, kept, put
+from locallb.sources.kind.access import admitted
 from locallb.sources.source import Found
-from locallb.storage import files, paths
+from locallb.storage import files
 
 CLUSTER_LABEL, ROLE_LABEL = "io.x-k8s.kind.cluster", "io.x-k8s.kind.role"
 ADMIN = "/etc/kubernetes/admin.conf"
-_SUFFIX = ".kubeconfig"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +46,7 @@ def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[K
         SourceError: if Docker doesn't answer and no cluster is known, or a kubeconfig can't be kept.
 
     """
-    kept = {path.name.removesuffix(_SUFFIX): path for path in sorted(directory.glob(f"*{_SUFFIX}"))}
-    known = {name: path for name, path in kept.items() if is_usable(path)}
+    known = kept(directory)
     containers = Containers()
     try:
         look = _look(containers, source, known)
@@ -60,13 +55,13 @@ def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[K
     elsewhere = _elsewhere(containers.host, directory, look.gone)
     usable = {name: way.text for name, way in look.ways.items() if way.text}
     for name, text in usable.items():
-        _put(directory / f"{name}{_SUFFIX}", text, keep=keep)
+        put("kind", directory / f"{name}{SUFFIX}", text, keep=keep)
     if keep and not elsewhere:
         for name in look.gone:
-            _put(known[name], _forgotten(), keep=True)
+            put("kind", known[name], forgotten(), keep=True)
         if usable:
-            _put(_docker(directory), containers.host, keep=True)
-    known |= {name: directory / f"{name}{_SUFFIX}" for name in usable}
+            put("kind", _docker(directory), containers.host, keep=True)
+    known |= {name: directory / f"{name}{SUFFIX}" for name in usable}
     return _found(source, known, look, elsewhere)
 
 
@@ -94,7 +89,7 @@ def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere
     return Found(
         tuple(_source(name, known[name]) for name in sorted(there) if name in known),
         complaints=(elsewhere,) if elsewhere else (),
-        notices=(*missing, *told, *(f"the cluster {name} of kind isn't up yet" for name in young)),
+        notices=(*missing, *told, *(f"the cluster {name} isn't up yet" for name in young)),
         unready=any(name in look.running for name in young),
         gone=() if elsewhere else tuple(map(ClusterName, look.gone)),
     )
@@ -153,23 +148,3 @@ def _control_planes(containers: Containers) -> dict[str, Document]:
 def _way(name: str, containers: Containers, identity: str, container: Document) -> Way:
     """Find out how a cluster is reached, from its container. Raises ContainersError."""
     return admitted(f"kind-{name}", containers.file(identity, ADMIN, LARGEST), container)
-
-
-def _forgotten() -> str:
-    """Make a kubeconfig without a context: nobody waits for that cluster any more."""
-    return yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "contexts": []})
-
-
-def _put(path: Path, text: str, *, keep: bool) -> None:
-    """Have readers of `path` find `text` there, written or not."""
-    UNWRITTEN.pop(str(path), None)
-    try:
-        if files.read(path) == text:
-            return
-        if not keep:
-            UNWRITTEN[str(path)] = text.encode()
-            return
-        paths.private_directory(path.parent)
-        files.write(path, text)
-    except ClientError as error:
-        raise SourceError(f"source kind: {path} can't be kept: {error}") from None

@@ -14,12 +14,14 @@ from locallb.sources.source import FinderType, Found
 class Kind(FinderType[KindSource]):
     """Docker is asked, and tells of what comes and goes."""
 
-    def find(self, finder: KindSource, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+    def find(self, finder: KindSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
         """Find the clusters."""
+        del root
         return find_clusters(finder, directory, keep=keep)
 
-    def watch(self, found: Callable[[str], None]) -> ContainerEvents:
+    def watch(self, finder: KindSource, root: Path, found: Callable[[str], None]) -> ContainerEvents:
         """Hear of containers. A Docker that went away or came back tells nobody which clusters there are now."""
+        del finder, root
         return ContainerEvents(CLUSTER_LABEL, LIFE, found, lambda _fault: found(""))
 
 

@@ -111,7 +111,7 @@ def _from_copy(
 
 def not_up_yet(cluster: ClusterName, access: Access, why: str = "") -> ClusterResult:
     """Return what is known of a cluster of kind that was found and didn't answer yet: nothing."""
-    told = f"the cluster {cluster} of kind isn't up yet" + (f": {why}" if why else "")
+    told = f"the cluster {cluster} isn't up yet" + (f": {why}" if why else "")
     return ClusterResult(SourceResult(Parsed(notices=(told,))), access, unready=True)
 
 

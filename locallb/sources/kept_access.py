@@ -1,0 +1,116 @@
+"""Kubeconfigs that a finder makes for the clusters that it found, kept for this user only.
+
+Others wrote what they are made of, so certificates and tokens are taken, as texts, and nothing that could run a command
+here, read a file, or lead elsewhere. Not here: where a finder has them from, and which clusters there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
+from locallb.kubernetes.documents import DocumentError, read_documents
+from locallb.model.errors import ClientError
+from locallb.model.formatting import clipped
+from locallb.sources import SourceError
+from locallb.storage import files, foreign_files, paths
+
+LARGEST = 2**20
+"""Bytes of a kubeconfig."""
+SUFFIX = ".kubeconfig"
+_CLUSTER_FIELDS = frozenset({"server", "certificate-authority-data"})
+_USER_FIELDS = frozenset({"client-certificate-data", "client-key-data", "token"})
+_UNUSABLE = (DocumentError, KeyError, IndexError, TypeError, ValueError, AttributeError)
+"""What reading a kubeconfig raises that isn't one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a cluster's API is reached: a kubeconfig, empty where that can't be told, and what of it was refused."""
+
+    text: str = field(default="", repr=False)
+    refused: tuple[str, ...] = ()
+
+
+def admitted(context: str, given: bytes | None, server: Callable[[str], str], token: str = "") -> Way:
+    """Take from the first cluster and user of a kubeconfig what may be taken; nothing where that isn't made yet.
+
+    `server` makes of the server that it names the one that is reached from here; a `token` stands for the user.
+    """
+    try:
+        cluster, user, _ = _parts(given or b"")
+        cluster["server"] = server(str(cluster["server"]))
+    except _UNUSABLE:
+        return Way()
+    user = {"token": token} if token else user
+    refused = (*_beyond(cluster, _CLUSTER_FIELDS), *_beyond(user, _USER_FIELDS))
+    cluster, user = _within(cluster, _CLUSTER_FIELDS), _within(user, _USER_FIELDS)
+    if not user:
+        return Way(refused=refused or ("no certificate and no token",))
+    return Way(_text(context, cluster, user), refused)
+
+
+def kept(directory: Path) -> dict[str, Path]:
+    """Return the usable kubeconfigs in a directory, by cluster."""
+    paths_of = {path.name.removesuffix(SUFFIX): path for path in sorted(directory.glob(f"*{SUFFIX}"))}
+    return {name: path for name, path in paths_of.items() if is_usable(path)}
+
+
+def is_usable(path: Path) -> bool:
+    """Return whether a kept kubeconfig has a context, and nothing but what we take."""
+    try:
+        cluster, user, contexts = _parts(foreign_files.read(path, LARGEST))
+        return bool(contexts) and not (_beyond(cluster, _CLUSTER_FIELDS) or _beyond(user, _USER_FIELDS))
+    except (OSError, *_UNUSABLE):
+        return False
+
+
+def forgotten() -> str:
+    """Make a kubeconfig without a context: nobody waits for that cluster any more."""
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "contexts": []})
+
+
+def put(finder: str, path: Path, text: str, *, keep: bool) -> None:
+    """Have readers of `path` find `text` there, written or not. Raises SourceError."""
+    UNWRITTEN.pop(str(path), None)
+    try:
+        if files.read(path) == text:
+            return
+        if not keep:
+            UNWRITTEN[str(path)] = text.encode()
+            return
+        paths.private_directory(path.parent)
+        files.write(path, text)
+    except ClientError as error:
+        raise SourceError(f"source {finder}: {path} can't be kept: {error}") from None
+
+
+def _parts(data: bytes) -> tuple[dict[str, Any], dict[str, Any], object]:
+    """Return the first cluster, the first user, and the contexts."""
+    (document,) = read_documents(data, is_json=False)
+    value: Any = document.value
+    return dict(value["clusters"][0]["cluster"]), dict(value["users"][0]["user"]), value.get("contexts")
+
+
+def _beyond(section: Mapping[str, Any], fields: Collection[str]) -> tuple[str, ...]:
+    return tuple(clipped(key) for key, value in section.items() if key not in fields or not isinstance(value, str))
+
+
+def _within(section: Mapping[str, Any], fields: Collection[str]) -> dict[str, str]:
+    return {key: value for key, value in section.items() if key in fields and isinstance(value, str)}
+
+
+def _text(context: str, cluster: object, user: object) -> str:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": context, "cluster": cluster}],
+        "users": [{"name": context, "user": user}],
+        "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
+    }
+    return yaml.safe_dump(document)
