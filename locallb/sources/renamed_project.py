@@ -30,7 +30,8 @@ def earlier_names(home: Home, state: Path | None) -> list[str]:
     if state is None:
         return []
     others = state.parent.parent.glob(f"*/{state.name}")
-    return sorted(path.parent.name for path in others if path.parent != state.parent and _is_of(path, home.root))
+    others = (path for path in others if path.parent != state.parent)
+    return sorted(path.parent.name for path in others if _is_of(path, Path(home.root)))
 
 
 def has_deployed(state: Path | None) -> bool:
@@ -38,6 +39,11 @@ def has_deployed(state: Path | None) -> bool:
     return state is not None and bool(deployed_from(state))
 
 
-def _is_of(state: Path, root: str) -> bool:
-    """Return whether a state is of what was deployed from `root`, or from where that was before."""
-    return any(not paths.is_another_directory(one.root, root) for one in deployed_from(state))
+def _is_of(state: Path, root: Path) -> bool:
+    """Return whether a state is of what was deployed from `root`.
+
+    Or from where that was before, which only a backend in it tells: of another one, who is gone may be anybody.
+    """
+    goes_along = root in state.parents
+    roots = {deployed.root for deployed in deployed_from(state)}
+    return str(root) in roots or (goes_along and not all(paths.is_another_directory(one, str(root)) for one in roots))

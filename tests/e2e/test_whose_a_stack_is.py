@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from locallb.model.identities import Home
+from locallb.model.state_resource import ADDRESS
+from locallb.sources.renamed_project import earlier_names
 from locallb.sources.stack_home import NAME
 from tests.e2e.support import Stage, ask, backends, envoys, node, port, refused, service, stage
 from tests.e2e.watching import becomes, watching
@@ -257,6 +260,21 @@ def test_other_projects_of_the_same_backend_are_nobodys_earlier_names(play: Stag
     shutil.rmtree(play.root / ".state/.pulumi/stacks/elsewhere")
 
 
+def test_a_project_that_is_gone_is_no_earlier_name_of_those_that_share_its_backend(tmp_path: Path) -> None:
+    """Its directory was removed without `destroy`; only a backend in the directory itself moves and is renamed with it.
+
+    All of them have a stack `dev`.
+    """
+    mine, gone = tmp_path / "mine", tmp_path / "gone"
+    resource = {"type": ADDRESS, "inputs": {"owner": {"root": str(gone)}}, "outputs": {}}
+    told = json.dumps({"checkpoint": {"latest": {"resources": [resource]}}})
+    for backend, earlier in ((tmp_path / "home", []), (mine / ".state", ["one"])):
+        stacks = backend / ".pulumi/stacks"
+        (stacks / "one").mkdir(parents=True)
+        (stacks / "one/dev.json").write_text(told)
+        assert earlier_names(Home("two", "dev", str(mine)), stacks / "two/dev.json") == earlier
+
+
 def test_destroy_is_refused_while_a_watch_would_undo_it(play: Stage) -> None:
     """It names the process; `--stop-watch` ends that first, and then all is gone and stays so."""
     with watching(play, "--plain") as watch:
@@ -292,7 +310,8 @@ def test_what_another_stack_of_the_project_serves_is_not_lost(play: Stage, monke
     (play.root / "none").mkdir()
     for directory in (play.root, Path("/")):
         monkeypatch.chdir(directory)
-        assert play.run("--stack", "other", "gc", "--json").json == []
+        listed = play.run("--stack", "other", "gc", "--json").json
+        assert not [one for one in listed if str(play.root) in str(one["owner"])]
         findings = play.run("--stack", "other", "doctor", "--json").json["findings"]
         assert not [one for one in findings if "lost state" in one["text"]]
 
