@@ -87,7 +87,7 @@ class ObjectKey(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ObjectKey:
-        """Return the key that prints as `text`, or begins it with a slash after it. Names have no slash themselves."""
+        """Return the key that prints as `text`. Names have no slash themselves."""
         parts = text.split("/")
         if len(parts) < _SERVICE_PARTS:
             return cls(ClusterName(""), "", text)

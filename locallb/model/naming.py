@@ -44,6 +44,11 @@ def address_name(service: ObjectKey, address: IPAddress) -> str:
     return f"{service}/{address.exploded}"
 
 
+def named_after(name: str, keys: Mapping[str, ObjectKey]) -> ObjectKey | None:
+    """Return which of `keys`, by what they print as, a resource is named after: only an address adds something."""
+    return keys.get(name) or keys.get(name.rpartition("/")[0])
+
+
 def upstream_name(protocol: Protocol, port: int, family: Family) -> str:
     """Name an upstream, and with it its EDS file: `tcp-8080-ipv4`."""
     return f"{protocol}-{port}-{family}".lower()

@@ -17,6 +17,7 @@ from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.status_patch import Standing, differences
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
+from locallb.model.naming import named_after
 from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.planned import Placement, Plan, PlannedProxy, Rejection
@@ -136,9 +137,10 @@ class Converger:
         seen = self.engine.state_stamp(), *map(files.stamps, (paths.proxies_root(), *paths.ledgers()))
         if seen == self._in_order:
             return set()
-        found = {ObjectKey.parse(name_of(urn)) for urn in self.engine.drifted(LOOKED_AFTER)}
+        names, keys = map(name_of, self.engine.drifted(LOOKED_AFTER)), {str(key): key for key in self.applied}
+        found = {named_after(name, keys) for name in names}
         self._in_order = None if found else seen
-        return found
+        return {key for key in found if key}
 
     def work(self, wanted: Mapping[ObjectKey, str], broken: Collection[ObjectKey]) -> Work:
         """Return what isn't as planned. `broken` are those known to need repair although nothing was planned again."""
@@ -228,7 +230,7 @@ def _touched(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:
     """Return those of which the update changed any resource; resources are named after them."""
     named = {str(key): key for key in keys}
     names = {step.subject.name for step in result.steps if step.op not in _LEAVING_AS_IT_IS}
-    return {key for name in names for key in (named.get(name), named.get("/".join(name.split("/")[:3]))) if key}
+    return {key for name in names if (key := named_after(name, named))}
 
 
 def _is_of(urn: str, key: ObjectKey) -> bool:

@@ -6,16 +6,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, RunIdentity
+from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, RunIdentity
+from locallb.model.naming import address_name, named_after
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,10}[a-z0-9])?", fullmatch=True) | st.sampled_from([*ObjectKind])
 
 
 @given(cluster=names, namespace=names, name=names, kind=st.sampled_from(ObjectKind))
 def test_a_key_is_read_back_from_what_it_prints_as(cluster: str, namespace: str, name: str, kind: ObjectKind) -> None:
-    """Every kind, also where a namespace is called as a kind is; names of its resources only go on after a slash."""
+    """Every kind, also where a namespace is called as a kind is."""
     key = ObjectKey(ClusterName(cluster), namespace, name, kind)
     assert ObjectKey.parse(str(key)) == key
+
+
+@given(
+    cluster=names,
+    namespace=names,
+    name=names,
+    kind=st.sampled_from(ObjectKind),
+    address=st.ip_addresses(),
+)
+def test_resources_are_named_after_their_object(
+    cluster: str, namespace: str, name: str, kind: ObjectKind, address: IPAddress
+) -> None:
+    """Addresses too, also of a Service in a namespace that is called as a kind is."""
+    key = ObjectKey(ClusterName(cluster), namespace, name, kind)
+    known = {str(key): key}
+    assert named_after(str(key), known) == named_after(address_name(key, address), known) == key
+    assert named_after("shared-1", known) is None
 
 
 @given(one=st.tuples(names, names, names, st.sampled_from(ObjectKind)), other=st.tuples(names, names, names))

@@ -12,7 +12,7 @@ from locallb.config.parse_settings import parse_settings
 from locallb.engine import Engine
 from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import FINALIZER, Published, Standing, standing
-from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
@@ -172,3 +172,27 @@ def test_what_is_planned_as_before_costs_no_digest_and_no_comparison(monkeypatch
     monkeypatch.setattr(converge, "_differences", lambda one, _said: pytest.fail(str(one.key)))
     assert made.wanted(second) == made.applied
     assert made.differing({}, second, (), now=1000.0) == before
+
+
+class Drifting:
+    """An engine that finds one resource changed by others."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def state_stamp(self) -> int:
+        """Return that the state is as it was."""
+        return 0
+
+    def drifted(self, _types: object) -> list[str]:
+        """Return the URN of its address."""
+        return [f"urn:pulumi:s::p::locallb:index:LoadBalancer$locallb:index:LoopbackAddress::{self.name}"]
+
+
+@pytest.mark.parametrize("namespace", ["n", *ObjectKind])
+def test_an_address_whose_claim_was_removed_leads_to_its_service(namespace: str) -> None:
+    """Also where the namespace is called as a kind of objects is."""
+    key = ObjectKey(DEMO, namespace, "web")
+    one = Converger(HOME, cast("Engine", Drifting(f"{key}/127.77.0.1")))
+    one.applied = {key: "digest"}
+    assert one.drifted() == {key}

@@ -13,6 +13,7 @@ from locallb.cli.reports.against import open_project
 from locallb.engine import load_config
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.naming import named_after
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 from locallb.report.assemble import assembled
@@ -89,12 +90,12 @@ def _states(steps: list[dict[str, object]], *, new: bool) -> Iterator[Resource]:
 
 
 def _touched(steps: list[dict[str, object]], sides: tuple[Side, Side]) -> Mapping[ObjectKey, set[str]]:
-    """Find the resources that would change, by Service: the first three parts of a resource's name."""
+    """Find the resources that would change, by Service."""
     keys = {str(key): key for side in sides for key in side.balancers}
     found: dict[ObjectKey, set[str]] = defaultdict(set)
     for step in steps:
         urn, op = str(step.get("urn", "")), str(step.get("op"))
-        key = keys.get("/".join(_name(urn).split("/")[:3]))
+        key = named_after(_name(urn), keys)
         if key is not None and op not in _QUIET | _REPLACED:
             kind = urn.rpartition("::")[0].rpartition(":")[2]
             found[key].add(f"{kind} {op}")
