@@ -27,10 +27,10 @@ def api(plane: ControlPlane, tmp_path: Path) -> Iterator[FaultyApi]:
         yield made_here
 
 
-def test_a_loop_that_begins_asks_for_no_service_and_sends_no_more_than_20_requests_in_a_second(
+def test_neither_a_beginning_nor_a_change_of_everything_is_more_than_20_requests_in_a_second(
     api: FaultyApi, cluster: Objects, play: Stage, backend: Callable[..., Backend]
 ) -> None:
-    """Eight Services come at once, and a loop that begins checks them; of reads alone there never are more."""
+    """Eight Services come at once, a loop that begins checks them without asking for any, and they go at once."""
     play.configure(sources=[api.source])
     for name in NAMES:
         made(cluster, backend, name)
@@ -43,9 +43,8 @@ def test_a_loop_that_begins_asks_for_no_service_and_sends_no_more_than_20_reques
         becomes(lambda: get(watch, "/readyz")[0] == httpx2.codes.OK, watch)
         asked = api.busiest(since=begun)
         assert asked
-        assert len(asked) <= MOST, asked
         assert not [line for line in asked if line.startswith("GET /api/v1/namespaces/")]
         for name in NAMES:
             cluster.delete(name)
         becomes(lambda: not any(cluster.read(name) for name in NAMES), watch)
-    assert len(api.busiest("GET")) <= MOST, api.busiest("GET")
+    assert len(api.busiest()) <= MOST, api.busiest()

@@ -17,7 +17,7 @@ from locallb.kubernetes import watch_pace
 from locallb.kubernetes.api import client, feed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.quota import EACH, SPAN, Quotas, is_urgent
+from locallb.kubernetes.api.quota import EACH, SPAN, Quotas
 from locallb.kubernetes.api.quota import MOST as QUOTA
 from locallb.kubernetes.watch_pace import MOST
 from locallb.model.identities import ClusterName
@@ -277,7 +277,8 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
     [
         ("GET", "/api/v1/services", False),
         ("GET", "/api/v1/namespaces/n/services/leases-of-cars", False),
-        ("POST", "/api/v1/namespaces/n/events", True),
+        ("POST", "/api/v1/namespaces/n/events", False),
+        ("PATCH", "/api/v1/namespaces/n/services/web0", False),
         ("PATCH", "/api/v1/namespaces/n/services/web", True),
         ("PATCH", "/api/v1/namespaces/n/services/web/status", True),
         ("GET", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", True),
@@ -286,16 +287,21 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
     ],
 )
 def test_what_somebody_waits_for_never_waits_for_its_turn(method: str, path: str, *, goes_at_once: bool) -> None:
-    """Writes and leases go at once and are counted; what is read comes after them."""
+    """A Service's first write and leases go at once and are counted; what is read, told or repeated waits."""
     waits: list[float] = []
-    quotas, access = Quotas(lambda: 100.0, waits.append), Access("k", "c")
+    now = 100.0
+    quotas, access = Quotas(lambda: now, waits.append), Access("k", "c")
     quotas.put(access, 0)
-    for _ in range(QUOTA):
-        quotas.wait(access, "PATCH", "/api/v1/namespaces/n/services/web")
+    for number in range(QUOTA):
+        quotas.wait(access, "PATCH", f"/api/v1/namespaces/n/services/web{number}")
+        now += 0.01
     assert waits == []
     quotas.wait(access, method, path)
-    assert waits == ([] if goes_at_once else [pytest.approx(SPAN)])
-    assert is_urgent(method, path) == goes_at_once
+    assert bool(waits) != goes_at_once
+    now += 2 * SPAN
+    waits.clear()
+    quotas.wait(access, "PATCH", "/api/v1/namespaces/n/services/web0")
+    assert waits == []
 
 
 def test_more_load_balancers_may_be_told_more_at_once(

@@ -1,9 +1,8 @@
-"""How many requests this process sends to a cluster that it follows: reads wait for their turn.
+"""How many requests this process sends to a cluster that it follows: all wait for their turn, but what is owed at once.
 
-Reads are what a loop does of its own accord: it may begin, or lose all its watches at once, and the API is others' as
-well. Writes are owed to a change, which somebody waits for; they are counted and never wait, nor do leases, which are
-lost when they are late. Commands are not held up either. Not here: the rule (`model.pacing`), and how often what fails
-is tried again.
+A loop may begin, lose all its watches, or find every Service changed by others, and the API is others' as well. The
+first write to an object is owed to a change, which somebody waits for; a lease that is late is lost. Both are counted
+and never wait. Commands are not held up. Not here: the rule (`model.pacing`), and how often what fails is tried again.
 """
 
 from __future__ import annotations
@@ -22,11 +21,6 @@ EACH = 4
 """Requests more for each load balancer above that: its finalizer, its status, two events."""
 
 
-def is_urgent(method: str, path: str) -> bool:
-    """Return whether a request mustn't wait: it writes, or is about a lease."""
-    return method != "GET" or "/apis/coordination.k8s.io/" in path
-
-
 class Quotas:
     """Whose turn it is, by cluster. Safe to use from several threads."""
 
@@ -37,6 +31,8 @@ class Quotas:
         self._sleep = sleep
         self._lock = Lock()
         self._quotas: dict[Access, Quota] = {}
+        self._written: dict[tuple[Access, str], float] = {}
+        """When an object was written to, for a `SPAN`, oldest first."""
 
     def put(self, access: Access, services: int) -> None:
         """Allow `MOST` requests in a `SPAN`, more where there are many load balancers: all may change at once."""
@@ -56,12 +52,22 @@ class Quotas:
             if (quota := self._quotas.get(access)) is None:
                 return
             now = self._clock()
-            if is_urgent(method, path):
+            if self._is_owed(access, method, path, now):
                 self._quotas[access] = quota.hurried(now)
                 return
             self._quotas[access], at = quota.taken(now)
         if at > now:
             self._sleep(at - now)
+
+    def _is_owed(self, access: Access, method: str, path: str, now: float) -> bool:
+        """Return whether a request is about a lease, or is the first write to an object in a while."""
+        if "/apis/coordination.k8s.io/" in path:
+            return True
+        if method not in {"PATCH", "PUT"}:
+            return False
+        while self._written and now - next(iter(self._written.values())) >= SPAN:
+            del self._written[next(iter(self._written))]
+        return self._written.setdefault((access, path), now) == now
 
 
 QUOTAS = Quotas()
