@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from locallb.kubernetes.api.quota import SPAN
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.faulty import FaultyApi, faulty_api
 from tests.cluster.test_life import ingress, made
@@ -32,10 +33,13 @@ def test_neither_a_beginning_nor_a_change_of_everything_is_more_than_20_requests
 ) -> None:
     """Eight Services come at once, a loop that begins checks them without asking for any, and they go at once."""
     play.configure(sources=[api.source])
-    for name in NAMES:
-        made(cluster, backend, name)
     with watching(play) as watch:
-        becomes(lambda: all(ingress(cluster, name) for name in NAMES) and "converged: 8" in watch.told(), watch)
+        becomes(lambda: "converged: " in watch.told(), watch)
+        becomes(lambda: not api.busiest(since=time.monotonic() - SPAN), watch)
+        for name in NAMES:
+            made(cluster, backend, name)
+        becomes(lambda: all(ingress(cluster, name) for name in NAMES), watch)
+        becomes(lambda: watch.told().endswith("converged: 8 Services\n"), watch)
         watch.process.kill()
         watch.process.wait()
     begun = time.monotonic()
@@ -44,6 +48,7 @@ def test_neither_a_beginning_nor_a_change_of_everything_is_more_than_20_requests
         asked = api.busiest(since=begun)
         assert asked
         assert not [line for line in asked if line.startswith("GET /api/v1/namespaces/")]
+        becomes(lambda: not api.busiest(since=time.monotonic() - SPAN), watch)
         for name in NAMES:
             cluster.delete(name)
         becomes(lambda: not any(cluster.read(name) for name in NAMES), watch)
