@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from watchfiles import watch
+from watchfiles import Change, watch
 
 from locallb.model.pacing import Backoff, Pace
 from locallb.threads.supervised import SupervisedThread, Task
@@ -77,7 +77,8 @@ class FolderWatch:
             if some or new:  # what happened before the watch began was not told
                 self._changed()
             new = False
-            if _identity(self._directory) != identity:
+            # Whatever is made again may have the number of what was removed, and nobody watches it.
+            if _identity(self._directory) != identity or (Change.deleted, str(self._directory)) in some:
                 return
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.host.support import Project, project
 
-pytestmark = [pytest.mark.envoy, pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")]
+pytestmark = [pytest.mark.envoy, pytest.mark.root(only="can act as other users")]
 FIRST, SECOND = 23451, 23452
 ADDRESS = "127.77.0.9"
 

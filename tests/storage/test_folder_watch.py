@@ -43,6 +43,26 @@ def test_a_change_of_a_single_file_is_told(tmp_path: Path, way: str) -> None:
         watch.stop()
 
 
+def test_a_file_that_is_made_again_at_once_is_followed_on(tmp_path: Path) -> None:
+    """It often has the number of the one that was removed; the next change of it is told all the same."""
+    path, changed = tmp_path / "all.yaml", threading.Event()
+    path.write_text("one")
+    watch = FolderWatch(path, changed.set)
+    try:
+        assert changed.wait(PATIENCE)
+        for number in range(10):
+            changed.clear()
+            path.unlink()
+            path.write_text(str(number))
+            assert changed.wait(PATIENCE)
+            while changed.wait(2 * LOOK):  # until nothing more is told of it
+                changed.clear()
+            path.write_text(f"{number} again")
+            assert changed.wait(PATIENCE)
+    finally:
+        watch.stop()
+
+
 @given(st.lists(st.booleans(), max_size=200))
 def test_a_file_that_is_rewritten_again_and_again_is_told_less_and_less_often(history: list[bool]) -> None:
     """Never forgotten: whatever was written last is told within the longest wait."""

@@ -266,7 +266,10 @@ def test_every_task_has_a_case() -> None:
     assert CASES.keys() | ELSEWHERE.keys() == set(Task)
 
 
-@pytest.mark.parametrize("task", CASES)
+ONLY_ROOT = {Task.ROUTES: [pytest.mark.root(only="can send to others by netlink")]}
+
+
+@pytest.mark.parametrize("task", [pytest.param(task, marks=ONLY_ROOT.get(task, ()), id=str(task)) for task in CASES])
 def test_a_thread_that_breaks_off_is_told_counted_and_goes_on(case: Case, task: Task) -> None:
     """Whatever it is for."""
     before = THREADS.counts()[task]
