@@ -274,7 +274,7 @@ def test_a_connection_that_lingers_holds_nobody_up_for_long(
     driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its patience the proxy ends whoever is connected."""
-    monkeypatch.setattr("locallb.runtimes.process.stopping.LINGER", 0.4)
+    monkeypatch.setattr("locallb.runtimes.draining.LINGER", 0.4)
     with echo() as target:
         _, process, _ = driver.up(replace(wanted, ports={8080: target}))
         with socket.create_connection((wanted.address, 8080), timeout=5) as client:
