@@ -132,6 +132,7 @@ def test_files_that_are_no_manifests(play: Stage, text: str, told: str) -> None:
     [
         ("name: 5", "name is 5; use letters, digits"),
         ("name: a/../../b", "name is 'a/../../b'; use letters, digits"),
+        ("name: ..", "name is '..'; use letters, digits"),
         ("nome: local-lb", "has no name; add a line such as `name: local-lb`"),
     ],
 )

@@ -19,8 +19,8 @@ from locallb.engine.state.errors import EngineError, ProjectError, Unsupported
 from locallb.engine.state.values import Value
 
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-"""Of projects and stacks, as the official command line has it."""
+_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_.-]{1,100}")
+"""Of projects and stacks, as the official command line has it, but for `.` and `..`: both are directories elsewhere."""
 
 
 class _Loader(yaml.CSafeLoader):
