@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -14,11 +14,15 @@ import httpx2
 import pytest
 
 from locallb.kubernetes import watch_pace
+from locallb.kubernetes.answers import OddError
 from locallb.kubernetes.api import client, feed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.page_guard import PageGuard
 from locallb.kubernetes.api.quota import EACH, SPAN, Quotas
 from locallb.kubernetes.api.quota import MOST as QUOTA
+from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.parsing import Document, Identity
 from locallb.kubernetes.watch_pace import MOST
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
@@ -180,6 +184,27 @@ def test_a_list_that_goes_round_in_circles_is_told_to_commands_as_well(
         assert len(answers.asked) == before + 1 + len(tokens)
 
 
+def test_a_page_that_is_asked_for_with_another_credential_is_no_circle() -> None:
+    """A token ends while a long list is read: the very same request goes once more."""
+
+    class Renewing(httpx2.Auth):
+        def sync_auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+            response = yield request
+            if response.status_code == httpx2.codes.UNAUTHORIZED:
+                yield request
+
+    answers = iter((401, 200, 200))
+    asked = httpx2.Client(
+        auth=Renewing(),
+        transport=httpx2.MockTransport(lambda _request: httpx2.Response(next(answers))),
+        event_hooks={"request": [PageGuard().look]},
+    )
+    page = "https://api.invalid/api/v1/services?limit=500&continue=x"
+    assert asked.get(page).status_code == httpx2.codes.OK
+    with pytest.raises(OddError, match="turns no page"):
+        asked.get(page)
+
+
 def odd_page(token: str) -> bytes:
     """Write an empty page of a list that names the next one."""
     return json.dumps({"metadata": {"resourceVersion": "1", "continue": token}, "items": []}).encode()
@@ -220,6 +245,24 @@ def test_whatever_the_api_answers_it_is_not_asked_too_often(api: tuple[Api, Acce
 def resources() -> tuple[int, int]:
     """Count threads and open descriptors of this process."""
     return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_who_follows_no_more_tells_nothing_that_comes_late() -> None:
+    """Another one follows by then, and what that tells is newer."""
+    access = Access("k", "late")
+    writers = told_writers.ToldWriters(access)
+    late: Document = {"kind": "Service", "metadata": {"namespace": "n", "name": "web"}}
+    identity = Identity.of(late)
+    writers.end()
+    writers.listed({identity: late}, ())
+    writers.changed(identity, late)
+    writers.opened()
+    assert RECENT.find(access, "n", "web") is None
+    RECENT.note(access, "n", "web", late)
+    writers.changed(identity, None)
+    assert RECENT.find(access, "n", "web") is late
+    assert RECENT.watched(access, "n", "web") is None
+    RECENT.forget(access)
 
 
 @pytest.mark.parametrize("silent", [False, True])

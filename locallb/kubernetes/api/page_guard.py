@@ -20,10 +20,13 @@ class PageGuard:
 
     def __init__(self) -> None:
         self._asked: dict[tuple[int, str], set[str]] = {}
+        self._last: dict[int, httpx2.Request] = {}
+        """Of each thread. The very same comes again where a credential was refused and another one is tried."""
 
     def look(self, request: httpx2.Request) -> None:
         """Raise OddError if this page of a list was asked for before, or if there are too many."""
-        if "limit" not in request.url.params:
+        last, self._last[get_ident()] = self._last.get(get_ident()), request
+        if last is request or "limit" not in request.url.params:
             return
         page, key = request.url.params.get("continue"), (get_ident(), request.url.path)
         asked = self._asked.setdefault(key, set())

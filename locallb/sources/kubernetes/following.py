@@ -63,7 +63,7 @@ class Following:
         Args:
             source: which one.
             known: Services that hold something.
-            again: this is a look at everything: wait for the first answer, and ask what isn't told by events.
+            everything: this is a look at everything: wait for the first answer, and ask what isn't told by events.
             moved: the kubeconfig may say something else.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What those who follow a cluster's Services tell those who write to them: what each is now, how fast they may write.
+"""What those who follow a cluster's Services tell those who write to them: what each is now, how fast they may ask.
 
 Not here: following (`followed_cluster`), and what writers make of it (`kubernetes.api.recent`, `kubernetes.api.quota`).
 """
@@ -36,6 +36,8 @@ class ToldWriters:
 
     def listed(self, objects: Mapping[Identity, Document], parsed: Iterable[Parsed]) -> None:
         """Tell of all that there are."""
+        if self._is_over:
+            return
         RECENT.forget(self._access)
         for identity, one in objects.items():
             self.changed(identity, one)
@@ -50,6 +52,8 @@ class ToldWriters:
 
     def changed(self, identity: Identity, one: Document | None) -> None:
         """Tell what a Service is now; None: it is gone."""
+        if self._is_over:
+            return
         if one is None:
             RECENT.drop(self._access, identity.namespace, identity.name)
         else:
@@ -57,7 +61,8 @@ class ToldWriters:
 
     def opened(self) -> None:
         """Tell that every change is told from now on."""
-        RECENT.opened(self._access, is_open=True)
+        if not self._is_over:
+            RECENT.opened(self._access, is_open=True)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
