@@ -126,10 +126,9 @@ class SnapshotCache:
             self._unready = None
         elif self._unready is None or any(mark.cause is Cause.KIND and mark.subject for mark in marks):
             self._unready = time.monotonic()
-        clusters = {source.cluster for source in self._sources}
-        for one in self.following.values():
-            one.forget(clusters)
-        for name in self._read.keys() - clusters:
+        for word, followed in self.following.items():
+            followed.forget({source.cluster for source in self._sources if source.type == word})
+        for name in self._read.keys() - {source.cluster for source in self._sources}:
             del self._read[name]
         return self._sources
 

@@ -91,6 +91,26 @@ def test_edits_of_the_configuration_go_on_following_what_stays(api: tuple[Api, i
     becomes(lambda: threading.active_count() <= before[0] - 3)
 
 
+def test_a_cluster_that_becomes_manifests_of_the_same_name_is_followed_no_more(
+    api: tuple[Api, int], tmp_path: Path
+) -> None:
+    """Nobody would ever end its threads otherwise, and the API would go on being asked."""
+    answers, _ = api
+    base = Settings((source(tmp_path),), ())
+    settings = iter((base, replace(base, sources=(ManifestsSource(NAME, str(tmp_path)),))))
+    before = resources()
+    outlook = Planner(
+        Home("p", "s", str(tmp_path)), cast("Engine", object()), lambda: next(settings), lambda _mark: None
+    )
+    outlook.open()
+    outlook.world.followed("kubernetes").read(source(tmp_path), (), everything=True, moved=True)
+    becomes(lambda: answers.count("watch") == 3)
+    outlook.open()
+    outlook.world._find((), everything=True)
+    becomes(lambda: resources() <= before, resources)
+    outlook.stop()
+
+
 def test_edits_of_the_configuration_leave_no_watch_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of files, directories and containers, also where Docker isn't there."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
