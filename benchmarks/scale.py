@@ -91,7 +91,7 @@ class Driven:
             lambda one: self.happenings.append((time.perf_counter(), one)),
             observe=observe,
         )
-        self.loop._triggers._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
+        self.loop._outlook.triggers._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
 
     def look(self, mark: Mark) -> Clock:
         """Have it look until all is converged."""
@@ -118,7 +118,7 @@ class Driven:
 
     def close(self) -> None:
         """Let go of what it holds."""
-        self.loop._close()  # noqa: SLF001 - as above
+        self.loop._outlook.stop()  # noqa: SLF001 - as above
 
 
 @contextmanager

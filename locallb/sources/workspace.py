@@ -1,36 +1,62 @@
 """A stack of this host, read and planned: the one way from its configuration to a plan.
 
-For the program and for commands, which read everything once. The loop reads what was marked and plans with a memory
-(`watch.planner`), to the same plan. Not here: the configuration itself, and what becomes of a plan.
+For the program, for commands and for the loop. With a cache only what may be different is read and planned again, to
+the same plan. Not here: the configuration itself, when to look, and what becomes of a plan.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from locallb.config.settings import Settings
 from locallb.model.identities import Home
+from locallb.model.memory import Memory
+from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
+from locallb.planning.withdrawal import withdraw
 from locallb.sources.snapshot import SnapshotResult, read_snapshot
+from locallb.sources.snapshot_cache import Changes, SnapshotCache
+
+EVERYTHING = Changes(everything=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Which stack it is, how it is configured, and where its state is (None where another engine keeps it)."""
+    """Which stack it is, how it is configured, and what is known of it. For one thread."""
 
     home: Home
     settings: Settings
-    state: Path | None
+    state: Path | None = None
+    """The file that has its state; None where another engine keeps it, or a cache asks ours."""
+    cache: SnapshotCache | None = None
+    """Of this configuration; without one everything is read each time."""
+    _memory: PlanMemory = field(default_factory=PlanMemory)
+    _planned: Memory[Plan] = field(default_factory=Memory)
+    _told: Memory[Plan] = field(default_factory=Memory)
 
-    def read_and_plan(self, *, keep: bool) -> tuple[SnapshotResult, Plan]:
-        """Return what was read and the plan made of it; `keep` remembers it for a time when it can't be read.
+    def configured(self, settings: Settings) -> Workspace:
+        """Return the stack with this configuration; what is followed and stays is followed on."""
+        if settings == self.settings:
+            return self
+        return replace(self, settings=settings, cache=self.cache and self.cache.configured(settings))
+
+    def read_and_plan(
+        self, changes: Changes = EVERYTHING, down: Collection[str] = frozenset(), *, keep: bool
+    ) -> tuple[SnapshotResult, Plan]:
+        """Return what was read and the plan made of it, while the proxies `down` can't be brought back.
+
+        `keep` remembers what the sources say for a time when they can't be read.
 
         Raises:
             SourceError: if a source can't be read and there is nothing to go by instead.
             ClientError: if the host or the ledger can't be read.
 
         """
-        result = read_snapshot(self.home, self.settings, self.state, keep=keep)
-        return result, make_plan(result.snapshot, self.settings)
+        cache = self.cache
+        result = cache.read(changes) if cache else read_snapshot(self.home, self.settings, self.state, keep=keep)
+        plan = self._planned.of(None, partial(make_plan, memory=self._memory), result.snapshot, self.settings)
+        return result, self._told.of(None, withdraw, plan, down)

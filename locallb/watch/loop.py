@@ -1,7 +1,7 @@
 """The loop: waits for marks, plans, updates what differs, and tells what happened; until it is stopped.
 
-One thread decides; triggers only mark. Not here: what a mark means (`snapshot_cache`), when to look (`schedule`),
-what differs and how it is applied (`converge`).
+One thread decides; triggers only mark. Not here: what is seen (`outlook`), when to look (`schedule`), what differs and
+how it is applied (`converge`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from threading import Event
 from locallb.config.settings import Settings, SettingsError
 from locallb.engine import Engine, EngineError
 from locallb.envoy import logs
-from locallb.kubernetes.api.known_silent import SILENT
 from locallb.model.errors import ClientError
-from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identities import Home, ObjectKey
 from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
@@ -42,7 +41,7 @@ from locallb.watch.events import (
     Updated,
 )
 from locallb.watch.outages import Outages, proxies_of, serves
-from locallb.watch.planner import Planner
+from locallb.watch.outlook import Outlook
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
 from locallb.watch.work import FEW, Batch, Work
@@ -56,7 +55,6 @@ AGAIN = 1.0
 _KINDS = {ClientError: "host", EngineError: "engine", SettingsError: "configuration", SourceError: "source"}
 _WHOLE = frozenset({Cause.FULL, Cause.CONFIGURATION})
 """Causes for which everything is looked at, also what nobody tells."""
-_UNKNOWN = object()
 _ERRORS = (ClientError, EngineError, SettingsError, SourceError)
 
 
@@ -86,15 +84,11 @@ class Loop:
         """Those in the queue, which so can't grow while an update takes long."""
         self._stopped = Event()
         self._schedule = Schedule()
-        self._outlook = Planner(home, engine, load, self.mark)
+        self._outlook = Outlook(home, engine, load, self.mark, Triggers(home, configuration, self.mark))
         self._converger = Converger(home, engine)
-        self._triggers = Triggers(home, configuration, self.mark)
         self._broken: set[ObjectKey] = set()
         self._disputes = Disputes()
         self._outages = Outages()
-        self._silent: Mapping[ClusterName, str] = {}
-        """Live clusters that don't answer: nothing is asked of them, and nothing of theirs can be changed."""
-        self._state: object = None
         self.pulse = Pulse(time.monotonic())
         """For whoever wants to know whether the thread of `run` goes on."""
 
@@ -116,7 +110,7 @@ class Loop:
 
     def run(self) -> None:
         """Converge until stopped. May be called again where something escaped that nobody expected."""
-        self._state = _UNKNOWN
+        self._outlook.doubted()
         self._take(Mark(Cause.START))
         try:
             while not self._stopped.is_set():
@@ -131,7 +125,7 @@ class Loop:
                     self._wait(min(moment for moment in moments if moment is not None))
         finally:
             if self._stopped.is_set():
-                self._close()
+                self._outlook.stop()
                 self._listen(Stopped())
 
     def _wait(self, until: float) -> None:
@@ -164,8 +158,7 @@ class Loop:
         self._schedule = self._schedule.taken(began)
         self.pulse = Pulse(began, busy=True)
         try:
-            reading = self._read(marks)
-            plan = self._outlook.plan(reading.snapshot, self._outages.lasting(began))
+            reading, plan = self._read(marks, began)
             causes = {mark.cause for mark in marks}
             if Cause.START in causes:
                 gc_tuning.set_aside(collected=False)
@@ -174,33 +167,21 @@ class Loop:
             if causes & _WHOLE:
                 self._look_after(plan)
         except _ERRORS as error:
-            self._state = _UNKNOWN  # whatever the update did before it broke off is in the state or its journal
+            self._outlook.doubted()  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))
             for mark in marks:
                 self._take(mark)
             self._schedule = self._schedule.broken(time.monotonic(), random.random())  # noqa: S311 - no secret
 
-    def _read(self, marks: frozenset[Mark]) -> SnapshotResult:
-        if not self._outlook.is_open or any(mark.cause is Cause.CONFIGURATION for mark in marks):
-            self._outlook.open()
-            self._triggers.follow(self._outlook.settings)
-        world = self._outlook.world
-        if not marks:  # it is time to try again what failed: the host may be different
-            world.surprised()
-        back = any(mark.cause is Cause.RUNTIME and mark.subject for mark in marks)
-        if back or self._engine.state_stamp() != self._state:
+    def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
+        if self._outlook.open(marks):
             self._converger.learn()
-            self._updated()
-            self._state = self._engine.state_stamp()
-        stale = world.stale().keys()
-        reading = world.read(marks)
-        access = reading.snapshot.access
-        self._silent = {name: why for name, why in world.stale().items() if name in access}
-        SILENT.put({access[name]: why for name, why in self._silent.items()})
-        self._schedule = self._schedule.back(time.monotonic(), stale - world.stale().keys())
-        if world.unready():
+            self._outlook.updated()
+        reading, plan = self._outlook.read_and_plan(marks, self._outages.lasting(began))
+        self._schedule = self._schedule.back(time.monotonic(), self._outlook.back)
+        if self._outlook.unready():
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
-        return reading
+        return reading, plan
 
     def _look_after(self, plan: Plan) -> None:
         """Look for garbage, and for what nobody tells: files that others changed, proxies that answer again."""
@@ -233,7 +214,7 @@ class Loop:
                 work.keys[: len(work.keys) - len(work.unchecked)],
                 reading.snapshot,
                 self._outlook.settings,
-                self._outlook.world.stale(),
+                self._outlook.stale(),
                 reading.complaints,
                 (*reading.notices, *self._disputes.notices()),
                 len(work.unchecked),
@@ -248,7 +229,7 @@ class Loop:
 
     def _disputed(self, reading: SnapshotResult, plan: Plan) -> frozenset[ObjectKey]:
         """Find out of which Services others changed what is ours, and which are to be repaired now."""
-        now, stale = time.monotonic(), self._outlook.world.stale()
+        now, stale = time.monotonic(), self._outlook.stale()
         differing, later = self._converger.differing(reading.standings, plan, stale, now)
         self._disputes = self._disputes.seen(now, differing, random.random())  # noqa: S311 - no secret
         if self._outages.since:
@@ -286,10 +267,9 @@ class Loop:
         if len(batch.keys) >= FEW:
             gc_tuning.set_aside()
         ended = time.monotonic()
-        self._updated()
-        self._state = self._engine.state_stamp()
+        self._outlook.updated()
         if outcome.failed:
-            self._outlook.world.surprised()
+            self._outlook.surprised()
         repaired = [key for key in batch.keys if key in self._broken and key not in outcome.failed]
         self._broken.difference_update(repaired)
         self._disputes = self._disputes.repaired(ended, repaired)
@@ -328,17 +308,7 @@ class Loop:
         away = {
             placement.key for placement in plan.placements if placement.part and placement.proxy in self._outages.since
         }
-        return {key for key in outcome.failed if key in away or key.cluster in self._silent}
-
-    def _updated(self) -> None:
-        """Follow the runs that the state has now."""
-        self._outlook.world.updated()
-        self._triggers.runs(self._engine.resources())
-
-    def _close(self) -> None:
-        self._triggers.stop()
-        self._outlook.stop()
-        SILENT.put({})
+        return {key for key in outcome.failed if key in away or key.cluster in self._outlook.silent}
 
 
 def _blocked_by(plan: Plan) -> str:

@@ -27,10 +27,11 @@ from locallb.model.snapshot import Access, Snapshot
 from locallb.sources.configuration import stack_settings
 from locallb.sources.held import HeldByState
 from locallb.sources.snapshot import SnapshotResult, read_host
+from locallb.sources.snapshot_cache import SnapshotCache
+from locallb.sources.workspace import Workspace
 from locallb.watch import outages
 from locallb.watch.events import Converged, Happening
 from locallb.watch.loop import Loop
-from locallb.watch.snapshot_cache import SnapshotCache
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.watching import answers, becomes
 
@@ -107,12 +108,11 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         host = read_host(session.home, settings, HeldByState())
         snapshot = Snapshot(session.home, read.services, nodes=read.nodes, host=host, access=access)
 
-        def reading(_marks: object) -> SnapshotResult:
+        def reading(_changes: object) -> SnapshotResult:
             said = parse_objects(CLUSTER, api.services.values()).standings
             return SnapshotResult(snapshot, standings=dict(said))
 
         world = SimpleNamespace(
-            settings=settings,
             read=reading,
             stale=dict,
             unready=lambda: False,
@@ -124,7 +124,7 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         engine = session.engine(lambda _event: None)
         stack = session.project.stack_file("dev")
         loop = Loop(session.home, engine, lambda: settings, stack, told.append, observe=observe)
-        loop._outlook._world = cast("SnapshotCache", world)
+        loop._outlook._workspace = Workspace(session.home, settings, cache=cast("SnapshotCache", world))
         thread = threading.Thread(target=loop.run, daemon=True)
         running.append((loop, thread))
         thread.start()

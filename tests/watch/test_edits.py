@@ -7,16 +7,16 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import pytest
 
 from locallb.config.settings import KindSource, KubernetesSource, ManifestsSource, Settings
-from locallb.engine import Engine
 from locallb.model.identities import ClusterName, Home
 from locallb.sources.kubernetes.following import Following
+from locallb.sources.snapshot_cache import SnapshotCache
+from locallb.sources.workspace import EVERYTHING, Workspace
 from locallb.watch.events import Mark
-from locallb.watch.planner import Planner
 from locallb.watch.triggers import Triggers
 from tests.watch.api import Api, becomes, kubeconfig, served
 
@@ -71,23 +71,27 @@ def test_edits_of_the_configuration_go_on_following_what_stays(api: tuple[Api, i
         return replace(base, metrics=f"127.0.0.1:{2000 + next(texts)}")
 
     home = Home("p", "s", str(tmp_path))
-    outlook = Planner(home, cast("Engine", object()), load, lambda _mark: None)
-    outlook.open()
-    outlook.world.followed("kubernetes").read(source(tmp_path), (), everything=True, moved=True)
+    workspace = Workspace(home, load(), cache=SnapshotCache(home, base, tuple, lambda _name: None))
+
+    def read(cluster: KubernetesSource) -> None:
+        assert workspace.cache
+        workspace.cache.followed("kubernetes").read(cluster, (), everything=True, moved=True)
+
+    read(source(tmp_path))
     becomes(lambda: answers.count("watch") == 3)
     before, asked = resources(), len(answers.asked)
-    worlds = set()
+    caches = set()
     for _ in range(EDITS):
-        outlook.open()
-        worlds.add(id(outlook.world))
-        outlook.world.followed("kubernetes").read(source(tmp_path), (), everything=True, moved=True)
-    assert len(worlds) > 1
+        workspace = workspace.configured(load())
+        caches.add(id(workspace.cache))
+        read(source(tmp_path))
+    assert len(caches) > 1
     assert len(answers.asked) == asked
     becomes(lambda: resources() <= before, resources)
-    moved = replace(source(tmp_path), context="here")
-    outlook.world.followed("kubernetes").read(moved, (), everything=True, moved=True)
+    read(replace(source(tmp_path), context="here"))
     becomes(lambda: resources() <= before, resources)
-    outlook.stop()
+    assert workspace.cache
+    workspace.cache.stop()
     becomes(lambda: threading.active_count() <= before[0] - 3)
 
 
@@ -97,18 +101,14 @@ def test_a_cluster_that_becomes_manifests_of_the_same_name_is_followed_no_more(
     """Nobody would ever end its threads otherwise, and the API would go on being asked."""
     answers, _ = api
     base = Settings((source(tmp_path),), ())
-    settings = iter((base, replace(base, sources=(ManifestsSource(NAME, str(tmp_path)),))))
     before = resources()
-    outlook = Planner(
-        Home("p", "s", str(tmp_path)), cast("Engine", object()), lambda: next(settings), lambda _mark: None
-    )
-    outlook.open()
-    outlook.world.followed("kubernetes").read(source(tmp_path), (), everything=True, moved=True)
+    cache = SnapshotCache(Home("p", "s", str(tmp_path)), base, tuple, lambda _name: None)
+    cache.followed("kubernetes").read(source(tmp_path), (), everything=True, moved=True)
     becomes(lambda: answers.count("watch") == 3)
-    outlook.open()
-    outlook.world._find((), everything=True)
+    cache = cache.configured(replace(base, sources=(ManifestsSource(NAME, str(tmp_path)),)))
+    cache._find(EVERYTHING)
     becomes(lambda: resources() <= before, resources)
-    outlook.stop()
+    cache.stop()
 
 
 def test_edits_of_the_configuration_leave_no_watch_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

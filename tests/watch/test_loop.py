@@ -35,8 +35,9 @@ class World:
         self.known = self.old
         self.reading = SnapshotResult(Snapshot(HOME, access=ACCESS))
 
-    def read(self, _marks: object) -> SnapshotResult:
+    def read(self, *, keep: bool) -> SnapshotResult:
         """Read: only then is it known which are old."""
+        assert keep
         self.known = self.old
         return self.reading
 
@@ -53,6 +54,9 @@ class World:
 
     def surprised(self) -> None:
         """Forget nothing."""
+
+    def stop(self) -> None:
+        """Follow nothing."""
 
 
 @pytest.fixture
@@ -72,10 +76,10 @@ def loop(world: World, told: list[Happening], tmp_path: Path) -> Loop:
     """Make a loop whose engine has nothing."""
     engine: Any = SimpleNamespace(state_stamp=lambda: 1, resources=lambda: (), cancel=lambda: None)
     made = Loop(HOME, engine, lambda: SETTINGS, tmp_path / "x.yaml", told.append, observe=lambda _proxies: {})
-    outlook: Any = SimpleNamespace(
-        world=world, is_open=True, settings=SETTINGS, plan=lambda _snapshot, _down: Plan(), stop=lambda: None
+    workspace: Any = SimpleNamespace(
+        settings=SETTINGS, cache=world, read_and_plan=lambda *_, keep: (world.read(keep=keep), Plan())
     )
-    made._outlook = outlook
+    made._outlook._workspace = workspace
     return made
 
 
@@ -96,7 +100,7 @@ def test_a_cluster_is_silent_for_everybody_as_long_as_it_is_stale(loop: Loop, wo
     assert not SILENT.why(ACCESS[AWAY])
     world.old = {AWAY: "source away: it doesn't answer"}
     look(loop)
-    loop._close()
+    loop._outlook.stop()
     assert not SILENT.why(ACCESS[AWAY])
 
 
@@ -108,11 +112,11 @@ def test_what_a_silent_cluster_makes_fail_is_tried_once_it_answers_and_rarely_be
     converger: Any = SimpleNamespace(update=lambda _plan, _wanted, _batch: outcome, learn=lambda: None, applied={})
     loop._converger = converger
     world.old = {AWAY: "source away: it doesn't answer"}
-    loop._read(frozenset())
+    loop._read(frozenset(), 0.0)
     loop._update(Plan(), {}, Work(changed=keys), 0.0)
     paces = {key: retry.backoff.pace for key, retry in loop._schedule.retries.items()}
     assert paces == {of_away: OF_OTHERS, of_demo: UPDATES}
     world.old = {}
-    loop._read(frozenset())
+    loop._read(frozenset(), 0.0)
     assert loop._schedule.waiting(time.monotonic(), {}) <= {of_demo}
     SILENT.put({})

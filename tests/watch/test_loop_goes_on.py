@@ -58,4 +58,4 @@ def test_marks_that_wait_are_no_more_than_there_are_sorts(tmp_path: Path, monkey
     assert made._schedule.marks == set(marks)
     made.mark(marks[0])
     assert made._marks.qsize() == 1
-    made._close()
+    made._outlook.stop()

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
 
 from locallb.config.settings import KindSource, ManifestsSource, Settings
-from locallb.engine import Engine
 from locallb.model.identities import ClusterName, Home
 from locallb.runtimes.docker.engine_api import Containers, DockerAbsentError
 from locallb.sources import SourceError
+from locallb.sources import snapshot_cache as worlds
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch import snapshot_cache as worlds
+from locallb.sources.snapshot_cache import Changes, SnapshotCache
+from locallb.sources.workspace import EVERYTHING
 from locallb.watch.events import Cause, Mark
-from locallb.watch.snapshot_cache import SnapshotCache
+from locallb.watch.outlook import changes_of
 
-START, LOOK = Mark(Cause.START), Mark(Cause.KIND)
+LOOK = changes_of({Mark(Cause.KIND)})
 ADMIN = {
     "clusters": [{"cluster": {"server": "https://127.0.0.1:1"}}],
     "users": [{"user": {"token": "t"}}],
@@ -54,14 +55,6 @@ class Docker:
         return self.clusters[identity]
 
 
-class Nothing:
-    """A state without resources."""
-
-    def resources(self) -> tuple[()]:
-        """Give them."""
-        return ()
-
-
 @pytest.fixture
 def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
     """Put a daemon in Docker's place."""
@@ -79,7 +72,7 @@ def world(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: worker}}")
     settings = Settings((ManifestsSource(ClusterName("c"), "manifests"),), (), finders=(KindSource(),))
-    made = SnapshotCache(Home("p", "dev", str(tmp_path)), settings, cast("Engine", Nothing()), lambda _mark: None)
+    made = SnapshotCache(Home("p", "dev", str(tmp_path)), settings, tuple, lambda _name: None)
     yield made
     made.stop()
 
@@ -104,12 +97,12 @@ def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: Snaps
     """And a mark of another source asks Docker nothing."""
     write = wrote(tmp_path)
     write("first")
-    assert names(world.read({START})) == {"first"}
+    assert names(world.read(EVERYTHING)) == {"first"}
     write("second")
     asked = docker.asked
-    assert names(world.read({LOOK})) == {"first"}
+    assert names(world.read(LOOK)) == {"first"}
     assert docker.asked == asked + 1
-    assert names(world.read({Mark(Cause.SOURCE, "c")})) == {"first", "second"}
+    assert names(world.read(Changes(sources=frozenset({"c"})))) == {"first", "second"}
     assert docker.asked == asked + 1
 
 
@@ -117,15 +110,15 @@ def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
     docker: Docker, world: SnapshotCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until its kubeconfig is there, and not for ever; a container that comes or goes is a new beginning."""
-    world.read({START})
+    world.read(EVERYTHING)
     assert not world.unready()
     docker.clusters["young"] = None
-    assert world.read({LOOK}).notices == ("the cluster young isn't up yet",)
+    assert world.read(LOOK).notices == ("the cluster young isn't up yet",)
     assert world.unready()
     since = world._unready
-    world.read({LOOK})
+    world.read(LOOK)
     assert world._unready == since
-    world.read({Mark(Cause.KIND, "other")})
+    world.read(changes_of({Mark(Cause.KIND, "other")}))
     assert world._unready != since
     monkeypatch.setattr(worlds, "PATIENCE", 0.0)
     assert not world.unready()
@@ -133,16 +126,16 @@ def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
 
 def test_a_cluster_that_was_found_and_does_not_answer_yet_is_no_error(docker: Docker, world: SnapshotCache) -> None:
     """Neither its first look nor any other waits for it; it says why at the look at everything."""
-    world.read({START})
+    world.read(EVERYTHING)
     docker.clusters["young"] = yaml.safe_dump(ADMIN).encode()
-    for marks in ({LOOK}, {Mark(Cause.SOURCE, "young")}, {LOOK}):
-        reading = world.read(marks)
+    for changes in (LOOK, Changes(sources=frozenset({"young"})), LOOK):
+        reading = world.read(changes)
         assert reading.complaints == ()
         assert reading.notices == ("the cluster young isn't up yet",)
-    (notice,) = world.read({Mark(Cause.FULL)}).notices
+    (notice,) = world.read(changes_of({Mark(Cause.FULL)})).notices
     assert notice.startswith("the cluster young isn't up yet")
     docker.clusters = {}
-    reading = world.read({LOOK})
+    reading = world.read(LOOK)
     assert (reading.notices, reading.complaints) == ((), ())
 
 
@@ -151,13 +144,13 @@ def test_a_docker_that_goes_away_takes_nothing_away(docker: Docker, world: Snaps
     write = wrote(tmp_path)
     docker.absent = True
     with pytest.raises(SourceError, match="or take `kind` out"):
-        world.read({START})
+        world.read(EVERYTHING)
     docker.absent = False
-    assert world.read({START}).complaints == ()
+    assert world.read(EVERYTHING).complaints == ()
     docker.absent = True
-    reading = world.read({LOOK})
+    reading = world.read(LOOK)
     assert [one for one in reading.complaints if "Docker doesn't answer" in one]
     write("first")
-    assert names(world.read({Mark(Cause.SOURCE, "c")})) == {"first"}
+    assert names(world.read(Changes(sources=frozenset({"c"})))) == {"first"}
     docker.absent = False
-    assert world.read({LOOK}).complaints == ()
+    assert world.read(LOOK).complaints == ()

@@ -1,25 +1,25 @@
-"""What the loop knows of the world: each source as last read, what is held, the ledger, the host.
+"""Everything that a plan is made from, as last read: each source, what is held, the ledger, the host.
 
-Only what a mark says is read again. Clusters are followed, so nothing is asked of them. Not here: what to do with it.
+Only what may be different is read again. Clusters are followed, so nothing is asked of them. Not here: who knows that
+something may be different (`watch.events`), and what to do with it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from locallb.config.settings import Settings, Source
-from locallb.engine import Engine
 from locallb.kubernetes.parsing import Parsed
 from locallb.ledger.claims import Entry
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
-from locallb.sources.held import HeldByState, held_by
+from locallb.sources.held import HeldByState, HeldResource, held_by
 from locallb.sources.snapshot import (
     SnapshotResult,
     assemble,
@@ -33,7 +33,6 @@ from locallb.sources.snapshot import (
 )
 from locallb.sources.source import Followed, SourceRead, SourceResult, source_type
 from locallb.storage import paths
-from locallb.watch.events import Cause, Mark
 
 HOST_FRESH = 30.0
 """Seconds that what was found out about the host counts. Where it has changed meanwhile an update fails, which says so,
@@ -42,14 +41,34 @@ PATIENCE = 600.0
 """Seconds that a cluster of kind may be in the making: one that isn't up after that is looked at by the full pass."""
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What may be different since the last look; what is read for the first time needs none."""
+
+    everything: bool = False
+    """Nothing that is remembered counts."""
+    sources: frozenset[str] = frozenset()
+    """Clusters whose sources may have something new."""
+    moved: bool = False
+    """Clusters may be reached in another way."""
+    found: bool = False
+    """Finders may find others."""
+    maker: bool = False
+    """Somebody makes or removes one just now."""
+    routes: bool = False
+
+
 @dataclass(slots=True)
 class SnapshotCache:
-    """Everything that plans are made from. For one thread, but `mark` is called from any."""
+    """For one thread, but `changed` is called from any, with the cluster whose source has something new.
+
+    `resources` gives those of the stack's state.
+    """
 
     home: Home
     settings: Settings
-    engine: Engine
-    mark: Callable[[Mark], None]
+    resources: Callable[[], Iterable[HeldResource]]
+    changed: Callable[[ClusterName], None]
     _sources: tuple[Source, ...] | None = None
     """Those that are configured, and those that were found; None before they were looked for."""
     _found: tuple[SourceRead, ...] = ()
@@ -61,7 +80,7 @@ class SnapshotCache:
     _held: HeldByState | None = None
     _known: Memory[set[ObjectKey]] = field(default_factory=Memory)
     """Which Services hold something, by this state and these claims."""
-    _resources: Memory[Any] = field(default_factory=Memory)
+    _understood: Memory[Any] = field(default_factory=Memory)
     """What the state's resources said when they were read last."""
     _claims: Memory[tuple[Claim, ...]] = field(default_factory=Memory)
     _remembered: Memory[Entry | None] = field(default_factory=Memory)
@@ -69,8 +88,12 @@ class SnapshotCache:
     _host: tuple[float, HostFacts, SourceRead] | None = None
     """When it was looked at, what it is like, and what that means for the pools."""
 
-    def read(self, marks: Collection[Mark]) -> SnapshotResult:
-        """Read what the marks are about, and give it with the rest.
+    def configured(self, settings: Settings) -> SnapshotCache:
+        """Return one for another configuration: everything is read anew, but clusters that stay are followed on."""
+        return SnapshotCache(self.home, settings, self.resources, self.changed, following=self.following)
+
+    def read(self, changes: Changes) -> SnapshotResult:
+        """Read what may be different, and give it with the rest.
 
         Raises:
             SourceError: if a source can't be read and has no copy.
@@ -78,16 +101,15 @@ class SnapshotCache:
 
         """
         if self._held is None:
-            self._held = held_by(self.engine.resources(), self._resources)
+            self._held = held_by(self.resources(), self._understood)
             refuse_another_runtime(self.settings, self._held)
         claims = self._ledger()
         known = self._known.of(None, known_services, self.home, self._held, claims)
-        everything = any(mark.cause in {Cause.START, Cause.FULL, Cause.CONFIGURATION} for mark in marks)
-        for source in self._find(marks, everything=everything):
-            if everything or source.cluster not in self._read or _about(source, marks):
-                self._read[source.cluster] = self._source(source, known, marks, everything=everything)
+        for source in self._find(changes):
+            if source.cluster not in self._read or _about(source, changes):
+                self._read[source.cluster] = self._source(source, known, changes)
         read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
-        host, told = self._facts(everything, any(mark.cause is Cause.ROUTES for mark in marks))
+        host, told = self._facts(changes)
         return assemble(self.home, self._held, claims, [*read, told], host)
 
     def stale(self) -> Mapping[ClusterName, str]:
@@ -95,7 +117,7 @@ class SnapshotCache:
         return {name: one.reading.stale[0] for name, one in self._read.items() if one.reading.stale}
 
     def unready(self) -> bool:
-        """Return whether a cluster is in the making: the cause `kind` is worth another look in a second."""
+        """Return whether a cluster is in the making: finding is worth another look in a second."""
         return self._unready is not None and time.monotonic() < self._unready + PATIENCE
 
     def updated(self) -> None:
@@ -111,9 +133,9 @@ class SnapshotCache:
         for one in self.following.values():
             one.stop()
 
-    def _find(self, marks: Collection[Mark], *, everything: bool) -> tuple[Source, ...]:
-        """Find out which sources there are now, where a mark says that it may be others; forget those that went."""
-        if not (everything or self._sources is None or any(mark.cause is Cause.KIND for mark in marks)):
+    def _find(self, changes: Changes) -> tuple[Source, ...]:
+        """Find out which sources there are now, where it may be others; forget those that went."""
+        if self._sources is not None and not (changes.everything or changes.found):
             return self._sources
         try:
             self._sources, self._found = find_sources(self.home, self.settings, keep=True)
@@ -124,7 +146,7 @@ class SnapshotCache:
             self._found = (SourceRead(SourceResult(Parsed(), (str(error),)), unready=unready),)
         if not any(one.unready for one in self._found):
             self._unready = None
-        elif self._unready is None or any(mark.cause is Cause.KIND and mark.subject for mark in marks):
+        elif self._unready is None or changes.maker:
             self._unready = time.monotonic()
         for word, followed in self.following.items():
             followed.forget({source.cluster for source in self._sources if source.type == word})
@@ -132,42 +154,36 @@ class SnapshotCache:
             del self._read[name]
         return self._sources
 
-    def _source(
-        self, source: Source, known: Collection[ObjectKey], marks: Collection[Mark], *, everything: bool
-    ) -> SourceRead:
+    def _source(self, source: Source, known: Collection[ObjectKey], changes: Changes) -> SourceRead:
         """Read a source by whatever follows those of its type."""
-        moved = everything or any(mark.cause in {Cause.KUBECONFIG, Cause.KIND} for mark in marks)
-        return self.followed(source.type).read(source, known, everything=everything, moved=moved)
+        moved = changes.everything or changes.moved or changes.found
+        return self.followed(source.type).read(source, known, everything=changes.everything, moved=moved)
 
     def followed(self, word: str) -> Followed[Any]:
         """Return what follows the sources of a type."""
         if word not in self.following:
             follow = source_type(word).follow
-            self.following[word] = follow(self.home, lambda name: self.mark(Mark(Cause.SOURCE, name)))
+            self.following[word] = follow(self.home, self.changed)
         return self.following[word]
 
     def _ledger(self) -> tuple[Claim, ...]:
         """Read the ledger where one of its directories is different; files in it are replaced, never rewritten."""
         return self._claims.of(None, lambda *_stamps: read_claims(self._remembered), *map(_stamp, paths.ledgers()))
 
-    def _facts(self, everything: bool, rerouted: bool) -> tuple[HostFacts, SourceRead]:  # noqa: FBT001 - one caller
+    def _facts(self, changes: Changes) -> tuple[HostFacts, SourceRead]:
         now = time.monotonic()
-        if everything or self._host is None or now > self._host[0] + HOST_FRESH:
+        if changes.everything or self._host is None or now > self._host[0] + HOST_FRESH:
             host = read_host(self.home, self.settings, self._held or HeldByState())
             self._host = now, host, told_of_pools(self.settings, host)
-        elif rerouted:
+        elif changes.routes:
             host = read_routes(self.settings, self._host[1])
             self._host = self._host[0], host, told_of_pools(self.settings, host)
         return self._host[1:]
 
 
-def _about(source: Source, marks: Collection[Mark]) -> bool:
-    """Return whether any mark is about this source. Which clusters were found is also how each is reached."""
-    return any(
-        (mark.cause is Cause.KIND and source.found)
-        or (mark.cause in {Cause.SOURCE, Cause.KUBECONFIG} and mark.subject == source.cluster)
-        for mark in marks
-    )
+def _about(source: Source, changes: Changes) -> bool:
+    """Return whether a source may be different. Which clusters were found is also how each is reached."""
+    return changes.everything or (changes.found and source.found) or source.cluster in changes.sources
 
 
 def _stamp(path: Path) -> object:

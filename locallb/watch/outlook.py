@@ -1,0 +1,137 @@
+"""What the loop sees: the configuration as last read, the stack that it names, and which of its clusters don't answer.
+
+Not here: when to look (`schedule`), and what of the plan isn't so yet (`converge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from locallb.config.settings import Settings
+from locallb.engine import Engine
+from locallb.kubernetes.api.known_silent import SILENT
+from locallb.model.identities import ClusterName, Home
+from locallb.planning.planned import Plan
+from locallb.sources.snapshot import SnapshotResult
+from locallb.sources.snapshot_cache import Changes, SnapshotCache
+from locallb.sources.workspace import Workspace
+from locallb.watch.events import Cause, Mark
+from locallb.watch.triggers import Triggers
+
+_WHOLE = frozenset({Cause.START, Cause.FULL, Cause.CONFIGURATION})
+_UNKNOWN = object()
+
+
+@dataclass(slots=True)
+class Outlook:
+    """For one thread. `load` reads the configuration; `mark` is for whatever the stack is followed by."""
+
+    home: Home
+    engine: Engine
+    load: Callable[[], Settings]
+    mark: Callable[[Mark], None]
+    triggers: Triggers
+    silent: Mapping[ClusterName, str] = field(default_factory=dict)
+    """Live clusters that don't answer: nothing is asked of them, and nothing of theirs can be changed."""
+    back: frozenset[ClusterName] = frozenset()
+    """Those that didn't answer before the last look, and do now."""
+    _workspace: Workspace | None = None
+    _state: object = _UNKNOWN
+    """The version of the state that is known."""
+
+    @property
+    def settings(self) -> Settings:
+        """The configuration as last read; for who has opened it, as all that follows."""
+        return self._opened().settings
+
+    def stale(self) -> Mapping[ClusterName, str]:
+        """Return which sources count as last read, and why."""
+        return self._cache().stale()
+
+    def unready(self) -> bool:
+        """Return whether a cluster is in the making."""
+        return self._cache().unready()
+
+    def open(self, marks: Collection[Mark]) -> bool:
+        """Make ready for a look; return whether the state, or what it says of runs, may be another than is known.
+
+        Raises what `load` does.
+        """
+        if self._workspace is None or any(mark.cause is Cause.CONFIGURATION for mark in marks):
+            self.configure()
+            self.triggers.follow(self.settings)
+        if not marks:  # it is time to try again what failed: the host may be different
+            self.surprised()
+        back = any(mark.cause is Cause.RUNTIME and mark.subject for mark in marks)
+        return back or self.engine.state_stamp() != self._state
+
+    def configure(self) -> None:
+        """Read the configuration. Raises what `load` does."""
+        settings = self.load()
+        if self._workspace:
+            self._workspace = self._workspace.configured(settings)
+        else:
+            cache = SnapshotCache(self.home, settings, self.engine.resources, self._has_news)
+            self._workspace = Workspace(self.home, settings, cache=cache)
+
+    def read_and_plan(self, marks: Collection[Mark], down: Collection[str]) -> tuple[SnapshotResult, Plan]:
+        """Read what the marks are about, and plan while the proxies `down` can't be brought back.
+
+        Raises what `Workspace.read_and_plan` does.
+        """
+        before = self.stale().keys()
+        result, plan = self._opened().read_and_plan(changes_of(marks), down, keep=True)
+        stale, access = self.stale(), result.snapshot.access
+        self.back = frozenset(before - stale.keys())
+        self.silent = {name: why for name, why in stale.items() if name in access}
+        SILENT.put({access[name]: why for name, why in self.silent.items()})
+        return result, plan
+
+    def updated(self) -> None:
+        """Note that the stack changed, and follow the runs that the state has now."""
+        self._cache().updated()
+        self.triggers.runs(self.engine.resources())
+        self._state = self.engine.state_stamp()
+
+    def doubted(self) -> None:
+        """Note that the state may say anything."""
+        self._state = _UNKNOWN
+
+    def surprised(self) -> None:
+        """Note that something failed that should not have: the host may be different."""
+        self._cache().surprised()
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        self.triggers.stop()
+        if self._workspace:
+            self._cache().stop()
+        SILENT.put({})
+
+    def _opened(self) -> Workspace:
+        if self._workspace is None:
+            raise AssertionError
+        return self._workspace
+
+    def _cache(self) -> SnapshotCache:
+        cache = self._opened().cache
+        if cache is None:
+            raise AssertionError
+        return cache
+
+    def _has_news(self, cluster: ClusterName) -> None:
+        self.mark(Mark(Cause.SOURCE, cluster))
+
+
+def changes_of(marks: Collection[Mark]) -> Changes:
+    """Return what the marks say may be different of what is read."""
+    causes = {mark.cause for mark in marks}
+    return Changes(
+        everything=not causes.isdisjoint(_WHOLE),
+        sources=frozenset(mark.subject for mark in marks if mark.cause in {Cause.SOURCE, Cause.KUBECONFIG}),
+        moved=Cause.KUBECONFIG in causes,
+        found=Cause.KIND in causes,
+        maker=any(mark.cause is Cause.KIND and mark.subject for mark in marks),
+        routes=Cause.ROUTES in causes,
+    )
