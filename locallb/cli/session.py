@@ -20,18 +20,16 @@ from locallb.config.settings import (
 from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project, require_stack
 from locallb.engine.engine import PARALLEL
 from locallb.model.identities import Home
-from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
 from locallb.provider import make_provider
 from locallb.runtimes.runtime import runtime
 from locallb.sources.configuration import stack_settings
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.renamed_project import has_deployed, refuse_renamed
-from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.source import reached
 from locallb.sources.stack_home import require_here
 from locallb.sources.stack_home import write as write_home
-from locallb.sources.workspace import Workspace
+from locallb.sources.workspace import Planned, Workspace, handing
 
 _TOGETHER = 48
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
@@ -45,7 +43,9 @@ class Program:
     """
 
     path: Path
-    outcome: tuple[SnapshotResult, Plan] | None = None
+    handed: Planned | None = None
+    """What was read and planned for it already."""
+    outcome: Planned | None = None
     """None as long as it didn't get as far as a plan."""
 
     def __call__(self) -> None:
@@ -54,7 +54,8 @@ class Program:
             raise RunError(
                 f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
             )
-        names = runpy.run_path(str(self.path), run_name="__main__")
+        with handing(self.handed):
+            names = runpy.run_path(str(self.path), run_name="__main__")
         self.outcome = names["reading"], names["plan"]
 
 
@@ -164,18 +165,18 @@ class Session:
         for word in sorted({*words, self.settings.runtime} if planned else words):
             runtime(word).require()
 
-    def program(self) -> Program:
-        """Make the program of one update."""
-        return Program(self.project.main / "__main__.py")
+    def program(self, handed: Planned | None = None) -> Program:
+        """Make the program of one update; it reads nothing where the plan is `handed` to it."""
+        return Program(self.project.main / "__main__.py", handed)
 
-    def plan(self) -> tuple[SnapshotResult, Plan]:
-        """Read and plan without the program, for commands that only look.
+    def plan(self, *, keep: bool = False) -> Planned:
+        """Read and plan without the program, for commands that only look; `keep` as `Workspace.read_and_plan` has it.
 
         Raises:
             SourceError: if a source can't be read and has no copy.
 
         """
-        return Workspace(self.home, self.settings, self.project.state_file(self.stack)).read_and_plan(keep=False)
+        return Workspace(self.home, self.settings, self.project.state_file(self.stack)).read_and_plan(keep=keep)
 
     def forget_readings(self) -> None:
         """Remove the copies of what the sources said last: nothing is left that they could protect."""

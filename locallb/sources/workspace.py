@@ -6,10 +6,13 @@ the same plan. Not here: the configuration itself, when to look, and what become
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from locallb.config.settings import Settings
 from locallb.model.identities import Home
@@ -22,6 +25,18 @@ from locallb.sources.snapshot import SnapshotResult, read_snapshot
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 
 EVERYTHING = Changes(everything=True)
+Planned: TypeAlias = tuple[SnapshotResult, Plan]
+_HANDED: ContextVar[Planned | None] = ContextVar("handed", default=None)
+
+
+@contextmanager
+def handing(planned: Planned | None) -> Iterator[None]:
+    """Have who reads without a cache go by what was read and planned a moment ago, if it was, and read nothing."""
+    token = _HANDED.set(planned)
+    try:
+        yield
+    finally:
+        _HANDED.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +61,7 @@ class Workspace:
 
     def read_and_plan(
         self, changes: Changes = EVERYTHING, down: Collection[str] = frozenset(), *, keep: bool
-    ) -> tuple[SnapshotResult, Plan]:
+    ) -> Planned:
         """Return what was read and the plan made of it, while the proxies `down` can't be brought back.
 
         `keep` remembers what the sources say for a time when they can't be read.
@@ -57,6 +72,8 @@ class Workspace:
 
         """
         cache = self.cache
+        if not cache and (handed := _HANDED.get()):
+            return handed
         result = cache.read(changes) if cache else read_snapshot(self.home, self.settings, self.state, keep=keep)
         plan = self._planned.of(None, partial(make_plan, memory=self._memory), result.snapshot, self.settings)
         return result, self._told.of(None, withdraw, plan, down)

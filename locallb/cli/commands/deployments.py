@@ -20,7 +20,7 @@ from locallb.cli.reports.command import refuse, tell
 from locallb.cli.reports.live import report_live
 from locallb.cli.reports.text import beside_the_table, print_alerts
 from locallb.cli.session import Program, Session
-from locallb.engine import Result, Severity
+from locallb.engine import EngineError, Result, Severity
 from locallb.model.formatting import counted
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row, rows
@@ -31,11 +31,11 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     """Make the world as the plan says."""
     tell_of_watch(session, out)
     session.settings  # noqa: B018 - a mistake in the configuration is told before anything else
-    scope = scope_of(session, args.targets)
+    scope, plan = scope_of(session, args.targets, keep=args.yes)
     told: frozenset[str] = frozenset()
     if not args.yes:
         with Progress(out, f"Previewing update ({session.stack})", silent=args.json) as progress:
-            program = session.program()
+            program, plan = session.program(plan), None
             planned = session.engine(progress.listen).preview(program, scope=scope)
         if (planned.ok and planned.unchanged) or (args.json and not planned.ok):
             return _tell(session, args, out, "up", planned, _planned(session, program)[1])
@@ -44,7 +44,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
             return _ending(planned)
         if not confirmed("Perform this update?", out):
             return Exit.FAILED
-    program = session.program()
+    program = session.program(plan)
     session.sign_in()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).up(program, scope=scope)
@@ -54,8 +54,8 @@ def up(session: Session, args: Arguments, out: Out) -> int:
 def preview(session: Session, args: Arguments, out: Out) -> int:
     """Show what `up` would do."""
     session.settings  # noqa: B018 - as above
-    scope = scope_of(session, args.targets)
-    silent, program = args.json or args.format != "tree", session.program()
+    scope, planned = scope_of(session, args.targets, keep=False)
+    silent, program = args.json or args.format != "tree", session.program(planned)
     with Progress(out, f"Previewing update ({session.stack})", silent=silent) as progress:
         result = session.engine(progress.listen).preview(program, scope=scope)
     reading, plan = _planned(session, program)
@@ -84,8 +84,11 @@ def refresh(session: Session, args: Arguments, out: Out) -> int:
 
 def destroy(session: Session, args: Arguments, out: Out) -> int:
     """Remove all that this stack made."""
-    if not forgotten(session):
+    try:
         session.require_stack()
+    except EngineError:
+        if not forgotten(session):
+            raise
     with without_watch(session, stop=args.stop_watch):
         return _destroy(session, args, out)
 
@@ -126,7 +129,7 @@ def _planned(session: Session, program: Program) -> tuple[SnapshotResult, Plan]:
 
     Raises SourceError.
     """
-    return program.outcome or session.plan()
+    return program.outcome or program.handed or session.plan()
 
 
 def _tell(  # noqa: PLR0913, PLR0917 - what a run is told by

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
 from locallb.engine import EVERYTHING, Scope, only, root_urn
+from locallb.sources.workspace import Planned
 
 ROOTS = ("locallb:index:LoadBalancer", "locallb:index:Proxy")
 MOST_NAMES = 5
@@ -16,22 +17,26 @@ class TargetError(Refused):
     """There is no such load balancer: one sentence."""
 
 
-def scope_of(session: Session, targets: Sequence[str]) -> Scope:
+def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[Scope, Planned | None]:
     """Make the scope of the load balancers that are named, planned ones and those that only the state still has.
+
+    Return it with the plan that they are of, if any is named; `keep` as `Workspace.read_and_plan` has it.
 
     Raises:
         TargetError: if a name is nobody's, or not only one's.
 
     """
     if not targets:
-        return EVERYTHING
-    _reading, plan = session.plan()
+        return EVERYTHING, None
+    planned = session.plan(keep=keep)
+    plan = planned[1]
     in_state = {each.name for each in session.engine(lambda _event: None).resources() if each.type in ROOTS}
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
     chosen = [matching(target, names) for target in targets]
     proxies = {placement.proxy for placement in plan.placements if str(placement.key) in chosen}
     home = session.home
-    return only(root_urn(home.project, home.stack, kind, name) for name in {*chosen, *proxies} for kind in ROOTS)
+    scope = only(root_urn(home.project, home.stack, kind, name) for name in {*chosen, *proxies} for kind in ROOTS)
+    return scope, planned
 
 
 def matching(target: str, names: Iterable[str]) -> str:

@@ -1,0 +1,79 @@
+"""What a command reads: each source, the ledger and the facts of the host once, whatever it does with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from locallb.host import facts
+from locallb.ledger.ledger import Ledger
+from locallb.sources.manifests.source import Manifests
+from tests.e2e.support import Stage, node, port, service
+
+TARGET = ("--target", "a")
+LOOKING = (("preview",), ("preview", *TARGET), ("preview", "--format", "json"), ("status",))
+CHANGING = (("up", "--yes"), ("up", *TARGET, "--yes"), ("refresh", "--yes"), ("destroy", "--yes"), ("gc", "--yes"))
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count, by what is read, in the functions that read."""
+    counted: Counter[str] = Counter()
+
+    def count(where: Any, name: str, what: Callable[..., str]) -> None:  # noqa: ANN401 - a class or a module
+        read = getattr(where, name)
+
+        def counting(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever it takes
+            counted[what(*given)] += 1
+            return read(*given, **named)
+
+        monkeypatch.setattr(where, name, counting)
+
+    count(Manifests, "read", lambda _type, source, *_: f"source {source.cluster}")
+    count(Ledger, "claims", lambda ledger, *_: f"ledger {ledger.directory}")
+    count(facts, "held", lambda *_: "host")
+    return counted
+
+
+@pytest.fixture
+def deployed(play: Stage) -> Stage:
+    """Return a stack of two sources that is deployed; what it serves needs no backend."""
+    play.configure(sources=[{"manifests": "manifests", "name": "c"}, {"manifests": "others", "name": "d"}])
+    (play.root / "others").mkdir()
+    play.write("a.yaml", node(), service("a", port(8080, 30080)))
+    play.up()
+    return play
+
+
+@pytest.mark.envoy
+@pytest.mark.parametrize("words", [*LOOKING, *CHANGING], ids=" ".join)
+def test_no_command_reads_anything_twice(deployed: Stage, reads: Counter[str], words: tuple[str, ...]) -> None:
+    """And who shows a plan has read both sources."""
+    reads.clear()
+    done = deployed.run(*words)
+    assert done.code == 0, done.err
+    assert {what: times for what, times in reads.items() if times > 1} == {}
+    assert words[0] in {"destroy", "gc"} or {"source c", "source d", "host"} <= reads.keys()
+
+
+@pytest.mark.envoy
+def test_the_doctor_reads_no_source_twice(deployed: Stage, reads: Counter[str]) -> None:
+    """The host it looks at as the stack does, and once more for whoever has proxies on it."""
+    reads.clear()
+    assert deployed.run("doctor").code == 0
+    assert (reads["source c"], reads["source d"]) == (1, 1)
+
+
+@pytest.mark.envoy
+def test_what_targets_were_chosen_from_is_kept_by_an_update_and_by_no_preview(deployed: Stage) -> None:
+    """As the program keeps what it reads."""
+    kept = deployed.root / ".state" / "locallb" / "dev" / "c.json"
+    before = kept.read_text()
+    deployed.write("a.yaml", node(), service("a", port(8080, 30081)))
+    assert deployed.run("preview", *TARGET).code == 0
+    assert kept.read_text() == before
+    assert deployed.run("up", *TARGET, "--yes").code == 0
+    assert "30081" in kept.read_text()
