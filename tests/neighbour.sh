@@ -6,7 +6,7 @@ NEIGHBOUR=24681 neighbour=/tmp/locallb-neighbour.$$ shared=/var/lib/locallb
 
 neighbour_up() {
   [ "$(id -u)" = 0 ] || { echo "only root can have a neighbour who is another user"; return 0; }
-  mkdir "$neighbour"
+  mkdir "$neighbour" || return # somebody else's is nobody's home
   git clone --quiet . "$neighbour/local-lb"
   if [ ! -e "$shared" ]; then # as `host setup --apply` makes it
     install -d -m 3775 -g "$NEIGHBOUR" "$shared/ledger"
