@@ -25,6 +25,7 @@ from tests.planning.strategies import HOME
 
 A, B = node("a", "172.18.0.2", "fd00::2"), node("b", "172.18.0.3", "fd00::3")
 BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
+WIDE = Route(ip_network("10.0.0.0/8"), "unicast", "eth0")
 DEFAULT = Route(ip_network("0.0.0.0/0"), "unicast", "eth0", ip_address("192.0.2.1"))
 LOCAL: JsonObject = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
 UDP_PORT: JsonObject = {"ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}]}
@@ -108,6 +109,27 @@ def test_only_a_route_that_leads_to_the_cluster_counts(routes: tuple[Route, ...]
 def test_pods_in_the_nodes_own_network_are_reached() -> None:
     """As those with hostNetwork, or of a CNI that gives them addresses there."""
     assert found(service(), A, endpoints(endpoint("172.18.0.2"), endpoint("172.18.7.1")), routes=(BRIDGE,)).straight
+
+
+@pytest.mark.parametrize(
+    ("routes", "straight"),
+    [
+        ((WIDE,), False),
+        ((WIDE, Route(ip_network("10.244.0.0/16"), "unicast", "eth0", ip_address("10.1.0.2"))), True),
+        ((WIDE, Route(ip_network("10.244.0.0/24"), "unicast", "eth0", ip_address("10.1.0.2"))), True),
+        ((WIDE, Route(ip_network("10.244.0.0/25"), "unicast", "eth0", ip_address("10.1.0.2"))), True),
+        ((WIDE, Route(ip_network("10.244.0.0/24"), "unicast", "eth0")), False),
+        ((WIDE, Route(ip_network("10.1.0.2/32"), "local", "eth0", table=LOCAL_TABLE)), True),
+    ],
+    ids=["none", "a wider one", "one", "a narrower one", "a network without Nodes", "a Node itself"],
+)
+def test_a_network_with_nodes_has_none_of_the_pods_that_only_nodes_pass_on(
+    routes: tuple[Route, ...], *, straight: bool
+) -> None:
+    """A Node in 10.0.0.0/8 that this host is in, too: nobody there answers for the pods' numbers, or somebody else."""
+    passing = node("a", "10.1.0.2")
+    passing["spec"] = {"podCIDR": "10.244.0.0/24"}
+    assert found(service(), passing, endpoints(POD), routes=routes).straight == straight
 
 
 def test_without_a_route_to_the_cluster_everything_is_as_it_was() -> None:

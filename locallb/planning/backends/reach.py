@@ -2,20 +2,21 @@
 
 A route says where packets go, not who is there: a VPN's 10.0.0.0/8, the bridge of Docker and another cluster's Node
 all lead away from pods that have such addresses here. So only these count, where no longer prefix says otherwise:
-a route by one of the cluster's own Nodes, a network that Nodes are in themselves, and any route but the default one
-where this host is one of the Nodes. Not here: whether a pod lets this host in, which is for the proxy to find out.
+a route by one of the cluster's own Nodes, a network that Nodes are in themselves but for the pods that each passes to
+(spec.podCIDRs), and any route but the default one where this host is one of the Nodes. Not here: whether a pod lets
+this host in, which is for the proxy to find out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from locallb.model.identities import IPAddress, IPNetwork
 from locallb.model.objects import Node
-from locallb.model.routes import Route
+from locallb.model.routes import Route, inside
 
 
 class Way(NamedTuple):
@@ -42,11 +43,13 @@ class Reach:
 
 def reach_of(nodes: Sequence[Node], routes: Iterable[Route]) -> Reach:
     """Work out what is reached of the cluster that has `nodes`: the very same where nothing has changed."""
-    return _reach(frozenset(address for node in nodes for address in node.addresses), tuple(routes))
+    addresses = frozenset(address for node in nodes for address in node.addresses)
+    return _reach(addresses, frozenset(network for node in nodes for network in node.pod_cidrs), tuple(routes))
 
 
 @lru_cache(maxsize=64)
-def _reach(nodes: frozenset[IPAddress], routes: tuple[Route, ...]) -> Reach:
+def _reach(nodes: frozenset[IPAddress], behind: frozenset[IPNetwork], routes: tuple[Route, ...]) -> Reach:
+    """Work it out; `behind` Nodes are networks of which nobody answers for himself in the Nodes' own network."""
     by_destination: dict[IPNetwork, list[Route]] = {}
     for route in routes:
         by_destination.setdefault(route.destination, []).append(route)
@@ -55,8 +58,26 @@ def _reach(nodes: frozenset[IPAddress], routes: tuple[Route, ...]) -> Reach:
         Way(where.version, int(where[0]), int(where[-1]), all(_leads(one, nodes, is_node=is_node) for one in some))
         for where, some in by_destination.items()
     ]
+    links = [] if is_node else [where for where, some in by_destination.items() if any(map(_is_link, some))]
+    ways += [_nowhere(one) for one in behind if _is_passed_on(one, links, by_destination)]
     ways.sort(key=lambda way: (way.last - way.first, way))
     return Reach(tuple(ways)) if any(way.leads for way in ways) else Reach()
+
+
+def _nowhere(network: IPNetwork) -> Way:
+    return Way(network.version, int(network[0]), int(network[-1]), leads=False)
+
+
+def _is_link(route: Route) -> bool:
+    return route.gateway is None and not route.is_local
+
+
+def _is_passed_on(network: IPNetwork, links: Iterable[IPNetwork], routes: Collection[IPNetwork]) -> bool:
+    """Return whether `network` lies in one of `links` and no route of its own leads there."""
+    around = max((link.prefixlen for link in links if network != link and inside(network, link)), default=None)
+    if around is None:
+        return False
+    return not any(network.supernet(new_prefix=bits) in routes for bits in range(network.prefixlen, around, -1))
 
 
 def _leads(route: Route, nodes: Iterable[IPAddress], *, is_node: bool) -> bool:
