@@ -24,6 +24,8 @@ MAIN_TABLE, DEFAULT_TABLE = 254, 253
 _WIDEST_OF_DEFAULT = 3
 """Bits of the longest prefix that counts as the default route: 0.0.0.0/1 and 2000::/3 are such."""
 _LINK_LOCAL = (IPv6Network("fe80::/10"), IPv6Network("ff00::/8"), IPv4Network("224.0.0.0/4"))
+_DEAD_ENDS = {"blackhole", "unreachable", "8", "9"}
+"""The last two are prohibit and throw."""
 _DOCKER = ("docker", "br-", "podman", "cni", "virbr")
 _VPN = ("tun", "tap", "wg", "ppp", "tailscale", "nordlynx", "utun", "zt", "ipsec", "vpn")
 
@@ -50,6 +52,8 @@ class Route:
             return f"the network of Docker or virtual machines on {self.device}"
         if self.device.startswith(_VPN):
             return f"the VPN on {self.device}"
+        if self.is_dead_end:
+            return "kept from leading anywhere"
         via = f" via {self.gateway}" if self.gateway else ""
         return f"the route to {self.destination}{via} on {self.device or 'no device'}"
 
@@ -72,6 +76,11 @@ class Route:
     def is_way(self) -> bool:
         """Whether it leads to its destination for certain: the default route may lead nowhere near it."""
         return self.destination.prefixlen > 0 and self.kind in {"unicast", "local"}
+
+    @property
+    def is_dead_end(self) -> bool:
+        """Whether somebody wants packets to its destination to go nowhere."""
+        return self.kind in _DEAD_ENDS
 
     @property
     def counts_for_all(self) -> bool:

@@ -41,7 +41,8 @@ def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     existing = host.routes if host else ()
     metric = metric_of(snapshot.home)
     mine = {_way(one) for one in existing if _is_of(one, metric)}
-    others = _Taken([one for one in existing if not _is_of(one, metric) and not one.is_default])
+    taken = (*existing, *(one for one in snapshot.host.routes if one.is_dead_end))
+    others = _Taken([one for one in taken if not _is_of(one, metric) and not one.is_default])
     near = [one.destination for one in existing if one.is_connected]
     refuse = _Refusals(others, near if host else None, _named(settings))
     wanted = _without(wanted, {address for address, _ in host.own}, near) if host else wanted

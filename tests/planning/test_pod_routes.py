@@ -98,6 +98,18 @@ def test_a_network_of_somebody_else_is_left_to_them(other: Route) -> None:
     assert told.endswith("or use local-lb:podRoutes container, with which each proxy has routes of its own")
 
 
+@pytest.mark.parametrize("destination", ["10.0.0.0/8", "10.244.1.0/24", "10.244.1.64/26"])
+def test_what_somebody_keeps_from_leading_anywhere_stays_so(destination: str) -> None:
+    """As who wants nothing to leave while a VPN is down; default routes don't count, of whatever kind."""
+    kept = Route(ip_network(destination), "blackhole")
+    host = HostFacts(addresses=HostAddresses(routes=(BRIDGE,)), may_route=True)
+    plan = routes_of(Snapshot(HOME, nodes=(WORKER,), host=replace(host, routes=(BRIDGE, kept))), settings())
+    assert dict(plan.routes) == {}
+    assert f"{destination} is kept from leading anywhere" in "".join(plan.notices)
+    halves = replace(host, routes=(BRIDGE, Route(ip_network("0.0.0.0/0"), "unreachable")))
+    assert routes_of(Snapshot(HOME, nodes=(WORKER,), host=halves), settings()).notices == ()
+
+
 @pytest.mark.parametrize(
     ("ranges", "words"),
     [
