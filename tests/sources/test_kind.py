@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from locallb.config.settings import KindSource, KubernetesSource, Settings
 from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.kubeconfig import connection, stamp
 from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access
@@ -328,7 +328,9 @@ def test_a_preview_reaches_a_cluster_without_writing_how(docker: Docker, tmp_pat
     docker.clusters = {"shop": container()}
     (found,) = find_clusters(KindSource(), tmp_path / "kind", keep=False).sources
     assert not (tmp_path / "kind").exists()
-    assert connection(Access(found.kubeconfig, found.context)).server == "https://172.18.0.3:6443"
+    access = Access(found.kubeconfig, found.context)
+    assert connection(access).server == "https://172.18.0.3:6443"
+    assert stamp(access) == stamp(access) != ()
     find_clusters(KindSource(), tmp_path / "kind", keep=True)
     assert UNWRITTEN == {}
     docker.clusters = {}

@@ -23,7 +23,7 @@ from lightkube.config.kubeconfig import SingleConfig
 
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.exec_plugin import Plugin, token
-from locallb.kubernetes.api.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable
+from locallb.kubernetes.api.kubeconfig_file import LARGEST, UNWRITTEN, Content, Section, read_content, unreadable
 from locallb.model.formatting import clipped, few
 from locallb.model.snapshot import Access
 from locallb.storage import foreign_files
@@ -102,10 +102,16 @@ def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
 def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:
     """Return which version of the kubeconfig this is, and of `files` that it names. Raises KubeError (KUBECONFIG)."""
     try:
-        seen = [Path(path).stat() for path in (access.kubeconfig, *files)]
+        return tuple(_version(path) for path in (access.kubeconfig, *files))
     except OSError as error:
         raise unreadable(str(error.filename), error, access.kubeconfig) from None
-    return tuple((one.st_mtime_ns, one.st_ino) for one in seen)
+
+
+def _version(path: str) -> tuple[int, int]:
+    if (unwritten := UNWRITTEN.get(path)) is not None:
+        return hash(unwritten), len(unwritten)
+    seen = Path(path).stat()
+    return seen.st_mtime_ns, seen.st_ino
 
 
 def connection(access: Access) -> Connection:
