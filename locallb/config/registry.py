@@ -48,6 +48,7 @@ SOURCES = Registry(
         "manifests": "locallb.sources.manifests",
         "kubernetes": "locallb.sources.kubernetes",
         "kind": "locallb.sources.kind",
+        "gardener": "locallb.sources.gardener",
     }
 )
 """Where objects come from, as an entry of `sources` names it; an `entry` and a `source` each."""

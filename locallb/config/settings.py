@@ -151,6 +151,8 @@ class KubernetesSource:
     """Where its pods have their addresses; empty: where its Nodes say."""
     found: bool = False
     """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
+    silent: str = ""
+    """Why its API needn't answer, such as `is hibernated`; then it counts as last read, and nothing is wrong."""
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
 
@@ -167,6 +169,21 @@ class KindSource:
     names: frozenset[str] = frozenset()
     """Their names; empty for all."""
     type: ClassVar[str] = "kind"
+    live: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class GardenerSource:
+    """A seed of Gardener, and the shoots that it has."""
+
+    cluster: ClusterName
+    """What the seed is called as a cluster."""
+    kubeconfig: str = ""
+    """The seed's, as that of a running cluster."""
+    context: str = ""
+    shoots: frozenset[str] = frozenset()
+    """Technical IDs, with `*` for any text; empty for all."""
+    type: ClassVar[str] = "gardener"
     live: ClassVar[bool] = True
 
 

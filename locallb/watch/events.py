@@ -28,7 +28,7 @@ class Cause(StrEnum):
     KUBECONFIG = "kubeconfig"
     """The file that tells how a cluster is reached is different; the subject is the cluster."""
     KIND = "kind"
-    """Which clusters of kind there are may be different; the subject is the one concerned, if it was one."""
+    """Which clusters a finder finds may be different; the subject is the one concerned, if it was one."""
     ROUTES = "routes"
     """This host has other routes."""
     DRIFT = "drift"

@@ -114,7 +114,7 @@ class Following:
             read = read_cluster(source, self.home, known, keep=True)
         access = meant.access if meant else read.access[source.cluster]
         followed = self._follow(source, access)
-        if not (read.unready or read.reading.stale):
+        if not (read.unready or read.reading.stale or source.silent):
             followed.await_answer(OPENING)
         return _Live(source, meant, followed, read)
 
@@ -137,7 +137,8 @@ class Following:
     def _refresh(self, one: _Live, *, everything: bool) -> None:
         """Take over what is known by now."""
         cluster, why = one.source.cluster, one.followed.stale()
-        stale = (f"source {cluster}: {why}; its Services count as last read until it answers",) if why else ()
+        told = f"source {cluster}: {why}; its Services count as last read until it answers"
+        stale = (told,) if why and not one.source.silent else ()
         if one.fault:
             stale = (f"source {cluster}: {one.fault}; its Services count as last read until that is repaired",)
         if one.read.unready and why and not everything:
@@ -148,7 +149,7 @@ class Following:
             # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event, and
             # not while the cluster doesn't answer.
             asked = one.read.health_ports
-            if not stale and (everything or parsed.nodes != one.read.reading.parsed.nodes):
+            if not (why or stale) and (everything or parsed.nodes != one.read.reading.parsed.nodes):
                 asked = {cluster: health_ports(parsed)}
             one.read = SourceRead(SourceResult(parsed, stale), {cluster: one.followed.access}, asked)
         elif one.read.unready:

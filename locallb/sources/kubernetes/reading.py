@@ -7,7 +7,7 @@ the context that it was read by. Not here: what objects mean (`kubernetes.parsin
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from locallb.config.settings import KubernetesSource
@@ -97,7 +97,7 @@ def _from_copy(
         raise SourceError(f"{told}; {_REMEDIES.get(why.fault, 'repair that')}, or correct local-lb:sources")
     if not last:
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
-        if why.fault is Fault.UNREACHABLE:
+        if source.silent or why.fault is Fault.UNREACHABLE:
             return not_up_yet(source.cluster, access, str(why))
         return ClusterResult(SourceResult(Parsed(), (told,)), access)
     remedy = _REMEDIES.get(why.fault, "repair that")
@@ -105,12 +105,18 @@ def _from_copy(
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
     parsed = parse_objects(source.cluster, (one for listed in last.values() for one in listed))
-    reading = SourceResult(parsed, (stale,), frozenset(service.key for service in parsed.services))
+    copied = frozenset(service.key for service in parsed.services)
+    reading = _of_silent(source, parsed, copied) if source.silent else SourceResult(parsed, (stale,), copied)
     return ClusterResult(reading, access, health_ports(parsed))
 
 
+def _of_silent(source: KubernetesSource, parsed: Parsed, copied: frozenset[ObjectKey]) -> SourceResult:
+    told = f"the cluster {source.cluster} {source.silent} and doesn't answer, so its Services count as last read"
+    return SourceResult(replace(parsed, notices=(*parsed.notices, told)), (), copied)
+
+
 def not_up_yet(cluster: ClusterName, access: Access, why: str = "") -> ClusterResult:
-    """Return what is known of a cluster of kind that was found and didn't answer yet: nothing."""
+    """Return what is known of a cluster that was found and didn't answer yet: nothing."""
     told = f"the cluster {cluster} isn't up yet" + (f": {why}" if why else "")
     return ClusterResult(SourceResult(Parsed(notices=(told,))), access, unready=True)
 

@@ -1,0 +1,1 @@
+"""The source `gardener`: a seed, and the shoots that it has."""

@@ -1,0 +1,58 @@
+"""The entry of a seed of Gardener in the configuration: how it is reached, and which of its shoots are meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.config.settings import GardenerSource
+from locallb.config.values import Mistakes
+from locallb.model.formatting import shown
+from locallb.model.identities import ClusterName
+
+_EXAMPLE = '{gardener: {name: seed, kubeconfig: FILE, context: CONTEXT, shoots: ["shoot--local--*"]}}'
+_TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-gardener-local"}
+_SHOOTS = "shoots"
+_SHOOT = "shoot--local--shop, or with * for any text"
+_PATTERN = re.compile(r"[a-z0-9*-]{1,63}")
+_OF_SHOOTS = "shoot--"
+
+
+@dataclass(frozen=True, slots=True)
+class GardenerEntry:
+    """One seed."""
+
+    keys: tuple[str, ...] = ("gardener",)
+    once: str = _EXAMPLE
+
+    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> GardenerSource | None:
+        """Read it."""
+        key = f"{key}.gardener"
+        seed = mistakes.mapping(key, entry["gardener"], _EXAMPLE)
+        mistakes.unknown(f"{key}.", seed, ("name", *_TEXTS, _SHOOTS))
+        texts = {
+            field: mistakes.text(f"{key}.{field}", seed[field], example) if field in seed else ""
+            for field, example in _TEXTS.items()
+        }
+        name = mistakes.label(f"{key}.name", seed.get("name", "seed"), "seed")
+        if name.startswith(_OF_SHOOTS):
+            mistakes.add(f"{key}.name", f"{name} is a name of shoots; call the seed otherwise, such as seed")
+        shoots = _shoots(mistakes, f"{key}.{_SHOOTS}", seed.get(_SHOOTS, "all"))
+        return GardenerSource(ClusterName(name), texts["kubeconfig"], texts["context"], shoots) if name else None
+
+
+def _shoots(mistakes: Mistakes, key: str, value: object) -> frozenset[str]:
+    """Read which ones: none for all."""
+    if value == "all":
+        return frozenset()
+    if value in ([], ()):
+        mistakes.add(key, f"the list is empty; write `all`, or names such as {_SHOOT}")
+    names = mistakes.texts(key, value, f"all, or a list such as [{_SHOOT}]")
+    for name in names:
+        if not _PATTERN.fullmatch(name):
+            mistakes.add(key, f"{shown(name)} is no shoot's technical ID; write one such as {_SHOOT}")
+    return frozenset(names)
+
+
+ENTRY = GardenerEntry()

@@ -1,0 +1,129 @@
+"""The shoots of a seed, each taken as a source `kubernetes` of its own, and the seed before them.
+
+How a shoot is reached is kept, for this user only, in a kubeconfig under a path that stays the same: what was made can
+be taken away after the shoot has gone. A seed that doesn't answer isn't one without shoots: then those count that were
+found last. Not here: what a seed's objects mean (`shoots`), and when it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+from locallb.config.settings import GardenerSource, KubernetesSource
+from locallb.kubernetes.api.errors import KubeError
+from locallb.kubernetes.api.kubeconfig import resolve
+from locallb.model.formatting import few
+from locallb.model.identities import ClusterName
+from locallb.sources import SourceError
+from locallb.sources.gardener.seed import Look, Seed
+from locallb.sources.kept_access import SUFFIX, forgotten, kept, put
+from locallb.sources.source import Found
+from locallb.storage import files
+
+
+def is_meant(finder: GardenerSource, shoot: str) -> bool:
+    """Return whether a shoot is to be served."""
+    return not finder.shoots or any(fnmatchcase(shoot, pattern) for pattern in finder.shoots)
+
+
+def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+    """Find the shoots, and how each is reached: in files in `directory`, which are only written to `keep` them.
+
+    Raises:
+        SourceError: if the seed doesn't answer and no shoot is known, or a kubeconfig can't be kept.
+
+    """
+    known = kept(directory)
+    try:
+        seed = Seed(resolve(finder.kubeconfig, finder.context, root))
+        look = seed.look(lambda name: is_meant(finder, name) or name in known)
+    except KubeError as error:
+        return _as_last_found(finder, known, error)
+    if elsewhere := _elsewhere(look.identity, directory, known):
+        return Found(_sources(finder, known, None), complaints=(elsewhere,))
+    gone = sorted(known.keys() - look.there)
+    _keep(look, directory, known, gone, keep=keep)
+    known |= {name: directory / f"{name}{SUFFIX}" for name, way in look.ways.items() if way.text}
+    return Found(
+        _sources(finder, {name: path for name, path in known.items() if name in look.there}, look),
+        notices=(*_missing(finder, look.there), *_unreached(finder, known, look)),
+        gone=tuple(map(ClusterName, gone)),
+    )
+
+
+def _keep(look: Look, directory: Path, known: Mapping[str, Path], gone: Collection[str], *, keep: bool) -> None:
+    """Keep how shoots are reached, and forget those that are gone. Raises SourceError."""
+    write = partial(put, "gardener", keep=keep)
+    usable = {name: way.text for name, way in look.ways.items() if way.text}
+    for name, text in usable.items():
+        write(directory / f"{name}{SUFFIX}", text)
+    if keep:
+        for name in gone:
+            write(known[name], forgotten())
+        if usable:
+            write(_seed(directory), look.identity)
+
+
+def _sources(finder: GardenerSource, known: Mapping[str, Path], look: Look | None) -> tuple[KubernetesSource, ...]:
+    """Return the seed, whose gateways lead to the others, and the shoots."""
+    meant = {name: path for name, path in sorted(known.items()) if is_meant(finder, name)}
+    shoots = look.shoots if look else {}
+    return (
+        KubernetesSource(finder.cluster, finder.kubeconfig, finder.context, found=True),
+        *(
+            KubernetesSource(
+                ClusterName(name), str(path), name, found=True, silent=shoots[name].silent if name in shoots else ""
+            )
+            for name, path in meant.items()
+        ),
+    )
+
+
+def _as_last_found(finder: GardenerSource, known: Mapping[str, Path], why: KubeError) -> Found[KubernetesSource]:
+    told = f"source gardener: which shoots there are can't be found out: {why}"
+    if not known:
+        raise SourceError(f"{told}; repair that, or take `gardener` out of local-lb:sources")
+    sources = _sources(finder, known, None)
+    names = few([str(source.cluster) for source in sources[1:]]) or "none"
+    return Found(sources, complaints=(f"{told}; so those count that were found last: {names}",))
+
+
+def _seed(directory: Path) -> Path:
+    """Return where it is kept which seed the shoots were found on."""
+    return directory / "seed"
+
+
+def _elsewhere(identity: str, directory: Path, known: Collection[str]) -> str:
+    """Explain that this isn't the seed that had the shoots, whose names it may use as well; empty if it is."""
+    before = files.read(_seed(directory)) if known else None
+    if before in {None, identity}:
+        return ""
+    return (
+        f"source gardener: {few(sorted(known))} ran on another seed than the one that the kubeconfig leads to now, so"
+        " those count as last found; correct its `kubeconfig` or `context`,"
+        f" or remove {_seed(directory)} if they are gone"
+    )
+
+
+def _missing(finder: GardenerSource, there: Collection[str]) -> tuple[str, ...]:
+    return tuple(
+        f"the seed {finder.cluster} has no shoot {name}; make it, or take it out of local-lb:sources"
+        for name in sorted(finder.shoots)
+        if "*" not in name and name not in there
+    )
+
+
+def _unreached(finder: GardenerSource, known: Collection[str], look: Look) -> tuple[str, ...]:
+    """Tell of shoots that aren't up yet, and of kubeconfigs with more in them than is taken."""
+    meant = {name: look.ways[name] for name in sorted(look.ways) if is_meant(finder, name)}
+    young = (f"the shoot {name} isn't up yet" for name, way in meant.items() if name not in known and not way.refused)
+    refused = (
+        f"the kubeconfig of the shoot {name} has {few(way.refused)}; local-lb takes certificates and a token from there"
+        f" and nothing else, {'that is passed over' if name in known else 'so the shoot is not read'}"
+        for name, way in meant.items()
+        if way.refused
+    )
+    return (*young, *refused)

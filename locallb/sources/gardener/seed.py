@@ -1,0 +1,81 @@
+"""A seed's API, asked which shoots it has and for the Secrets of those that are meant; for nobody else's.
+
+Not here: what the answers mean (`shoots`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lightkube import Client
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+
+from locallb.kubernetes.answers import Object, listed
+from locallb.kubernetes.api.client import Cluster
+from locallb.sources.gardener.shoots import LABELS, Secret, Shoot, parse_shoot, way
+from locallb.sources.kept_access import Way
+
+_GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
+_CLUSTER = create_global_resource(_GROUP, _VERSION, "Cluster", "clusters")
+_NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
+_SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
+_PAGE = 100
+_SYSTEM = "kube-system"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a seed has."""
+
+    identity: str
+    """Of the seed, whatever it is called and wherever it is reached."""
+    there: frozenset[str]
+    """Technical IDs of shoots of which it has anything."""
+    shoots: Mapping[str, Shoot]
+    ways: Mapping[str, Way]
+    """How those are reached that were asked for."""
+
+
+class Seed(Cluster):
+    """The API of a seed."""
+
+    def look(self, is_asked: Callable[[str], bool]) -> Look:
+        """Look at its shoots, and how those that `is_asked` says are reached. Raises KubeError."""
+        identity = self._identity()
+        control_planes = self._control_planes()
+        clusters = self._clusters()
+        parsed = {
+            str(shoot.name): shoot for shoot in map(parse_shoot, clusters) if shoot and shoot.name in control_planes
+        }
+        ways = {name: self._way(shoot) for name, shoot in parsed.items() if is_asked(name)}
+        there = control_planes | {str(document["metadata"]["name"]) for document in clusters}
+        return Look(identity, frozenset(there), parsed, ways)
+
+    def _identity(self) -> str:
+        """Return the uid of kube-system, which stays as long as a cluster does. Raises KubeError."""
+        told = f"Namespace {_SYSTEM}"
+
+        def ask(client: Client) -> str:
+            return str(listed(client.get(_NAMESPACE, _SYSTEM), "v1", "Namespace")["metadata"]["uid"])
+
+        return self._call(told, ask) or ""
+
+    def _control_planes(self) -> set[str]:
+        """Return the namespaces of shoots; one that hosts itself is the seed. Raises KubeError."""
+        labels: dict[str, Any] = dict(LABELS)
+        found = self._list("v1", "Namespace", lambda client: client.list(_NAMESPACE, chunk_size=_PAGE, labels=labels))
+        return {str(document["metadata"]["name"]) for document in found} - {_SYSTEM}
+
+    def _clusters(self) -> list[Object]:
+        return self._list(f"{_GROUP}/{_VERSION}", "Cluster", lambda client: client.list(_CLUSTER, chunk_size=_PAGE))
+
+    def _way(self, shoot: Shoot) -> Way:
+        return way(shoot, lambda name: self._secret(shoot.name, name))
+
+    def _secret(self, namespace: str, name: str) -> Secret | None:
+        """Return a Secret; None if there is none. Raises KubeError."""
+        told = f"Secret {namespace}/{name}"
+        found = self._call(told, lambda client: client.get(_SECRET, name, namespace=namespace), absent=True)
+        return None if found is None else dict(found)

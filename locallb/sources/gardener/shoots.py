@@ -1,0 +1,99 @@
+"""What a seed's objects say of its shoots, whatever stands in them: which there are, and how their APIs are reached.
+
+Pure. Not here: asking the seed (`seed`), and what becomes of the answers (`finding`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from locallb.model.fields import LABEL
+from locallb.model.identities import ClusterName
+from locallb.sources.kept_access import LARGEST, Way, admitted
+
+LABELS = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
+"""What the namespaces of control planes have whose shoots have their Nodes on this host."""
+TOKEN, ADMIN = "shoot-access-local-lb", "gardener"
+"""Secrets: a token that was asked for us, which has the rights that it was given; otherwise the administrator's."""
+_GENERIC = "generic-token-kubeconfig"
+_GENERIC_NAME = "generic-token-kubeconfig.secret.gardener.cloud/name"
+_HOST = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
+_LONGEST = 253
+_VISIBLE = re.compile(r"[!-~]+")
+Secret = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shoot:
+    """A shoot of the provider `local` whose Cluster says enough to reach it."""
+
+    name: ClusterName
+    """Its technical ID, which is the namespace of its control plane."""
+    api: str = ""
+    """The name of its API from outside; empty where it has none."""
+    generic: str = _GENERIC
+    """Which Secret has the kubeconfig that lacks a token."""
+    silent: str = ""
+    """Why its API needn't answer."""
+
+
+def parse_shoot(document: Mapping[str, Any]) -> Shoot | None:
+    """Read a Cluster; None where it isn't, or not yet, a shoot that is reached from this seed."""
+    name, annotations = _text(document, "metadata", "name"), _at(document, "metadata", "annotations")
+    shoot = _at(document, "spec", "shoot")
+    is_shoot = LABEL.fullmatch(name) and _text(shoot, "status", "technicalID") == name
+    if not is_shoot or _text(shoot, "spec", "provider", "type") != "local":
+        return None
+    generic, domain = _host(_text(annotations, _GENERIC_NAME)) or _GENERIC, _text(shoot, "spec", "dns", "domain")
+    return Shoot(ClusterName(name), _host(f"api.{domain}"), generic, _silence(shoot))
+
+
+def way(shoot: Shoot, secret: Callable[[str], Secret | None]) -> Way:
+    """Find out how a shoot's API is reached, by the Secrets of its namespace; nothing where it isn't up yet."""
+    asked = secret(TOKEN)
+    if asked is None:
+        return admitted(shoot.name, _data(secret(ADMIN), "kubeconfig"), str)
+    token = (_data(asked, "token") or b"").decode("ascii", "replace").strip()
+    if not (shoot.api and _VISIBLE.fullmatch(token)):
+        return Way()
+    return admitted(
+        shoot.name, _data(secret(shoot.generic), "kubeconfig"), lambda _inside: f"https://{shoot.api}", token
+    )
+
+
+def _silence(shoot: object) -> str:
+    if _at(shoot, "metadata", "deletionTimestamp"):
+        return "is being deleted"
+    wanted, done = _at(shoot, "spec", "hibernation", "enabled"), _at(shoot, "status", "hibernated")
+    return "is hibernated" if wanted is True or done is True else ""
+
+
+def _host(text: str) -> str:
+    """Return a name that may stand in a URL; empty if it may not."""
+    return text if len(text) <= _LONGEST and _HOST.fullmatch(text) else ""
+
+
+def _data(secret: Secret | None, key: str) -> bytes | None:
+    """Return what a Secret has; None if it hasn't, or too much."""
+    text = _text(secret, "data", key)
+    try:
+        return base64.b64decode(text, validate=True) if 0 < len(text) <= 2 * LARGEST else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _at(value: object, *keys: str) -> object:
+    """Return what stands at the end of the keys; None where they lead nowhere."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _text(value: object, *keys: str) -> str:
+    text = _at(value, *keys)
+    return text if isinstance(text, str) else ""

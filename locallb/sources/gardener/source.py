@@ -1,0 +1,26 @@
+"""A seed of Gardener as a finder: its objects say which shoots there are and how they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from locallb.config.settings import GardenerSource, KubernetesSource
+from locallb.sources.gardener.finding import find_shoots
+from locallb.sources.gardener.polling import SeedPolls
+from locallb.sources.source import FinderType, Found
+
+
+class Gardener(FinderType[GardenerSource]):
+    """The seed is asked, again and again while it is watched."""
+
+    def find(self, finder: GardenerSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+        """Find the seed and its shoots."""
+        return find_shoots(finder, root, directory, keep=keep)
+
+    def watch(self, finder: GardenerSource, root: Path, found: Callable[[str], None]) -> SeedPolls:
+        """Ask every few seconds whether anything is different."""
+        return SeedPolls(finder, root, found)
+
+
+SOURCE = Gardener()

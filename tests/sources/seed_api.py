@@ -1,0 +1,138 @@
+"""A small API server for tests of seeds and shoots: what stands in it by path, and who asked with which credential."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CLUSTERS = "/apis/extensions.gardener.cloud/v1alpha1/clusters"
+NAMESPACES = "/api/v1/namespaces"
+LOCAL = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
+
+
+@dataclass
+class SeedApi:
+    """What it has; each field may be changed at any time."""
+
+    url: str = ""
+    objects: dict[str, Any] = field(default_factory=dict)
+    """Lists and objects by their paths; a list is a list."""
+    refused: int = 0
+    """Instead of any answer."""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    """Paths, and the credential that came with each."""
+
+    def put_shoot(self, name: str, *, labels: Mapping[str, str] | None = None, **fields: object) -> None:
+        """Make the namespace and the Cluster of a shoot."""
+        self.drop_shoot(name)
+        metadata = {"name": name, "labels": dict(LOCAL if labels is None else labels), "resourceVersion": "1"}
+        self.objects.setdefault(NAMESPACES, []).append({"metadata": metadata})
+        self.objects.setdefault(CLUSTERS, []).append(cluster(name, **fields))
+
+    def drop_shoot(self, name: str) -> None:
+        """Take away its namespace and its Cluster."""
+        for path in (NAMESPACES, CLUSTERS):
+            self.objects[path] = [one for one in self.objects.get(path, []) if one["metadata"]["name"] != name]
+
+    def put_secret(self, namespace: str, name: str, key: str = "", text: str = "") -> None:
+        """Write a Secret with one value, or none."""
+        data = {key: base64.b64encode(text.encode()).decode()} if key else {}
+        metadata = {"name": name, "namespace": namespace, "resourceVersion": "1"}
+        self.objects[f"{NAMESPACES}/{namespace}/secrets/{name}"] = {"metadata": metadata, "data": data}
+
+
+def cluster(name: str, **fields: object) -> dict[str, Any]:
+    """Write a Cluster. `fields` are the shoot's: `hibernated`, `wanted` (asleep), `deleted`, `provider`, `domain`."""
+    shoot = {
+        "metadata": {"name": "a", **({"deletionTimestamp": "now"} if fields.get("deleted") else {})},
+        "spec": {
+            "provider": {"type": fields.get("provider", "local")},
+            "dns": {"domain": fields.get("domain", "a.local.external.local.gardener.cloud")},
+            "hibernation": {"enabled": fields.get("wanted", False)},
+        },
+        "status": {"technicalID": name, "hibernated": fields.get("hibernated", False)},
+    }
+    annotations = {"generic-token-kubeconfig.secret.gardener.cloud/name": "generic-token-kubeconfig-1"}
+    return {"metadata": {"name": name, "annotations": annotations, "resourceVersion": "1"}, "spec": {"shoot": shoot}}
+
+
+def kubeconfig(server: str, user: Mapping[str, Any]) -> str:
+    """Write a kubeconfig as Gardener makes them."""
+    return yaml.safe_dump(
+        {
+            "current-context": "it",
+            "clusters": [{"name": "it", "cluster": {"server": server}}],
+            "users": [{"name": "it", "user": dict(user)}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        }
+    )
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    api: SeedApi
+
+    def do_GET(self) -> None:
+        """Answer with what is there."""
+        path, _, query = self.path.partition("?")
+        self.api.asked.append((path, self.headers.get("Authorization", "")))
+        found = self.api.objects.get(path)
+        if self.api.refused or found is None:
+            self._answer(self.api.refused or 404, {"kind": "Status", "code": self.api.refused or 404, "message": "no"})
+        elif isinstance(found, list):
+            wanted = found if "labelSelector" not in query else [one for one in found if _is_local(one)]
+            self._answer(200, {"metadata": {"resourceVersion": "1"}, "items": wanted})
+        else:
+            self._answer(200, found)
+
+    def _answer(self, status: int, document: object) -> None:
+        text = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def _is_local(document: Mapping[str, Any]) -> bool:
+    return all(document["metadata"]["labels"].get(key) == value for key, value in LOCAL.items())
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of clients that went away."""
+
+
+@contextmanager
+def served_seed(path: Path | None = None, uid: str = "seed-1") -> Iterator[SeedApi]:
+    """Serve an API that has nothing but kube-system; `path` gets a kubeconfig."""
+    api = SeedApi()
+    api.objects = {
+        f"{NAMESPACES}/kube-system": {"metadata": {"name": "kube-system", "uid": uid, "resourceVersion": "1"}},
+        **{each: [] for each in (NAMESPACES, CLUSTERS, "/api/v1/services", "/api/v1/nodes")},
+        "/apis/discovery.k8s.io/v1/endpointslices": [],
+    }
+    with _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api})) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        api.url = f"http://127.0.0.1:{server.server_port}"
+        if path:
+            path.write_text(kubeconfig(api.url, {"token": "seed-token"}))
+        yield api
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,425 @@
+"""A seed of Gardener and its shoots: which are found, how they are reached, and what counts while one is silent."""
+
+from __future__ import annotations
+
+import base64
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import GardenerSource, KubernetesSource, Settings, SettingsError
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.pacing import Pace
+from locallb.model.snapshot import Access
+from locallb.sources import SourceError
+from locallb.sources.gardener.finding import find_shoots
+from locallb.sources.gardener.polling import SeedPolls
+from locallb.sources.gardener.shoots import ADMIN, TOKEN, Shoot, parse_shoot, way
+from locallb.sources.readings import ReadCache, readings_directory
+from locallb.sources.snapshot import find_sources
+from locallb.sources.source import Found, source_type
+from tests.sources.seed_api import CLUSTERS, SeedApi, cluster, kubeconfig, served_seed
+from tests.watch.api import becomes
+
+SEED = GardenerSource(ClusterName("seed"), "seed.kubeconfig")
+A, B = "shoot--local--a", "shoot--local--b"
+SPEC = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
+INSIDE = kubeconfig("https://kube-apiserver", {"tokenFile": "/x"})
+
+
+@pytest.fixture(autouse=True)
+def nothing_unwritten() -> Iterator[None]:
+    """Leave nothing of a preview to other tests."""
+    yield
+    UNWRITTEN.clear()
+
+
+@pytest.fixture
+def seed(tmp_path: Path) -> Iterator[SeedApi]:
+    """Serve a seed with one shoot, which has an administrator."""
+    with served_seed(tmp_path / "seed.kubeconfig") as api:
+        api.put_shoot(A)
+        api.put_secret(A, ADMIN, "kubeconfig", kubeconfig("https://api.a.internal", {"token": "admin-a"}))
+        yield api
+
+
+def look(root: Path, finder: GardenerSource = SEED, *, keep: bool = True) -> Found[KubernetesSource]:
+    """Look for shoots."""
+    return find_shoots(finder, root, kept(root), keep=keep)
+
+
+def kept(root: Path) -> Path:
+    """Return where kubeconfigs are kept."""
+    return root / ".state" / "locallb" / "dev" / "gardener"
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    """Return what is in the files."""
+    return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}
+
+
+def shoot_source(root: Path, name: str, silent: str = "") -> KubernetesSource:
+    """Make the source that a shoot is taken as."""
+    return KubernetesSource(ClusterName(name), str(kept(root) / f"{name}.kubeconfig"), name, found=True, silent=silent)
+
+
+def test_the_seed_comes_first_and_each_shoot_has_a_kubeconfig_for_this_user_only(seed: SeedApi, tmp_path: Path) -> None:
+    """Named by its technical ID; the directory is private too."""
+    found = look(tmp_path)
+    assert found.sources == (
+        KubernetesSource(ClusterName("seed"), "seed.kubeconfig", found=True),
+        shoot_source(tmp_path, A),
+    )
+    assert (found.complaints, found.notices, found.gone) == ((), (), ())
+    path = kept(tmp_path) / f"{A}.kubeconfig"
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(kept(tmp_path).stat().st_mode)) == (0o600, 0o700)
+    assert connection(Access(str(path), A)).server == "https://api.a.internal"
+    assert {credential for _, credential in seed.asked} == {"Bearer seed-token"}
+
+
+def test_what_is_found_has_no_credential_in_it(seed: SeedApi, tmp_path: Path) -> None:
+    """Sources, sentences and what stands beside the kubeconfigs: they reach plans, logs and reports."""
+    seed.put_secret(A, TOKEN, "token", "asked-for-us")
+    seed.put_secret(A, "generic-token-kubeconfig-1", "kubeconfig", INSIDE)
+    seed.put_shoot(B)
+    seed.put_secret(B, ADMIN, "kubeconfig", kubeconfig("https://b", {"token": "admin-b", "password": "secret-b"}))
+    told = repr(look(tmp_path))
+    assert not [word for word in ("asked-for-us", "admin-b", "secret-b") if word in told]
+    assert b"secret-b" not in b"".join(files_in(tmp_path / ".state").values())
+    assert not [
+        name for name, data in files_in(tmp_path / ".state").items() if b"asked" in data and name != f"{A}.kubeconfig"
+    ]
+
+
+def test_a_token_that_was_asked_for_us_goes_before_the_administrators(seed: SeedApi, tmp_path: Path) -> None:
+    """With the CA of the generic kubeconfig, by the name that the shoot has outside."""
+    seed.put_secret(A, TOKEN)
+    seed.put_secret(A, "generic-token-kubeconfig-1", "kubeconfig", INSIDE)
+    young = look(tmp_path)
+    assert young.notices == (f"the shoot {A} isn't up yet",)
+    assert len(young.sources) == 1
+    seed.put_secret(A, TOKEN, "token", "t1\n")
+    assert look(tmp_path).sources[1:] == (shoot_source(tmp_path, A),)
+    document = yaml.safe_load((kept(tmp_path) / f"{A}.kubeconfig").read_text())
+    assert document["users"] == [{"name": A, "user": {"token": "t1"}}]
+    assert document["clusters"][0]["cluster"] == {"server": "https://api.a.local.external.local.gardener.cloud"}
+    seed.put_secret(A, TOKEN, "token", "t2")
+    look(tmp_path)
+    assert "t2" in (kept(tmp_path) / f"{A}.kubeconfig").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("shoot--local--far", {"labels": {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "aws"}}),
+        ("shoot--local--far", {"provider": "aws"}),
+        ("kube-system", {}),
+    ],
+)
+def test_other_shoots_are_nobodys_business_here(
+    seed: SeedApi, tmp_path: Path, name: str, fields: Mapping[str, Any]
+) -> None:
+    """Those of other providers, and a seed that hosts itself: their Secrets aren't asked for."""
+    seed.put_shoot(name, **fields)
+    assert [source.cluster for source in look(tmp_path).sources] == ["seed", A]
+    assert not [path for path, _ in seed.asked if "secrets" in path and name in path]
+
+
+def test_names_and_patterns_say_which_are_meant(seed: SeedApi, tmp_path: Path) -> None:
+    """A name that leads to none is told; a pattern may match nothing."""
+    seed.put_shoot(B)
+    named = GardenerSource(
+        ClusterName("seed"), "seed.kubeconfig", shoots=frozenset({"*--a", "*--x", "shoot--local--c"})
+    )
+    found = look(tmp_path, named)
+    assert [source.cluster for source in found.sources] == ["seed", A]
+    assert found.notices == ("the seed seed has no shoot shoot--local--c; make it, or take it out of local-lb:sources",)
+    assert not [path for path, _ in seed.asked if "secrets" in path and B in path]
+
+
+@pytest.mark.parametrize(
+    ("fields", "silent"),
+    [
+        ({"hibernated": True, "wanted": True}, "is hibernated"),
+        ({"wanted": True}, "is hibernated"),
+        ({"hibernated": True}, "is hibernated"),
+        ({"deleted": True}, "is being deleted"),
+        ({}, ""),
+    ],
+)
+def test_who_sleeps_or_is_being_deleted_needs_no_answer(
+    seed: SeedApi, tmp_path: Path, fields: Mapping[str, Any], silent: str
+) -> None:
+    """Its Services count as last read, which is no complaint; nothing of it is gone."""
+    seed.put_shoot(A, **fields)
+    seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig("http://127.0.0.1:1", {"token": "t"}))
+    found = look(tmp_path)
+    assert found.sources[1:] == (shoot_source(tmp_path, A, silent),)
+    assert found.gone == ()
+    home = Home("p", "dev", str(tmp_path))
+    key = ObjectKey(ClusterName(A), "shop", "web")
+    with pytest.raises(SourceError, match="doesn't answer"):
+        source_type("kubernetes").read(found.sources[1], home, {key}, keep=True)
+    metadata = {"namespace": "shop", "name": "web", "uid": "u"}
+    web: dict[object, object] = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": SPEC}
+    ReadCache(readings_directory(home)).keep(ClusterName(A), {A: (web,)})
+    read = source_type("kubernetes").read(found.sources[1], home, {key}, keep=True).reading
+    assert [service.key for service in read.parsed.services] == [key]
+    told = f"the cluster {A} {silent} and doesn't answer, so its Services count as last read"
+    assert (bool(read.stale), told in read.parsed.notices) == (not silent, bool(silent))
+
+
+def test_one_that_sleeps_is_followed_without_a_complaint(seed: SeedApi, tmp_path: Path) -> None:
+    """And counts as it is as soon as it is awake."""
+    home = Home("p", "dev", str(tmp_path))
+    with served_seed() as shoot:
+        seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig(shoot.url, {"token": "t"}))
+        web = {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": "1"}
+        shoot.objects["/api/v1/services"] = [{"metadata": web, "spec": SPEC}]
+        followed = source_type("kubernetes").follow(home, lambda _name: None)
+        awake = look(tmp_path).sources[1]
+        known = {ObjectKey(ClusterName(A), "shop", "web")}
+        assert len(followed.read(awake, known, everything=True, moved=True).reading.parsed.services) == 1
+        shoot.refused = 503
+        seed.put_shoot(A, wanted=True)
+        asleep = look(tmp_path).sources[1]
+        for _ in range(3):
+            read = followed.read(asleep, known, everything=True, moved=True).reading
+            assert (read.stale, len(read.parsed.services)) == ((), 1)
+        shoot.refused = 0
+        shoot.objects["/api/v1/services"] = []
+        seed.put_shoot(A)
+        awake = look(tmp_path).sources[1]
+        becomes(lambda: not followed.read(awake, known, everything=True, moved=True).reading.parsed.services)
+        followed.stop()
+
+
+def test_a_shoot_that_is_gone_is_waited_for_no_more(seed: SeedApi, tmp_path: Path) -> None:
+    """Only once neither its Cluster nor its namespace is there; what was read of it is forgotten."""
+    home = Home("p", "dev", str(tmp_path))
+    configured = Settings((), (), finders=(SEED,))
+    find_sources(home, configured, keep=True)
+    ReadCache(readings_directory(home)).keep(ClusterName(A), {A: ({"kind": "Service"},)})
+    clusters, seed.objects[CLUSTERS] = seed.objects[CLUSTERS], []
+    sources, _ = find_sources(home, configured, keep=True)
+    assert [source.cluster for source in sources] == ["seed", A]
+    seed.objects[CLUSTERS] = clusters
+    seed.drop_shoot(A)
+    sources, _ = find_sources(home, configured, keep=True)
+    assert [source.cluster for source in sources] == ["seed"]
+    assert ReadCache(readings_directory(home)).load(ClusterName(A)) is None
+    with pytest.raises(KubeError) as caught:
+        connection(Access(str(kept(tmp_path) / f"{A}.kubeconfig"), A))
+    assert caught.value.fault is Fault.NO_CONTEXT
+
+
+@pytest.mark.parametrize("what", ["refused", "no CRD", "no list"])
+def test_a_seed_that_does_not_say_is_not_one_without_shoots(seed: SeedApi, tmp_path: Path, what: str) -> None:
+    """Those count that were found last; where none is known, it is an error."""
+
+    def harm() -> None:
+        if what == "refused":
+            seed.refused = 403
+        elif what == "no CRD":
+            del seed.objects[CLUSTERS]
+        else:
+            seed.objects[CLUSTERS] = {"kind": "ClusterList", "metadata": {}, "items": []}
+
+    clusters = seed.objects[CLUSTERS]
+    harm()
+    with pytest.raises(SourceError, match="source gardener: which shoots there are can't be found out: "):
+        look(tmp_path)
+    seed.objects[CLUSTERS], seed.refused = clusters, 0
+    before = look(tmp_path).sources
+    harm()
+    found = look(tmp_path)
+    assert (found.sources, found.gone) == (before, ())
+    (told,) = found.complaints
+    assert told.endswith(f"; so those count that were found last: {A}")
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_another_seed_says_nothing_of_the_shoots_of_the_first(seed: SeedApi, tmp_path: Path, others: int) -> None:
+    """A kubeconfig that leads elsewhere takes nothing away, not even a name; that they are gone is said by a file."""
+    del seed
+    look(tmp_path)
+    before = files_in(kept(tmp_path))
+    with served_seed(tmp_path / "seed.kubeconfig", uid="seed-2") as other:
+        for name in (A, B)[:others]:
+            other.put_shoot(name)
+            other.put_secret(name, ADMIN, "kubeconfig", kubeconfig("https://other", {"token": "t"}))
+        for _ in range(2):
+            found = look(tmp_path)
+            assert [source.cluster for source in found.sources] == ["seed", A]
+            assert (found.gone, files_in(kept(tmp_path))) == ((), before)
+            (told,) = found.complaints
+            assert told.startswith(
+                f"source gardener: {A} ran on another seed than the one that the kubeconfig leads to"
+            )
+        (kept(tmp_path) / "seed").unlink()
+        found = look(tmp_path)
+        assert ([source.cluster for source in found.sources], found.complaints) == (["seed", A, B][: others + 1], ())
+        assert found.gone == (() if others else (ClusterName(A),))
+
+
+def test_a_preview_reaches_a_shoot_without_writing_how(seed: SeedApi, tmp_path: Path) -> None:
+    """As it does with clusters of kind."""
+    with served_seed() as shoot:
+        seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig(shoot.url, {"token": "t"}))
+        (_, found) = look(tmp_path, keep=False).sources
+        assert not kept(tmp_path).exists()
+        assert connection(Access(found.kubeconfig, found.context)).server == shoot.url
+        shoot.objects["/api/v1/services"] = [{"metadata": {"namespace": "n", "name": "x", "uid": "u"}, "spec": SPEC}]
+        read = source_type("kubernetes").read(found, Home("p", "dev", str(tmp_path)), (), keep=False).reading
+        assert (len(read.parsed.services), read.stale) == (1, ())
+
+
+QUIET = 12
+"""Requests after which two whole looks have passed."""
+
+
+def test_what_comes_sleeps_and_goes_is_told(seed: SeedApi, tmp_path: Path) -> None:
+    """So is a credential that was renewed, and a seed that stops answering; where nothing is different, nothing is."""
+    told: list[str] = []
+    polls = SeedPolls(SEED, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
+    changes: tuple[Callable[[], None], ...] = (
+        lambda: None,
+        lambda: seed.put_shoot(B),
+        lambda: seed.put_shoot(B, wanted=True),
+        lambda: seed.put_secret(B, ADMIN, "kubeconfig", kubeconfig("https://b", {"token": "1"})),
+        lambda: seed.put_secret(B, ADMIN, "kubeconfig", kubeconfig("https://b", {"token": "2"})),
+        lambda: seed.drop_shoot(B),
+        lambda: setattr(seed, "refused", 403),
+        lambda: setattr(seed, "refused", 0),
+    )
+    for change in changes:
+        before = len(told)
+        change()
+        becomes(partial(_more, told, before), told.copy)
+        becomes(partial(_more, seed.asked, len(seed.asked) + QUIET))
+    polls.stop()
+    becomes(lambda: "seed shoots" not in [thread.name for thread in threading.enumerate()])
+    # a shoot is its namespace and its Cluster, one after the other: at most one more look sees it half
+    assert len(changes) <= len(told) <= len(changes) + 4
+
+
+def _more(some: list[Any], than: int) -> bool:
+    return len(some) > than
+
+
+ODD: tuple[Any, ...] = (None, True, 7, "x", "../x", [], {}, [None], {"a": {}}, "a" * 300, "a\nb")
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec",),
+        ("spec", "shoot"),
+        ("spec", "shoot", "spec"),
+        ("spec", "shoot", "spec", "provider"),
+        ("spec", "shoot", "spec", "dns"),
+        ("spec", "shoot", "spec", "dns", "domain"),
+        ("spec", "shoot", "spec", "hibernation"),
+        ("spec", "shoot", "status"),
+        ("spec", "shoot", "status", "technicalID"),
+        ("spec", "shoot", "metadata"),
+        ("metadata", "annotations"),
+        ("metadata", "annotations", "generic-token-kubeconfig.secret.gardener.cloud/name"),
+        ("metadata", "name"),
+    ],
+)
+def test_a_cluster_is_read_whatever_stands_in_it(path: tuple[str, ...], odd: object) -> None:
+    """What it says is fit for paths and URLs, or it is no shoot yet."""
+    document = cluster(A)
+    part: Any = document
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = odd
+    shoot = parse_shoot(document)
+    assert shoot is None or shoot.name == A
+    assert shoot is None or not set("/\n@#?: ") & {*shoot.api, *shoot.generic}
+    assert shoot is None or (len(shoot.api) <= 253 and len(shoot.generic) <= 253)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.text(), lambda inner: st.dictionaries(st.text(), inner)))
+def test_any_cluster_at_all_is_read(value: object) -> None:
+    """Never an exception."""
+    assert parse_shoot({"metadata": {"name": A}, "spec": value}) is None
+
+
+def encoded(text: str) -> str:
+    """Write a value of a Secret."""
+    return base64.b64encode(text.encode()).decode()
+
+
+GENERIC = {"data": {"kubeconfig": encoded(INSIDE)}}
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        {},
+        *({ADMIN: {"data": odd}} for odd in ODD),
+        *({ADMIN: {"data": {"kubeconfig": odd}}} for odd in ODD),
+        *({ADMIN: {"data": {"kubeconfig": encoded(text)}}} for text in ("", "[", "a: *a", "clusters: 5", "\x00")),
+        {ADMIN: {"data": {"kubeconfig": encoded(kubeconfig("https://a", {"exec": {"command": "sh"}}))}}},
+        {ADMIN: {"data": {"kubeconfig": encoded(kubeconfig("https://a", {"tokenFile": "/etc/passwd"}))}}},
+        *({TOKEN: {"data": {"token": odd}}, "g": GENERIC} for odd in ODD),
+        *({TOKEN: {"data": {"token": encoded(text)}}, "g": GENERIC} for text in ("", " ", "a\nb", "a b", "\u00e4")),
+        {TOKEN: {"data": {"token": encoded("t")}}},
+        {TOKEN: {"data": {"token": encoded("t")}}, "g": {"data": {"kubeconfig": encoded("[")}}},
+    ],
+)
+def test_secrets_that_say_nothing_usable_make_no_kubeconfig(secrets: Mapping[str, Any]) -> None:
+    """The administrator's isn't taken where a token was asked for and isn't there yet."""
+    assert way(Shoot(ClusterName(A), "api.a", "g"), secrets.get).text == ""
+
+
+def test_only_inline_certificates_and_tokens_are_taken() -> None:
+    """Nothing that runs a command here, reads a file, leads elsewhere or trusts everybody."""
+    user = {"token": "t", "exec": {"command": "sh"}, "as": "x", "tokenFile": "/etc/passwd"}
+    found = way(Shoot(ClusterName(A)), {ADMIN: {"data": {"kubeconfig": encoded(kubeconfig("https://a", user))}}}.get)
+    assert set(found.refused) == {"exec", "as", "tokenFile"}
+    assert yaml.safe_load(found.text)["users"] == [{"name": A, "user": {"token": "t"}}]
+    assert "'t'" not in repr(found)
+
+
+def test_the_entry_of_a_seed() -> None:
+    """All shoots, or those that are named."""
+    assert parse_settings({"sources": [{"gardener": {}}]}).finders == (GardenerSource(ClusterName("seed")),)
+    given_all = {"name": "s", "kubeconfig": "k", "context": "c", "shoots": [A, "*--b"]}
+    (found,) = parse_settings({"sources": [{"gardener": given_all}]}).finders
+    assert found == GardenerSource(ClusterName("s"), "k", "c", frozenset({A, "*--b"}))
+
+
+@pytest.mark.parametrize(
+    ("given_entry", "told"),
+    [
+        ({"shoots": []}, "gardener.shoots: the list is empty; write `all`, or names such as shoot--local--shop"),
+        (
+            {"shoots": ["A/b"]},
+            'gardener.shoots: "A/b" is no shoot\'s technical ID; write one such as shoot--local--shop',
+        ),
+        ({"shoots": "some"}, 'gardener.shoots: must be a list, not "some"'),
+        ({"name": A}, f"gardener.name: {A} is a name of shoots; call the seed otherwise, such as seed"),
+        ({"kubeconfg": "x"}, "gardener.kubeconfg: no such key; did you mean kubeconfig?"),
+    ],
+)
+def test_what_is_wrong_with_the_entry_of_a_seed(given_entry: Mapping[str, object], told: str) -> None:
+    """One sentence with the remedy."""
+    with pytest.raises(SettingsError) as caught:
+        parse_settings({"sources": [{"gardener": given_entry}]})
+    assert any(sentence.startswith(f"local-lb:sources[0].{told}") for sentence in caught.value.sentences), caught.value
