@@ -170,6 +170,8 @@ def test_who_sleeps_or_is_being_deleted_needs_no_answer(
     assert found.gone == ()
     home = Home("p", "dev", str(tmp_path))
     key = ObjectKey(ClusterName(A), "shop", "web")
+    (young,) = source_type("kubernetes").read(found.sources[1], home, (), keep=True).reading.parsed.notices
+    assert young.startswith(f"the cluster {A} " + (silent or "isn't up yet") + ": http://127.0.0.1:1 doesn't answer")
     with pytest.raises(SourceError, match="doesn't answer"):
         source_type("kubernetes").read(found.sources[1], home, {key}, keep=True)
     metadata = {"namespace": "shop", "name": "web", "uid": "u"}

@@ -176,5 +176,5 @@ class Following:
 
 
 def _unready(source: KubernetesSource, access: Access, why: str = "") -> SourceRead:
-    nothing = not_up_yet(source.cluster, access, why)
+    nothing = not_up_yet(source, access, why)
     return SourceRead(nothing.reading, {source.cluster: access}, unready=True)

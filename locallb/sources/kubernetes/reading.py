@@ -16,7 +16,7 @@ from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.health_ports import answering
 from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve
 from locallb.kubernetes.parsing import Parsed, kinds_of, parse_objects, relevant
-from locallb.model.identities import ClusterName, Family, Home, ObjectKey
+from locallb.model.identities import Family, Home, ObjectKey
 from locallb.model.snapshot import Access, Contents
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from locallb.planning.left_out import few_kinds
@@ -98,7 +98,7 @@ def _from_copy(
     if not last:
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
         if source.silent or why.fault is Fault.UNREACHABLE:
-            return not_up_yet(source.cluster, access, str(why))
+            return not_up_yet(source, access, str(why))
         return ClusterResult(SourceResult(Parsed(), (told,)), access)
     remedy = _REMEDIES.get(why.fault, "repair that")
     stale = f"{told}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
@@ -115,9 +115,9 @@ def _of_silent(source: KubernetesSource, parsed: Parsed, copied: frozenset[Objec
     return SourceResult(replace(parsed, notices=(*parsed.notices, told)), (), copied)
 
 
-def not_up_yet(cluster: ClusterName, access: Access, why: str = "") -> ClusterResult:
+def not_up_yet(source: KubernetesSource, access: Access, why: str = "") -> ClusterResult:
     """Return what is known of a cluster that was found and didn't answer yet: nothing."""
-    told = f"the cluster {cluster} isn't up yet" + (f": {why}" if why else "")
+    told = f"the cluster {source.cluster} " + (source.silent or "isn't up yet") + (f": {why}" if why else "")
     return ClusterResult(SourceResult(Parsed(notices=(told,))), access, unready=True)
 
 
