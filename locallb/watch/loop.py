@@ -1,16 +1,15 @@
 """The loop: waits for marks, plans, updates what differs, and tells what happened; until it is stopped.
 
 One thread decides; triggers only mark. Not here: what is seen (`outlook`), when to look (`schedule`), what differs and
-how it is applied (`converge`).
+how it is applied (`converge`), what ended or was changed by others (`troubles`).
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from threading import Event
 
 from locallb.config.settings import Settings, SettingsError
@@ -18,17 +17,14 @@ from locallb.engine import Engine, EngineError
 from locallb.envoy import logs
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
-from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
-from locallb.planning.pod_routes import lost_routes
 from locallb.planning.status import Observation
 from locallb.sources import SourceError
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage import paths
 from locallb.watch import gc_tuning
 from locallb.watch.converge import Converger, Outcome
-from locallb.watch.disputes import Disputes
 from locallb.watch.events import (
     Cause,
     Converged,
@@ -40,11 +36,12 @@ from locallb.watch.events import (
     Stopped,
     Updated,
 )
-from locallb.watch.outages import Outages, proxies_of, serves
+from locallb.watch.inbox import Inbox
 from locallb.watch.outlook import Outlook
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
-from locallb.watch.work import FEW, Batch, Work
+from locallb.watch.troubles import Troubles, blocked_by
+from locallb.watch.work import FEW, Work
 
 FULL_PASS = 60.0
 """Seconds after which every source is read and everything planned again, whatever the triggers said."""
@@ -77,26 +74,18 @@ class Loop:
         self._listen = listen
         self._leads = leads
         """Whether it is this process that serves the stack now; a mark wakes the loop when that changes."""
-        self._observe = observe
-        """Asks proxies what they serve; those that don't answer are missing."""
-        self._marks: SimpleQueue[Mark | None] = SimpleQueue()
-        self._waiting: set[Mark] = set()
-        """Those in the queue, which so can't grow while an update takes long."""
+        self._inbox = Inbox()
         self._stopped = Event()
         self._schedule = Schedule()
         self._outlook = Outlook(home, engine, load, self.mark, Triggers(home, configuration, self.mark))
         self._converger = Converger(home, engine)
-        self._broken: set[ObjectKey] = set()
-        self._disputes = Disputes()
-        self._outages = Outages()
+        self._troubles = Troubles(observe)
         self.pulse = Pulse(time.monotonic())
         """For whoever wants to know whether the thread of `run` goes on."""
 
     def mark(self, mark: Mark) -> None:
-        """Note that something may have changed; a mark that waits to be taken says so already."""
-        if mark not in self._waiting:
-            self._waiting.add(mark)
-            self._marks.put(mark)
+        """Note that something may have changed."""
+        self._inbox.put(mark)
 
     def reload(self) -> None:
         """Read the configuration and every source again."""
@@ -106,7 +95,7 @@ class Loop:
         """End after what has begun; the data plane goes on."""
         self._stopped.set()
         self._engine.cancel()
-        self._marks.put(None)
+        self._inbox.wake()
 
     def run(self) -> None:
         """Converge until stopped. May be called again where something escaped that nobody expected."""
@@ -122,33 +111,15 @@ class Loop:
                     self._look()
                 else:
                     moments = (now + TICK, at, self._schedule.rings_at())
-                    self._wait(min(moment for moment in moments if moment is not None))
+                    until = min(moment for moment in moments if moment is not None)
+                    self._take(*self._inbox.take(until - time.monotonic()))
         finally:
             if self._stopped.is_set():
                 self._outlook.stop()
                 self._listen(Stopped())
 
-    def _wait(self, until: float) -> None:
-        """Take the next mark, and those that are there with it."""
-        try:
-            self._take(self._marks.get(timeout=max(0.0, until - time.monotonic())))
-        except Empty:
-            return
-        self._take_all()
-
-    def _take_all(self) -> bool:
-        """Take the marks that are there; tell whether there were any."""
-        any_taken = False
-        while True:
-            try:
-                self._take(self._marks.get_nowait())
-            except Empty:
-                return any_taken
-            any_taken = True
-
-    def _take(self, mark: Mark | None) -> None:
-        if mark is not None:
-            self._waiting.discard(mark)
+    def _take(self, *marks: Mark) -> None:
+        for mark in marks:
             self._schedule = self._schedule.marked(time.monotonic(), mark)
 
     def _look(self) -> None:
@@ -169,15 +140,14 @@ class Loop:
         except _ERRORS as error:
             self._outlook.doubted()  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))
-            for mark in marks:
-                self._take(mark)
+            self._take(*marks)
             self._schedule = self._schedule.broken(time.monotonic(), random.random())  # noqa: S311 - no secret
 
     def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
         if self._outlook.open(marks):
             self._converger.learn()
             self._outlook.updated()
-        reading, plan = self._outlook.read_and_plan(marks, self._outages.lasting(began))
+        reading, plan = self._outlook.read_and_plan(marks, self._troubles.outages.lasting(began))
         self._schedule = self._schedule.back(time.monotonic(), self._outlook.back)
         if self._outlook.unready():
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
@@ -187,22 +157,19 @@ class Loop:
         """Look for garbage, and for what nobody tells: files that others changed, proxies that answer again."""
         gc_tuning.look_through()
         logs.cut_all(paths.proxies_root())
-        away = {proxy.key for proxy in plan.proxies if proxy.proxy.name in self._outages.since}
-        drifted = self._converger.drifted() | away
-        self._broken |= drifted
-        for key in drifted:
-            self._take(Mark(Cause.DRIFT, str(key)))
+        self._take(*(Mark(Cause.DRIFT, str(key)) for key in self._troubles.drifted(plan, self._converger)))
 
     def _converge(
         self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark], began: float, first: float
     ) -> None:
         wanted = self._converger.wanted(plan)
-        self._note_broken(plan, marks)
-        lost = lost_routes(plan, reading.snapshot)
-        self._broken = (self._broken | lost | self._disputed(reading, plan)) & wanted.keys()
+        now, chance = time.monotonic(), random.random()  # noqa: S311 - no secret
+        for key in self._troubles.fell(plan, marks):
+            self._schedule = self._schedule.fell(now, key, self._converger.applied, chance)
+        self._look_by(*self._troubles.look(reading, plan, self._outlook.stale(), self._converger))
         now = time.monotonic()
-        work = self._converger.work(wanted, self._broken)
-        self._schedule = self._schedule.planned(set(work.keys)).blocked(now, _blocked_by(plan), random.random())  # noqa: S311 - no secret
+        work = self._converger.work(wanted, self._troubles.broken)
+        self._schedule = self._schedule.planned(set(work.keys)).blocked(now, blocked_by(plan), random.random())  # noqa: S311 - no secret
         left = self._rested(work.without(self._schedule.waiting(now, wanted)), now)
         self._listen(
             Planned(
@@ -216,26 +183,16 @@ class Loop:
                 self._outlook.settings,
                 self._outlook.stale(),
                 reading.complaints,
-                (*reading.notices, *self._disputes.notices()),
+                (*reading.notices, *self._troubles.disputes.notices()),
                 len(work.unchecked),
             )
         )
         while left.keys and not self._stopped.is_set():
             left = self._update(plan, wanted, left, first)
-            if left.keys and self._take_all():
-                self._take(Mark(Cause.RETRY))
+            if left.keys and len(self._inbox):
+                self._take(*self._inbox.take(), Mark(Cause.RETRY))
                 return
         self._listen(Converged(len(self._schedule.retries)))
-
-    def _disputed(self, reading: SnapshotResult, plan: Plan) -> frozenset[ObjectKey]:
-        """Find out of which Services others changed what is ours, and which are to be repaired now."""
-        now, stale = time.monotonic(), self._outlook.stale()
-        differing, later = self._converger.differing(reading.standings, plan, stale, now)
-        self._disputes = self._disputes.seen(now, differing, random.random())  # noqa: S311 - no secret
-        if self._outages.since:
-            self._outages = self._outages.planned({proxy.proxy.name for proxy in plan.proxies})
-        self._look_by(later, self._disputes.look_at(now), self._outages.look_at(now))
-        return self._disputes.due(now)
 
     def _look_by(self, *moments: float | None) -> None:
         """Look again by the first of these."""
@@ -250,15 +207,6 @@ class Loop:
         self._schedule = self._schedule.alarmed(calm, Mark(Cause.SPARE))
         return left.without(left.spare)
 
-    def _note_broken(self, plan: Plan, marks: frozenset[Mark]) -> None:
-        """Find out which load balancers the proxies serve that ended."""
-        named = {mark.subject for mark in marks if mark.cause is Cause.PROXY}
-        now, chance = time.monotonic(), random.random()  # noqa: S311 - no secret
-        for planned in plan.proxies if named else ():
-            if {planned.proxy.name, planned.proxy.id} & named:
-                self._broken.add(planned.key)
-                self._schedule = self._schedule.fell(now, planned.key, self._converger.applied, chance)
-
     def _update(self, plan: Plan, wanted: Mapping[ObjectKey, str], left: Work, first: float) -> Work:
         """Apply one batch; give what is left."""
         batch, began = left.first(), time.monotonic()
@@ -270,52 +218,24 @@ class Loop:
         self._outlook.updated()
         if outcome.failed:
             self._outlook.surprised()
-        repaired = [key for key in batch.keys if key in self._broken and key not in outcome.failed]
-        self._broken.difference_update(repaired)
-        self._disputes = self._disputes.repaired(ended, repaired)
+        repaired = self._troubles.repaired(ended, batch, outcome)
         done = [key for key in batch.keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
-        self._note_outages(plan, batch, outcome, began)
-        dependent = self._dependent(plan, outcome)
+        self._welcome(plan, self._troubles.returned(plan, batch, outcome, began))
+        self._look_by(self._troubles.outages.look_at(began))
+        dependent = self._troubles.dependent(plan, outcome, self._outlook.silent)
         self._schedule = self._schedule.ended(ended, done, failed, random.random(), dependent)  # noqa: S311 - no secret
         self._schedule = self._schedule.repaired(ended, repaired)
         self._schedule = self._schedule.gone([key for key in done if key not in wanted])
         self._listen(_told(batch.keys, outcome, ended - began, ended - first))
         return left.without(batch.keys)
 
-    def _note_outages(self, plan: Plan, batch: Batch, outcome: Outcome, began: float) -> None:
-        """Find out which proxies an update couldn't bring back, and which serve again: only they can say so.
-
-        An update of who is served by a proxy of the stack proves nothing of that one.
-        """
-        before = self._outages
-        if not outcome.failed and not before.since:
-            return
-        names = proxies_of(plan, batch.keys)
-        doubtful = {name for key, name in names.items() if key in outcome.failed or name in before.since}
-        asked = [proxy.proxy for proxy in plan.proxies if proxy.proxy.name in doubtful]
-        seen = self._observe(asked)
-        away = {proxy.name for proxy in asked if not serves(proxy, seen.get(proxy.name))}
-        self._outages = before.failed(began, away).ended(doubtful - away)
-        self._look_by(self._outages.look_at(began))
-        if back := before.since.keys() - self._outages.since.keys():
-            served = [placement.key for placement in plan.placements if placement.proxy in back]
+    def _welcome(self, plan: Plan, proxies: Collection[str]) -> None:
+        """Look again at all that is served by proxies that are back: who was told that it isn't is told that it is."""
+        if proxies:
+            served = [placement.key for placement in plan.placements if placement.proxy in proxies]
             self._schedule = self._schedule.hurried(time.monotonic(), served)
-            self._take(Mark(Cause.RETRY))  # who was told that it isn't served is told that it is
-
-    def _dependent(self, plan: Plan, outcome: Outcome) -> set[ObjectKey]:
-        """Find those that failed because a proxy of the stack is away, or their cluster: each is tried by itself."""
-        away = {
-            placement.key for placement in plan.placements if placement.part and placement.proxy in self._outages.since
-        }
-        return {key for key in outcome.failed if key in away or key.cluster in self._outlook.silent}
-
-
-def _blocked_by(plan: Plan) -> str:
-    """Return in one text what stands in the way on this host."""
-    problems = [rejection.problem for rejection in plan.rejections]
-    problems += [port.problem for placement in plan.placements for port in placement.ports if port.problem]
-    return " ".join(sorted(str(problem) for problem in problems if problem.reason in OF_THE_HOST))
+            self._take(Mark(Cause.RETRY))
 
 
 def _told(keys: tuple[ObjectKey, ...], outcome: Outcome, seconds: float, latency: float) -> Updated:

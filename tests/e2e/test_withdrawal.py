@@ -183,13 +183,13 @@ def test_while_it_can_not_be_brought_back_nothing_is_written_again(
     loop = run()
     block(play)
     becomes(lambda: api.serving("web") == ("False", "ProxyDown"))
-    writes, away = api.writes, loop._outages.since
+    writes, away = api.writes, loop._troubles.outages.since
     failures = max(one.backoff.failures for one in loop._schedule.retries.values())
     becomes(lambda: max(one.backoff.failures for one in loop._schedule.retries.values()) >= failures + 3)
     assert api.writes == writes
-    assert loop._outages.since == away
-    assert not list(loop._disputes.notices())
-    assert not loop._disputes.repairs
+    assert loop._troubles.outages.since == away
+    assert not list(loop._troubles.disputes.notices())
+    assert not loop._troubles.disputes.repairs
 
 
 def test_a_repair_that_takes_a_moment_is_told_to_nobody(

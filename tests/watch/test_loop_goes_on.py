@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -52,10 +52,9 @@ def test_marks_that_wait_are_no_more_than_there_are_sorts(tmp_path: Path, monkey
     marks = [Mark(Cause.SOURCE, f"c{number}") for number in range(3)]
     for number in range(1000):
         made.mark(marks[number % 3])
-    assert made._marks.qsize() == 3
-    queue: Any = made
-    queue._take_all()
+    assert len(made._inbox) == 3
+    made._take(*made._inbox.take())
     assert made._schedule.marks == set(marks)
     made.mark(marks[0])
-    assert made._marks.qsize() == 1
+    assert len(made._inbox) == 1
     made._outlook.stop()

@@ -1,0 +1,40 @@
+"""Marks on their way to the loop: any thread puts them, the loop's takes them. Not here: what they lead to."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from locallb.watch.events import Mark
+
+
+class Inbox:
+    """A queue that has each mark once, so it can't grow while an update takes long."""
+
+    def __init__(self) -> None:
+        self._marks: SimpleQueue[Mark | None] = SimpleQueue()
+        self._waiting: set[Mark] = set()
+
+    def __len__(self) -> int:
+        return self._marks.qsize()
+
+    def put(self, mark: Mark) -> None:
+        """Note that something may have changed; a mark that waits to be taken says so already."""
+        if mark not in self._waiting:
+            self._waiting.add(mark)
+            self._marks.put(mark)
+
+    def wake(self) -> None:
+        """Have whoever waits go on."""
+        self._marks.put(None)
+
+    def take(self, patience: float = 0.0) -> list[Mark]:
+        """Wait for the next mark, and return it with those that are there; none after `patience` seconds, or `wake`."""
+        taken: list[Mark | None] = []
+        with suppress(Empty):
+            taken.append(self._marks.get(timeout=max(0.0, patience)))
+            while True:
+                taken.append(self._marks.get_nowait())
+        marks = [mark for mark in taken if mark]
+        self._waiting.difference_update(marks)
+        return marks

@@ -1,0 +1,100 @@
+"""What isn't as it was left although the plan is the same: proxies that ended, files and Services that others changed.
+
+Known here, and what of it is to be repaired now. Not here: how it is repaired (`converge`), when what failed is tried
+again (`schedule`).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.reasons import OF_THE_HOST
+from locallb.model.serving import Proxy
+from locallb.planning.planned import Plan
+from locallb.planning.pod_routes import lost_routes
+from locallb.planning.status import Observation
+from locallb.sources.snapshot import SnapshotResult
+from locallb.watch.converge import Converger, Outcome
+from locallb.watch.disputes import Disputes
+from locallb.watch.events import Cause, Mark
+from locallb.watch.outages import Outages, proxies_of, serves
+from locallb.watch.work import Batch
+
+
+@dataclass(slots=True)
+class Troubles:
+    """For one thread. `observe` asks proxies what they serve; those that don't answer are missing."""
+
+    observe: Callable[[Iterable[Proxy]], Mapping[str, Observation]]
+    broken: set[ObjectKey] = field(default_factory=set)
+    """What needs repair although nothing was planned again."""
+    disputes: Disputes = field(default_factory=Disputes)
+    outages: Outages = field(default_factory=Outages)
+
+    def fell(self, plan: Plan, marks: Collection[Mark]) -> list[ObjectKey]:
+        """Find out which load balancers the proxies serve that ended."""
+        named = {mark.subject for mark in marks if mark.cause is Cause.PROXY}
+        fallen = [one.key for one in plan.proxies if {one.proxy.name, one.proxy.id} & named] if named else []
+        self.broken.update(fallen)
+        return fallen
+
+    def drifted(self, plan: Plan, converger: Converger) -> set[ObjectKey]:
+        """Find what nobody tells: files that others changed, proxies that answer again. Raises EngineError."""
+        away = {proxy.key for proxy in plan.proxies if proxy.proxy.name in self.outages.since}
+        drifted = converger.drifted() | away
+        self.broken |= drifted
+        return drifted
+
+    def look(
+        self, reading: SnapshotResult, plan: Plan, stale: Collection[ClusterName], converger: Converger
+    ) -> list[float | None]:
+        """Find out what is to be repaired now; return when to look again."""
+        now = time.monotonic()
+        differing, later = converger.differing(reading.standings, plan, stale, now)
+        self.disputes = self.disputes.seen(now, differing, random.random())  # noqa: S311 - no secret
+        if self.outages.since:
+            self.outages = self.outages.planned({proxy.proxy.name for proxy in plan.proxies})
+        lost = lost_routes(plan, reading.snapshot)
+        self.broken = (self.broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
+        return [later, self.disputes.look_at(now), self.outages.look_at(now)]
+
+    def repaired(self, now: float, batch: Batch, outcome: Outcome) -> list[ObjectKey]:
+        """Note what an update repaired, and return it."""
+        repaired = [key for key in batch.keys if key in self.broken and key not in outcome.failed]
+        self.broken.difference_update(repaired)
+        self.disputes = self.disputes.repaired(now, repaired)
+        return repaired
+
+    def returned(self, plan: Plan, batch: Batch, outcome: Outcome, began: float) -> Collection[str]:
+        """Find out which proxies an update couldn't bring back; return which serve again: only they can say so.
+
+        An update of who is served by a proxy of the stack proves nothing of that one.
+        """
+        before = self.outages
+        if not outcome.failed and not before.since:
+            return ()
+        names = proxies_of(plan, batch.keys)
+        doubtful = {name for key, name in names.items() if key in outcome.failed or name in before.since}
+        asked = [proxy.proxy for proxy in plan.proxies if proxy.proxy.name in doubtful]
+        seen = self.observe(asked)
+        away = {proxy.name for proxy in asked if not serves(proxy, seen.get(proxy.name))}
+        self.outages = before.failed(began, away).ended(doubtful - away)
+        return before.since.keys() - self.outages.since.keys()
+
+    def dependent(self, plan: Plan, outcome: Outcome, silent: Collection[ClusterName]) -> set[ObjectKey]:
+        """Find those that failed because a proxy of the stack is away, or their cluster: each is tried by itself."""
+        away = {
+            placement.key for placement in plan.placements if placement.part and placement.proxy in self.outages.since
+        }
+        return {key for key in outcome.failed if key in away or key.cluster in silent}
+
+
+def blocked_by(plan: Plan) -> str:
+    """Return in one text what stands in the way on this host."""
+    problems = [rejection.problem for rejection in plan.rejections]
+    problems += [port.problem for placement in plan.placements for port in placement.ports if port.problem]
+    return " ".join(sorted(str(problem) for problem in problems if problem.reason in OF_THE_HOST))
