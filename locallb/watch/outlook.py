@@ -60,7 +60,7 @@ class Outlook:
         """
         if self._workspace is None or any(mark.cause is Cause.CONFIGURATION for mark in marks):
             self.configure()
-            self.triggers.follow(self.settings)
+        self.triggers.follow(self.settings)  # each time: it may have broken off at its beginning
         if not marks:  # it is time to try again what failed: the host may be different
             self.surprised()
         back = any(mark.cause is Cause.RUNTIME and mark.subject for mark in marks)

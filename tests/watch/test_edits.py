@@ -7,16 +7,19 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import NoReturn, cast
 
 import pytest
 
 from locallb.config.settings import KindSource, KubernetesSource, ManifestsSource, Settings
+from locallb.engine import Engine
 from locallb.model.identities import ClusterName, Home
 from locallb.sources.kubernetes.following import Following
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.workspace import EVERYTHING, Workspace
-from locallb.watch.events import Mark
+from locallb.watch.events import Cause, Mark
+from locallb.watch.outlook import Outlook
 from locallb.watch.triggers import Triggers
 from tests.watch.api import Api, becomes, kubeconfig, served
 
@@ -128,18 +131,21 @@ def test_edits_of_the_configuration_leave_no_watch_behind(tmp_path: Path, monkey
 def test_what_could_not_be_watched_is_watched_at_the_next_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop goes on after what nobody expected: then it must not take itself for one that follows."""
     marks: list[Mark] = []
-    triggers = Triggers(Home("p", "s", str(tmp_path)), tmp_path / "stack.yaml", marks.append)
+    home = Home("p", "s", str(tmp_path))
+    triggers = Triggers(home, tmp_path / "stack.yaml", marks.append)
     settings = Settings((ManifestsSource(NAME, str(tmp_path)),), ())
 
     def refuse(_changed: object) -> NoReturn:
         raise OSError(errno.EMFILE, "Too many open files")
 
+    engine = cast("Engine", SimpleNamespace(state_stamp=lambda: 0, resources=tuple))
+    outlook = Outlook(home, engine, lambda: settings, marks.append, triggers)
     with monkeypatch.context() as here:
         here.setattr("locallb.watch.triggers.RouteEvents", refuse)
         with pytest.raises(OSError, match="Too many"):
-            triggers.follow(settings)
+            outlook.open((Mark(Cause.START),))
     threads = threading.active_count()
-    triggers.follow(settings)
+    outlook.open((Mark(Cause.START),))
     assert triggers._runs is not None
-    triggers.stop()
+    outlook.stop()
     becomes(lambda: threading.active_count() <= threads - 2)
