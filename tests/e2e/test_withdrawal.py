@@ -125,6 +125,7 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         stack = session.project.stack_file("dev")
         loop = Loop(session.home, engine, lambda: settings, stack, told.append, observe=observe)
         loop._outlook._workspace = Workspace(session.home, settings, cache=cast("SnapshotCache", world))
+        loop._outlook.triggers.follow(settings)
         thread = threading.Thread(target=loop.run, daemon=True)
         running.append((loop, thread))
         thread.start()
