@@ -48,7 +48,7 @@ class Frontend:
     plural: str
     """How paths name it."""
     read: Callable[[ClusterName, Document, Memory[Any]], FrontendRead]
-    """Reads one object. Never raises; what it finds of the very same object is in the cache."""
+    """Reads one object. Never raises; what it found of the very same object is in the memory."""
     refused: Callable[[ClusterName, Document, str], MalformedService]
     """Makes of an object one that gets nothing, for a reason that is told."""
     publication: Callable[[Placement | Rejection], Published]

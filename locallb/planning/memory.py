@@ -19,7 +19,7 @@ from locallb.planning.ports import PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment
 
 Asked = tuple[Service, tuple[IPAddress, ...], ProxyAssignment]
-"""A Service, its addresses and its seat: the first three of `Given`."""
+"""A Service, its addresses and its seat: the first three of `PlacementInputs`."""
 _Question = tuple[Snapshot, Sequence[Service], Settings]
 
 

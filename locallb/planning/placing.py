@@ -1,7 +1,7 @@
 """One Service on its addresses: its listeners, upstreams, and the proxy that serves them.
 
-Everything that this depends on comes in two values, `Given` and `Frame`, so that who plans again and again can tell
-whether it is still the same (`memory`). Not here: which addresses, which proxy, who is refused (`plan`).
+Everything that this depends on comes in two values, `PlacementInputs` and `PlanContext`, so that who plans again and
+again can tell whether it is still the same (`memory`). Not here: which addresses, which proxy, who is refused (`plan`).
 """
 
 from __future__ import annotations

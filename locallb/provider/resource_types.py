@@ -1,8 +1,8 @@
 """All our kinds by their tokens, asked in plain values: what the provider does, without Pulumi's protocol.
 
 The embedded engine asks here, in the thread of the resource's registration; `dispatch` does for everybody else. Nothing
-here knows what a resource is for. In a preview only `check`, `diff` and `foresee` of a kind are asked, so a preview
-can't change anything.
+here knows what a resource is for. In a preview only `check`, `diff` and `preview_outputs` of a kind are asked, so
+a preview can't change anything.
 """
 
 from __future__ import annotations
