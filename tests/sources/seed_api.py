@@ -28,6 +28,7 @@ class SeedApi:
     """Lists and objects by their paths; a list is a list."""
     refused: int = 0
     """Instead of any answer."""
+    over: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Paths, and the credential that came with each."""
 
@@ -89,11 +90,22 @@ class _Handler(BaseHTTPRequestHandler):
         found = self.api.objects.get(path)
         if self.api.refused or found is None:
             self._answer(self.api.refused or 404, {"kind": "Status", "code": self.api.refused or 404, "message": "no"})
+        elif "watch=true" in query:
+            self._watch()
         elif isinstance(found, list):
             wanted = found if "labelSelector" not in query else [one for one in found if _is_local(one)]
             self._answer(200, {"metadata": {"resourceVersion": "1"}, "items": wanted})
         else:
             self._answer(200, found)
+
+    def _watch(self) -> None:
+        """Say nothing until requests are refused."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while not (self.api.refused or self.api.over.wait(0.01)):
+            pass
+        self.close_connection = True
 
     def _answer(self, status: int, document: object) -> None:
         text = json.dumps(document).encode()
@@ -134,5 +146,6 @@ def served_seed(path: Path | None = None, uid: str = "seed-1") -> Iterator[SeedA
         if path:
             path.write_text(kubeconfig(api.url, {"token": "seed-token"}))
         yield api
+        api.over.set()
         server.shutdown()
         thread.join()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from locallb.config.settings import KindSource, ManifestsSource, Settings
+from locallb.config.settings import GardenerSource, KindSource, ManifestsSource, Settings
 from locallb.model.identities import ClusterName, Home
 from locallb.runtimes.docker.engine_api import Containers, DockerAbsentError
 from locallb.sources import SourceError
@@ -19,6 +19,8 @@ from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import EVERYTHING
 from locallb.watch.events import Cause, Mark
 from locallb.watch.outlook import changes_of
+from tests.sources.seed_api import kubeconfig, served_seed
+from tests.watch.api import becomes
 
 LOOK = changes_of({Mark(Cause.KIND)})
 ADMIN = {
@@ -154,3 +156,27 @@ def test_a_docker_that_goes_away_takes_nothing_away(docker: Docker, world: Snaps
     assert names(world.read(Changes(sources=frozenset({"c"})))) == {"first"}
     docker.absent = False
     assert world.read(LOOK).complaints == ()
+
+
+def test_shoots_that_come_and_sleep_are_looked_at_where_a_mark_says_so(tmp_path: Path) -> None:
+    """One that was named by its seed is served with the others; while it sleeps it counts as last read."""
+    with served_seed(tmp_path / "seed.kubeconfig") as seed, served_seed() as shoot:
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
+        metadata = {"namespace": "n", "name": "web", "uid": "u", "resourceVersion": "1"}
+        shoot.objects["/api/v1/services"] = [{"metadata": metadata, "spec": spec}]
+        settings = Settings((), (), finders=(GardenerSource(ClusterName("seed"), "seed.kubeconfig"),))
+        world = SnapshotCache(Home("p", "dev", str(tmp_path)), settings, tuple, lambda _name: None)
+        assert names(world.read(EVERYTHING)) == set()
+        seed.put_shoot("shoot--local--a")
+        text = kubeconfig(shoot.url, {"token": "t"})
+        seed.put_secret("shoot--local--a", "gardener", "kubeconfig", text)
+        assert names(world.read(Changes(sources=frozenset({"seed"})))) == set()
+        becomes(lambda: names(world.read(LOOK)) == {"web"})
+        shoot.refused = 503
+        seed.put_shoot("shoot--local--a", hibernated=True)
+        for changes in (LOOK, EVERYTHING, LOOK):
+            reading = world.read(changes)
+            assert (names(reading), dict(world.stale())) == ({"web"}, {})
+        seed.drop_shoot("shoot--local--a")
+        assert names(world.read(LOOK)) == set()
+        world.stop()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from locallb.config.settings import KubernetesSource
@@ -71,6 +71,8 @@ class Following:
 
         """
         one = self._live.get(source.cluster)
+        if one is not None and one.source != source == replace(one.source, silent=source.silent):
+            one.source, one.read = source, with_stale(one.read)
         if one is not None and one.source != source:
             self._end(self._live.pop(source.cluster))
             one = None
