@@ -23,7 +23,7 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import EVENT, NODE, SERVICE, SLICE
+from locallb.kubernetes.api.client import EVENT, NAMESPACE, NODE, SERVICE, SLICE
 from tests.cluster.build import etcd, kubernetes
 
 SECONDS = 30.0
@@ -207,7 +207,6 @@ class ControlPlane:
         process.wait(SECONDS)
 
 
-_NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
 _CLUSTER_ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
 _BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
 
@@ -227,7 +226,7 @@ def running(plane: ControlPlane) -> Iterator[None]:
         plane.start()
         with plane.client() as client:
             _grant(client)
-            client.create(_NAMESPACE.from_dict({"metadata": {"name": "n"}}))
+            client.create(NAMESPACE.from_dict({"metadata": {"name": "n"}}))
         yield
     finally:
         plane.stop()

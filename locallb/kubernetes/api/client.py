@@ -53,6 +53,8 @@ EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
 LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
 _LEASES = "coordination.k8s.io/v1"
 NODE = create_global_resource("", "v1", "Node", "nodes")
+NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
+SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
 
 
 @cache

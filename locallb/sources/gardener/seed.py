@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightkube import Client
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.generic_resource import create_global_resource
 
 from locallb.kubernetes.answers import Object, listed
-from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.client import NAMESPACE, SECRET, Cluster
 from locallb.sources.gardener.shoots import LABELS, Secret, Shoot, parse_shoot, way
 from locallb.sources.kept_access import Way
 
 _GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
 _CLUSTER = create_global_resource(_GROUP, _VERSION, "Cluster", "clusters")
-_NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
-_SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
 _PAGE = 100
 _SYSTEM = "kube-system"
 
@@ -58,14 +56,14 @@ class Seed(Cluster):
         told = f"Namespace {_SYSTEM}"
 
         def ask(client: Client) -> str:
-            return str(listed(client.get(_NAMESPACE, _SYSTEM), "v1", "Namespace")["metadata"]["uid"])
+            return str(listed(client.get(NAMESPACE, _SYSTEM), "v1", "Namespace")["metadata"]["uid"])
 
         return self._call(told, ask) or ""
 
     def _control_planes(self) -> set[str]:
         """Return the namespaces of shoots; one that hosts itself is the seed. Raises KubeError."""
         labels: dict[str, Any] = dict(LABELS)
-        found = self._list("v1", "Namespace", lambda client: client.list(_NAMESPACE, chunk_size=_PAGE, labels=labels))
+        found = self._list("v1", "Namespace", lambda client: client.list(NAMESPACE, chunk_size=_PAGE, labels=labels))
         return {str(document["metadata"]["name"]) for document in found} - {_SYSTEM}
 
     def _clusters(self) -> list[Object]:
@@ -77,5 +75,5 @@ class Seed(Cluster):
     def _secret(self, namespace: str, name: str) -> Secret | None:
         """Return a Secret; None if there is none. Raises KubeError."""
         told = f"Secret {namespace}/{name}"
-        found = self._call(told, lambda client: client.get(_SECRET, name, namespace=namespace), absent=True)
+        found = self._call(told, lambda client: client.get(SECRET, name, namespace=namespace), absent=True)
         return None if found is None else dict(found)
