@@ -13,6 +13,7 @@ from locallb.kubernetes.api.client import NODE, Cluster
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import PATHS, Feed
 from locallb.kubernetes.rights import RULES
+from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects, control_plane
 from tests.cluster.test_life import address, finalizers, ingress, made
@@ -87,10 +88,10 @@ def test_a_writer_who_is_quicker_is_read_again(
     made(cluster, backend, "web")
     patch, quicker = Cluster.patch_status, iter(range(3))
 
-    def late(self: Cluster, namespace: str, name: str, body: Mapping[str, object]) -> object:
+    def late(self: Cluster, namespace: str, name: str, body: Mapping[str, object], kind: ObjectKind) -> object:
         if (number := next(quicker, None)) is not None:
             cluster.change(name, {"metadata": {"annotations": {f"example.com/{number}": "theirs"}}})
-        return patch(self, namespace, name, body)
+        return patch(self, namespace, name, body, kind)
 
     monkeypatch.setattr(Cluster, "patch_status", late)
     play.up()

@@ -7,10 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +21,7 @@ from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.fence import FENCE, Fence, NotLeaderError
 from locallb.kubernetes.lease import Candidate
 from locallb.ledger.ledger import Ledger
-from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, ingress, made
@@ -153,10 +152,10 @@ def test_a_write_between_reading_and_writing_ends_the_term(
     election.step()
     patch = Cluster.patch_status
 
-    def asleep(self: Cluster, namespace: str, name: str, body: Any) -> object:  # noqa: ANN401 - a patch
+    def asleep(self: Cluster, namespace: str, name: str, body: Mapping[str, object], kind: ObjectKind) -> object:
         clock.now += 60
         cluster.change("web", {"metadata": {"annotations": {"example.com/by": "the new leader"}}})
-        return patch(self, namespace, name, body)
+        return patch(self, namespace, name, body, kind)
 
     monkeypatch.setattr(Cluster, "patch_status", asleep)
     monkeypatch.setattr(FENCE, "_clock", clock)
