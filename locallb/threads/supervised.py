@@ -28,6 +28,8 @@ class Task(StrEnum):
     CONTAINERS = "containers"
     """Docker's events."""
     ELECTION = "election"
+    EVENT = "event"
+    """An event that waits for its turn at a cluster."""
     EXITS = "exits"
     """Processes that end."""
     FILES = "files"

@@ -248,7 +248,11 @@ CASES: dict[Task, Callable[[Case], None]] = {
     Task.HEALTH: health,
     Task.SIGNALS: signals,
 }
-ELSEWHERE = {Task.LOOP: "tests/watch/test_loop_goes_on.py", Task.PLUGIN: "it is done once; below"}
+ELSEWHERE = {
+    Task.LOOP: "tests/watch/test_loop_goes_on.py",
+    Task.PLUGIN: "it is done once; below",
+    Task.EVENT: "likewise",
+}
 
 
 @pytest.fixture

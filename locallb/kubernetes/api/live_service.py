@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.fence import FENCE
 from locallb.kubernetes.api.known_silent import SILENT
+from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT, recent_name
 from locallb.kubernetes.events import event_body
 from locallb.kubernetes.status_patch import Live, is_it
@@ -25,6 +26,7 @@ from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Event
 from locallb.resources.errors import ProviderError
+from locallb.threads.supervised import Task, do_once
 
 if TYPE_CHECKING:
     from locallb.kubernetes.api.client import Cluster, Clusters
@@ -107,12 +109,19 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
 
 
 def tell(access: Access, owner: Owner, event: Event) -> None:
-    """Send an event, if it can be sent: nothing waits for it, and nothing fails for want of it."""
+    """Send an event, if it can be sent: nothing waits for it or for its turn, and nothing fails for want of it."""
     now = time.time_ns()
     stamp = datetime.fromtimestamp(now / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    send = partial(_send, access, owner.service.namespace, event_body(event, owner, now, stamp))
+    if QUOTAS.are_put(access):
+        do_once(Task.EVENT, "event", send)
+    else:
+        send()
+
+
+def _send(access: Access, namespace: str, body: Mapping[str, object]) -> None:
     with suppress(KubeError):
-        cluster = _at(access)
-        cluster.create_event(owner.service.namespace, event_body(event, owner, now, stamp))
+        _at(access).create_event(namespace, body)
 
 
 def withdraw(access: Access, owner: Owner, decide: Decide) -> None:

@@ -46,6 +46,11 @@ class Quotas:
         with self._lock:
             self._quotas.pop(access, None)
 
+    def are_put(self, access: Access) -> bool:
+        """Return whether requests to a cluster may have to wait."""
+        with self._lock:
+            return access in self._quotas
+
     def wait(self, access: Access, method: str, path: str) -> None:
         """Wait until a request with this HTTP method may be sent to this path; at once where no quota is put."""
         with self._lock:
