@@ -90,24 +90,25 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Turns of many who do the same: no more than `most` within any `span`."""
+    """Turns of many who do the same: no more than `most` within any `span`, and a few more that are owed."""
 
     most: int
     span: float = 1.0
     """Seconds."""
-    _given: tuple[float, ...] = ()
-    """The last turns, at most `most` of them, in order."""
+    owed: int = 0
+    """How many more than `most` there may be, if those that come last are owed to somebody who waits."""
+    _taken: tuple[float, ...] = ()
+    """When the last turns were taken, as many as may count, in order."""
 
-    def taken(self, now: float) -> tuple[Quota, float]:
-        """Give the next turn: when it is, `now` or later."""
-        full = len(self._given) >= self.most
-        at = max(now, self._given[-1] if self._given else now, self._given[-self.most] + self.span if full else now)
-        return replace(self, _given=(*self._given, at)[-self.most :]), at
+    def wait(self, now: float, *, is_owed: bool = False) -> float:
+        """Return the seconds until the next turn is free; 0 if one may be taken now."""
+        most = self.most + self.owed * is_owed
+        return max(0.0, self._taken[-most] + self.span - now) if len(self._taken) >= most else 0.0
 
-    def hurried(self, now: float) -> Quota:
-        """Note what doesn't wait for a turn: those who do come after it."""
-        return replace(self, _given=tuple(sorted((*self._given, now))[-self.most :]))
+    def taken(self, now: float) -> Quota:
+        """Note that a turn was taken."""
+        return replace(self, _taken=(*self._taken, now)[-self.most - self.owed :])
 
     def allowing(self, most: int) -> Quota:
         """Give so many turns from now on. What was forgotten of earlier turns was too long ago to count."""
-        return self if most == self.most else replace(self, most=most, _given=self._given[-most:])
+        return replace(self, most=most, _taken=self._taken[-most - self.owed :])

@@ -141,41 +141,29 @@ def test_where_success_need_not_last_it_ends_the_row_at_once() -> None:
     assert [calm.is_calm(now) for now in (7.9, 8.0)] == [False, True]
 
 
-@given(st.lists(st.tuples(st.floats(0, 2), st.integers(1, 9)), max_size=80))
-def test_nobody_gets_more_turns_in_a_second_than_were_allowed(history: list[tuple[float, int]]) -> None:
-    """However many ask at once, and however often that is changed: the most that was allowed since the window began."""
-    quota, now, given_at = Quota(5), 0.0, [(-math.inf, 5)]
-    for late, most in history:
+@given(st.integers(1, 9), st.integers(0, 3), st.lists(st.tuples(st.floats(0, 3), st.booleans()), max_size=80))
+def test_nobody_takes_more_turns_in_a_second_than_are_allowed(
+    most: int, owed: int, history: list[tuple[float, bool]]
+) -> None:
+    """Whoever waits takes the first turn that is free; what is owed finds some free that others don't."""
+    quota, now, turns = Quota(most, owed=owed), 0.0, list[float]()
+    for late, is_owed in history:
         now += late
-        quota, at = quota.allowing(most).taken(now)
-        given_at.append((at, most))
-    for number, (begun, _) in enumerate(given_at):
-        window = [most for at, most in given_at[number:] if at < begun + 1 - SLACK]
-        allowed = [most for _, most in given_at[max(0, number - 9) : number]]
-        assert len(window) <= max([*window, *allowed, 5])
+        allowed = most + owed if is_owed else most
+        seconds = quota.wait(now, is_owed=is_owed)
+        assert (seconds > SLACK) == (sum(now - 1 + SLACK < at for at in turns) >= allowed) or seconds < 2 * SLACK
+        now += seconds
+        assert quota.wait(now, is_owed=is_owed) < SLACK
+        quota = quota.taken(now)
+        turns.append(now)
+    for begun in turns:
+        assert sum(begun <= at < begun + 1 - SLACK for at in turns) <= most + owed
 
 
-@given(st.integers(1, 9), st.lists(st.floats(0, 3), max_size=80))
-def test_whoever_comes_gets_the_first_turn_that_is_free(most: int, lates: list[float]) -> None:
-    """In the order in which they came; at once while fewer were given turns in the last second."""
-    quota, now, turns = Quota(most), 0.0, list[float]()
-    for late in lates:
-        now += late
-        quota, at = quota.taken(now)
-        free = now if len(turns) < most else turns[-most] + 1
-        assert at == max(now, free, *turns[-1:])
-        turns.append(at)
-
-
-@given(st.integers(1, 9), st.lists(st.tuples(st.floats(0, 3), st.booleans()), max_size=80))
-def test_what_does_not_wait_takes_turns_from_those_who_do(most: int, history: list[tuple[float, bool]]) -> None:
-    """No turn is given while as many as are allowed, of either sort, lie within the second before it."""
-    quota, now, requests = Quota(most), 0.0, list[float]()
-    for late, is_urgent in history:
-        now += late
-        if is_urgent:
-            quota, at = quota.hurried(now), now
-        else:
-            quota, at = quota.taken(now)
-            assert sum(at - 1 + SLACK < before <= at for before in requests) < most
-        requests.append(at)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 20))
+def test_another_number_of_turns_counts_from_now_on(before: int, after: int, taken: int) -> None:
+    """What was taken goes on counting as far as it is remembered."""
+    quota = Quota(before)
+    for _ in range(taken):
+        quota = quota.taken(0.0)
+    assert (quota.allowing(after).wait(0.5) > 0) == (min(taken, before) >= after)

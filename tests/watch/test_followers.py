@@ -19,7 +19,7 @@ from locallb.kubernetes.api import client, feed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.page_guard import PageGuard
-from locallb.kubernetes.api.quota import EACH, SPAN, Quotas
+from locallb.kubernetes.api.quota import EACH, OWED, SPAN, Quotas
 from locallb.kubernetes.api.quota import MOST as QUOTA
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing import Document, Identity
@@ -282,81 +282,86 @@ def test_a_follower_that_is_stopped_leaves_nothing(api: tuple[Api, Access], *, s
     becomes(lambda: resources() <= before, resources)
 
 
+class Moment:
+    """A clock that goes on only while somebody sleeps, and how long that was. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 100.0, list[float]()
+
+    def sleep(self, seconds: float) -> None:
+        """Let the time pass."""
+        self.slept.append(seconds)
+        self.now += seconds
+
+
 @pytest.fixture
-def quotas(monkeypatch: pytest.MonkeyPatch) -> tuple[Quotas, list[float]]:
-    """Replace the quotas by those of a moment that doesn't pass, with the waits that they ask for."""
-    waits: list[float] = []
-    made = Quotas(lambda: 100.0, waits.append)
+def moment(monkeypatch: pytest.MonkeyPatch) -> Moment:
+    """Replace the quotas by those of a moment that passes only while somebody waits for a turn."""
+    moment = Moment()
+    made = Quotas(lambda: moment.now, moment.sleep)
     for module in (client, feed, told_writers):
         monkeypatch.setattr(module, "QUOTAS", made)
-    return made, waits
+    return moment
 
 
 def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
-    api: tuple[Api, Access], quotas: tuple[Quotas, list[float]]
+    api: tuple[Api, Access], moment: Moment
 ) -> None:
     """Those of writers as those of followers; without a follower nobody is held up."""
-    (answers, access), (_, waits) = api, quotas
+    answers, access = api
     for _ in range(QUOTA):
         Cluster(access).objects()
-    assert waits == []
+    assert moment.slept == []
     before = len(answers.asked)
     followed = follower(access)
     becomes(lambda: answers.count("watch") == 3)
-    for _ in range(6):
+    while len(answers.asked) - before < 2 * QUOTA:
         Cluster(access).objects()
-    asked = len(answers.asked) - before
-    assert waits == [pytest.approx(SPAN)] * (asked - QUOTA)
-    assert asked > QUOTA
+    waited = (len(answers.asked) - before - 1) // QUOTA
+    assert moment.slept == [pytest.approx(SPAN)] * waited
     followed.stop()
-    waits.clear()
+    moment.slept.clear()
     for _ in range(QUOTA):
         Cluster(access).objects()
-    assert waits == []
+    assert moment.slept == []
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "goes_at_once"),
+    ("method", "path", "patches", "waits_for_turn"),
     [
-        ("GET", "/api/v1/services", False),
-        ("GET", "/api/v1/namespaces/n/services/leases-of-cars", False),
-        ("POST", "/api/v1/namespaces/n/events", False),
-        ("PATCH", "/api/v1/namespaces/n/services/web0", False),
-        ("PATCH", "/api/v1/namespaces/n/services/web", True),
-        ("PATCH", "/api/v1/namespaces/n/services/web/status", True),
-        ("GET", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", True),
-        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", True),
-        ("POST", "/apis/coordination.k8s.io/v1/namespaces/n/leases", True),
+        ("GET", "/api/v1/services", QUOTA, True),
+        ("GET", "/api/v1/namespaces/n/services/leases-of-cars", QUOTA, True),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/n/events", QUOTA, True),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/n/events", QUOTA - 1, False),
+        ("PATCH", "/api/v1/namespaces/n/services/web/status", QUOTA + OWED - 1, False),
+        ("PATCH", "/api/v1/namespaces/n/services/web/status", QUOTA + OWED, True),
+        ("GET", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", QUOTA + OWED, False),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", QUOTA + OWED, False),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/n/leases", QUOTA + OWED, False),
     ],
 )
-def test_what_somebody_waits_for_never_waits_for_its_turn(method: str, path: str, *, goes_at_once: bool) -> None:
-    """A Service's first write and leases go at once and are counted; what is read, told or repeated waits."""
-    waits: list[float] = []
-    now = 100.0
-    quotas, access = Quotas(lambda: now, waits.append), Access("k", "c")
-    quotas.put(access, 0)
-    for number in range(QUOTA):
-        quotas.wait(access, "PATCH", f"/api/v1/namespaces/n/services/web{number}")
-        now += 0.01
-    assert waits == []
-    quotas.wait(access, method, path)
-    assert bool(waits) != goes_at_once
-    now += 2 * SPAN
-    waits.clear()
-    quotas.wait(access, "PATCH", "/api/v1/namespaces/n/services/web0")
-    assert waits == []
-
-
-def test_more_load_balancers_may_be_told_more_at_once(
-    api: tuple[Api, Access], quotas: tuple[Quotas, list[float]]
+def test_what_somebody_waits_for_goes_before_what_waits(
+    method: str, path: str, patches: int, *, waits_for_turn: bool
 ) -> None:
+    """Patches before reads and events, though not without bound; leases always."""
+    moment, access = Moment(), Access("k", "c")
+    quotas = Quotas(lambda: moment.now, moment.sleep)
+    quotas.put(access, 0)
+    for number in range(patches):
+        quotas.wait(access, "PATCH", f"/api/v1/namespaces/n/services/web{number}/status")
+    assert moment.slept == []
+    quotas.wait(access, method, path)
+    assert moment.slept == [pytest.approx(SPAN)] * waits_for_turn
+
+
+def test_more_load_balancers_may_be_told_more_at_once(api: tuple[Api, Access], moment: Moment) -> None:
     """Four requests for each above so many; other Services don't count."""
-    (answers, access), (_, waits) = api, quotas
+    answers, access = api
     answers.services = [balancer(f"s{number}") for number in range(QUOTA + 2)]
     answers.services += [{**balancer(f"t{number}"), "spec": {"type": "ClusterIP"}} for number in range(100)]
     followed = follower(access)
     becomes(lambda: answers.count("watch") == 3)
     for _ in range(10):
         Cluster(access).objects()
-    assert waits == [pytest.approx(SPAN)] * (3 + 3 + 30 - QUOTA - 2 * EACH)
+    assert moment.slept == [pytest.approx(SPAN)] * ((3 + 3 + 30 - 1) // (QUOTA + 2 * EACH))
     followed.stop()

@@ -1,8 +1,8 @@
-"""How many requests this process sends to a cluster that it follows: all wait for their turn, but what is owed at once.
+"""How many requests this process sends to a cluster that it follows: each waits for its turn, reads and events longest.
 
-A loop may begin, lose all its watches, or find every Service changed by others, and the API is others' as well. The
-first write to an object is owed to a change, which somebody waits for; a lease that is late is lost. Both are counted
-and never wait. Commands are not held up. Not here: the rule (`model.pacing`), and how often what fails is tried again.
+A loop may begin, lose all its watches, or find every Service changed by others, and the API is others' as well. Patches
+are owed to somebody who waits for an address, and go before what waits; a lease that is late is lost, and never waits.
+Commands are not held up. Not here: the rule (`model.pacing`), and how often what fails is tried again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from locallb.model.snapshot import Access
 MOST, SPAN = 18, 1.6
 """Requests in so many seconds, where there are no more load balancers than that. As they may take half a second longer
 one time than the other, no more than 20 arrive in one."""
+OWED = 2
+"""Patches more, in the same time."""
 EACH = 4
 """Requests more for each load balancer above that: its finalizer, its status, two events."""
 
@@ -31,14 +33,12 @@ class Quotas:
         self._sleep = sleep
         self._lock = Lock()
         self._quotas: dict[Access, Quota] = {}
-        self._written: dict[tuple[Access, str], float] = {}
-        """When an object was written to, for a `SPAN`, oldest first."""
 
     def put(self, access: Access, services: int) -> None:
         """Allow `MOST` requests in a `SPAN`, more where there are many load balancers: all may change at once."""
         most = MOST + EACH * max(0, services - MOST)
         with self._lock:
-            quota = self._quotas.get(access, Quota(most, SPAN))
+            quota = self._quotas.get(access, Quota(most, SPAN, OWED))
             self._quotas[access] = quota.allowing(most)
 
     def drop(self, access: Access) -> None:
@@ -53,26 +53,20 @@ class Quotas:
 
     def wait(self, access: Access, method: str, path: str) -> None:
         """Wait until a request with this HTTP method may be sent to this path; at once where no quota is put."""
+        is_lease = "/apis/coordination.k8s.io/" in path
+        while (seconds := self._take(access, is_owed=method == "PATCH", anyhow=is_lease)) > 0:
+            self._sleep(seconds)
+
+    def _take(self, access: Access, *, is_owed: bool, anyhow: bool) -> float:
+        """Take a turn if there is one, or `anyhow`; otherwise return the seconds until there may be one."""
         with self._lock:
             if (quota := self._quotas.get(access)) is None:
-                return
+                return 0.0
             now = self._clock()
-            if self._is_owed(access, method, path, now):
-                self._quotas[access] = quota.hurried(now)
-                return
-            self._quotas[access], at = quota.taken(now)
-        if at > now:
-            self._sleep(at - now)
-
-    def _is_owed(self, access: Access, method: str, path: str, now: float) -> bool:
-        """Return whether a request is about a lease, or is the first write to an object in a while."""
-        if "/apis/coordination.k8s.io/" in path:
-            return True
-        if method not in {"PATCH", "PUT"}:
-            return False
-        while self._written and now - next(iter(self._written.values())) >= SPAN:
-            del self._written[next(iter(self._written))]
-        return self._written.setdefault((access, path), now) == now
+            seconds = 0.0 if anyhow else quota.wait(now, is_owed=is_owed)
+            if seconds <= 0:
+                self._quotas[access] = quota.taken(now)
+            return seconds
 
 
 QUOTAS = Quotas()
