@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream lint format goldens bench clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream soak lint format goldens bench clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 

@@ -53,6 +53,13 @@ class Mistakes:
         self.add(key, f"must be a text, not {shown(value)}; write {example}")
         return ""
 
+    def optional_texts(self, prefix: str, given: Mapping[str, object], examples: Mapping[str, str]) -> dict[str, str]:
+        """Take the values of some keys for texts; empty where a key is absent or has none."""
+        return {
+            key: self.text(f"{prefix}{key}", given[key], example) if key in given else ""
+            for key, example in examples.items()
+        }
+
     def label(self, key: str, value: object, example: str) -> str:
         """Take `value` for a DNS label; empty if it isn't one."""
         text = self.text(key, value, f"a name such as {example}")

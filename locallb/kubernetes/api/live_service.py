@@ -64,7 +64,7 @@ def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool])
 
     What it says otherwise may be old news, after a write of ours: that is to be read.
     """
-    seen = RECENT.watched(access, owner.service.namespace, recent_name(owner.service.name, owner.service.kind))
+    seen = RECENT.watched(access, *_place(owner))
     return seen is not None and is_it(seen, owner.uid) and fine(seen)
 
 
@@ -88,9 +88,14 @@ def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
     raise ProviderError(f"{owner.service} is changed by somebody again and again; run up once more")
 
 
+def _place(owner: Owner) -> tuple[str, str]:
+    """Return the namespace and the name under which `RECENT` keeps the Service."""
+    return owner.service.namespace, recent_name(owner.service.name, owner.service.kind)
+
+
 def _told(access: Access, owner: Owner) -> Live | None:
     """Return the very Service as somebody told of it; None if nobody did."""
-    seen = RECENT.find(access, owner.service.namespace, recent_name(owner.service.name, owner.service.kind))
+    seen = RECENT.find(access, *_place(owner))
     return seen if seen is not None and is_it(seen, owner.uid) else None
 
 
@@ -104,7 +109,7 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
             raise
         return None
     if made is not None:
-        RECENT.note(access, owner.service.namespace, recent_name(owner.service.name, owner.service.kind), made)
+        RECENT.note(access, *_place(owner), made)
     return (made,)
 
 

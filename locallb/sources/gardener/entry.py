@@ -31,10 +31,7 @@ class GardenerEntry:
         key = f"{key}.gardener"
         seed = mistakes.mapping(key, entry["gardener"], _EXAMPLE)
         mistakes.unknown(f"{key}.", seed, ("name", *_TEXTS, _SHOOTS))
-        texts = {
-            field: mistakes.text(f"{key}.{field}", seed[field], example) if field in seed else ""
-            for field, example in _TEXTS.items()
-        }
+        texts = mistakes.optional_texts(f"{key}.", seed, _TEXTS)
         name = mistakes.label(f"{key}.name", seed.get("name", "seed"), "seed")
         if name.startswith(_OF_SHOOTS):
             mistakes.add(f"{key}.name", f"{name} is a name of shoots; call the seed otherwise, such as seed")

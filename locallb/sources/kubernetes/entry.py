@@ -28,10 +28,7 @@ class KubernetesEntry:
         key = f"{key}.kubernetes"
         cluster = mistakes.mapping(key, entry["kubernetes"], _EXAMPLE)
         mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS, _RANGES))
-        texts = {
-            field: mistakes.text(f"{key}.{field}", cluster[field], example) if field in cluster else ""
-            for field, example in _TEXTS.items()
-        }
+        texts = mistakes.optional_texts(f"{key}.", cluster, _TEXTS)
         if not cluster.get("name"):
             mistakes.add(key, f"the cluster has no name; write {_EXAMPLE}, the last two as needed")
             return None
