@@ -59,6 +59,11 @@ class Family(StrEnum):
         return cls.IPV4 if address.version == 4 else cls.IPV6  # noqa: PLR2004 - IP version 4
 
 
+def place(address: IPAddress, port: int) -> str:
+    """Write where somebody listens: `127.77.0.5:8080` or `[fd00::5]:8080`."""
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"  # noqa: PLR2004 - IP version 6
+
+
 class ObjectKind(StrEnum):
     """What kind of object gets addresses. Its value is the part of a key that names it."""
 

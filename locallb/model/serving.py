@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName
+from locallb.model.http import HttpBackends, HttpListener
+from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, place
 from locallb.model.objects import Discovery, ProxyProtocol
 
 
@@ -31,7 +32,7 @@ class Backend:
         return cls(address.version, int(address), port, address, asked, checked_port)
 
     def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if self.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004
+        return place(self.address, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Upstream:
     """Backends that take over when none of `backends` is healthy and they are."""
     proxy_protocol: ProxyProtocol | None = None
     """How backends are told whose connection it is; health checks say nothing of it."""
+    http: HttpBackends | None = None
+    """Requests go there, from HTTP listeners; None: connections or datagrams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,7 @@ class Listener:
     @property
     def place(self) -> str:
         """Where clients connect to: `127.77.0.5:8080` or `[fd00::5]:8080`."""
-        host = f"[{self.address}]" if self.address.version == 6 else str(self.address)  # noqa: PLR2004 - IP version 6
-        return f"{host}:{self.port}"
+        return place(self.address, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Proxy:
     published: tuple[PublishedPort, ...] = ()
     """Empty where Envoy binds the addresses itself. Ports without backends are among them, so that backends which come
     and go need no other container."""
+    http: tuple[HttpListener, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +126,4 @@ class Part:
     proxy: ProxyId
     listeners: tuple[Listener, ...] = ()
     upstreams: tuple[Upstream, ...] = ()
+    http: tuple[HttpListener, ...] = ()

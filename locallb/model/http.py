@@ -1,0 +1,177 @@
+"""What a proxy serves by HTTP and TLS: listeners, certificates, hosts and upstreams, in our words and not yet Envoy's.
+
+Each value is checked as it is made: one that can't be served raises ValueError with a sentence, so that whatever exists
+can be served. Routes are in `http_routes`. Not here: which of two routes comes first (who makes the lists knows), L4
+(`serving`), and keys: a certificate is a reference, whose key is read by who writes it for Envoy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from locallb.model import http_checks as check
+from locallb.model.http_routes import Route, Target
+from locallb.model.identities import ClusterName, IPAddress, IPNetwork, Protocol, place
+
+ANY = "*"
+"""The hostname of a virtual host that takes what no other takes."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Certificate:
+    """A Secret of type kubernetes.io/tls, by reference: nothing of its key is here."""
+
+    cluster: ClusterName
+    namespace: str
+    name: str
+    digest: str
+    """Hex, of what is in it: 16 digits or more. Another one means that the files are to be written anew."""
+    file: str = ""
+    """The file of manifests that has it; empty where the cluster's API is asked."""
+
+    def __post_init__(self) -> None:
+        if not self.digest or set(self.digest) - set("0123456789abcdef"):
+            raise ValueError(f"the digest of Secret {self.namespace}/{self.name} isn't hexadecimal")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientValidation:
+    """Clients show a certificate that one of `authorities` signed."""
+
+    authorities: str
+    """PEM, any number of certificates. They are public, so they are here whole."""
+    optional: bool = False
+    """Whoever shows none, or one that can't be verified, is let in as well (AllowInsecureFallback)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """TLS ends here. With several certificates the client's hello decides: name first, then kind of key."""
+
+    certificates: tuple[Certificate, ...]
+    clients: ClientValidation | None = None
+
+    def __post_init__(self) -> None:
+        if not self.certificates:
+            raise ValueError("TLS can't be terminated without a certificate")
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualHost:
+    """Hosts with the same routes; the first route that matches is taken, and 404 is the answer where none does."""
+
+    domains: tuple[str, ...]
+    """`a.test`, `*.a.test` (any depth) or `ANY`. The most specific one of a table wins; ports aren't compared."""
+    routes: tuple[Route, ...]
+
+    def __post_init__(self) -> None:
+        for domain in self.domains:
+            _ = domain == ANY or check.hostname(domain)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRoutes:
+    """HTTP/1.1, HTTP/2 (h2c too), gRPC and WebSocket, by host and route."""
+
+    hosts: tuple[VirtualHost, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TcpForward:
+    """Bytes, to upstreams by weight. Without one whose weight counts, connections are closed at once."""
+
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What becomes of the connections that ask for one of `names`.
+
+    | termination | serves | that is |
+    |---|---|---|
+    | None | HttpRoutes | plain HTTP |
+    | given | HttpRoutes | HTTPS |
+    | None | TcpForward | TLS passed through by SNI, or with no names any TCP |
+    | given | TcpForward | TLS terminated, TCP behind it |
+    """
+
+    serves: HttpRoutes | TcpForward
+    names: tuple[str, ...] = ()
+    """SNI: `a.test` or `*.a.test`, the most specific wins; none: whatever no other chain of the listener takes."""
+    termination: Termination | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            check.hostname(name)
+        if self.names and self.termination is None and isinstance(self.serves, HttpRoutes):
+            raise ValueError("plain HTTP has no SNI: hostnames belong to its virtual hosts")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpListener:
+    """One address and port that clients use by HTTP or TLS. No two chains have a name in common."""
+
+    address: IPAddress
+    port: int
+    chains: tuple[Chain, ...]
+    source_ranges: tuple[IPNetwork, ...] = ()
+    container_port: int = 0
+    """As `serving.Listener` has it."""
+    protocol: Protocol = Protocol.TCP
+
+    def __post_init__(self) -> None:
+        names = [name for chain in self.chains for name in chain.names or ("",)]
+        if len(names) != len(set(names)):
+            raise ValueError(f"{self.name} has two chains for the same hostname")
+        if self.protocol is not Protocol.TCP:
+            raise ValueError(f"{self.name}: HTTP is served over TCP")
+
+    @property
+    def name(self) -> str:
+        """The listener's name in Envoy and in every message: `127.77.0.5:443/TCP`."""
+        return f"{self.place}/{self.protocol}"
+
+    @property
+    def place(self) -> str:
+        """Where clients connect to: `127.77.0.5:443` or `[fd00::5]:443`."""
+        return place(self.address, self.port)
+
+
+class Speaks(StrEnum):
+    """What backends understand."""
+
+    HTTP1 = "http/1.1"
+    """WebSocket as well."""
+    HTTP2 = "h2"
+    """With TLS by ALPN, without it by prior knowledge (h2c); gRPC is this."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTls:
+    """Backends are spoken to by TLS, and believed only with a certificate for them."""
+
+    server_name: str
+    """SNI, and the name that must be in the certificate where `dns_names` and `uris` are empty."""
+    authorities: str = ""
+    """PEM; empty: those that the system trusts."""
+    dns_names: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+    """Names of which one must be in the certificate, as DNS name or URI."""
+    client: Certificate | None = None
+    """What the proxy shows of itself."""
+
+    def __post_init__(self) -> None:
+        check.hostname(self.server_name, wildcard=False)
+        for name in self.dns_names:
+            check.hostname(name)
+        for uri in self.uris:
+            check.compared(uri)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpBackends:
+    """How backends are spoken to where requests go there and not bytes (`serving.Upstream.http`)."""
+
+    speaks: Speaks = Speaks.HTTP1
+    tls: BackendTls | None = None

@@ -1,0 +1,74 @@
+"""Which texts may stand in an HTTP configuration: names, values, hostnames, paths and statuses, with limits of size.
+
+Each function returns its text or raises ValueError with one sentence that names it; `http` asks for every value,
+so that nothing from a cluster reaches a proxy unseen. Not here: regular expressions (`regexes`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from locallb.model.formatting import shown
+
+MAX_TEXT = 1024
+"""Characters of a path, an expression or a value that is compared."""
+MAX_VALUE = 4096
+"""Characters of a header's value that is set."""
+MAX_HOSTNAME = 253
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_HOSTNAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
+_PATH = re.compile(r"/[\x21\x22\x24-\x3e\x40-\x7e]*")
+_UNCHANGEABLE = frozenset({"host", "connection", "keep-alive", "transfer-encoding", "upgrade", "content-length", "te"})
+"""What says whom a message is for and where it ends: set by the proxy alone."""
+
+
+def header_name(text: str) -> str:
+    """Return the name of a header or of a parameter: a token of RFC 9110."""
+    if not _TOKEN.fullmatch(text):
+        raise ValueError(f"{shown(text)} isn't the name of a header: use letters, digits and hyphens")
+    return text
+
+
+def changed_header(text: str) -> str:
+    """Return the name of a header that may be set or removed."""
+    if header_name(text).lower() in _UNCHANGEABLE or text.lower().startswith("x-envoy-"):
+        raise ValueError(f"the header {shown(text)} is the proxy's own: it can't be set or removed")
+    return text
+
+
+def header_value(text: str) -> str:
+    """Return what a header is set to: no line ends in it, and neither does another header begin."""
+    if len(text) > MAX_VALUE or not _VALUE.fullmatch(text):
+        raise ValueError(f"{shown(text)} isn't a header's value: at most {MAX_VALUE} characters, none that ends a line")
+    return text
+
+
+def compared(text: str) -> str:
+    """Return a value that a header or parameter is compared with."""
+    if len(text) > MAX_TEXT or not _VALUE.fullmatch(text):
+        raise ValueError(f"{shown(text)} can't be compared: at most {MAX_TEXT} characters, none that ends a line")
+    return text
+
+
+def hostname(text: str, *, wildcard: bool = True) -> str:
+    """Return a hostname in lower case, `*.` and a name where wildcards may stand; no address, no port."""
+    fits = len(text) <= MAX_HOSTNAME and _HOSTNAME.fullmatch(text) and (wildcard or not text.startswith("*"))
+    if not fits:
+        raise ValueError(f"{shown(text)} isn't a hostname: use lower-case labels of letters, digits and hyphens")
+    return text
+
+
+def path(text: str) -> str:
+    """Return a path: it begins with a slash and has neither query, fragment nor blanks."""
+    if len(text) > MAX_TEXT or not _PATH.fullmatch(text):
+        raise ValueError(f"{shown(text)} isn't a path: begin with a slash, use at most {MAX_TEXT} printable characters")
+    return text
+
+
+def within(number: int, low: int, high: int, what: str) -> int:
+    """Return a number that lies within its limits."""
+    if not low <= number <= high:
+        raise ValueError(f"{what} {number} isn't within {low} and {high}")
+    return number

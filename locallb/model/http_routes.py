@@ -1,0 +1,267 @@
+"""Routes of HTTP: what a request must be like, and what becomes of it.
+
+Each value is checked as it is made and raises ValueError with a sentence. Times are milliseconds. Not here: the order
+of routes, and hosts (`http`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from locallb.model import http_checks as check
+from locallb.model.regexes import checked
+
+MAX_WEIGHT = 1_000_000
+MAX_MILLISECONDS = 7 * 24 * 3600 * 1000
+_PER_MILLION = 1_000_000
+
+
+class PathKind(StrEnum):
+    """How a path is compared. Paths are compared as sent, with dot segments resolved: no %2F or // is touched."""
+
+    EXACT = "Exact"
+    PREFIX = "Prefix"
+    """By elements: /a takes /a, /a/ and /a/b, but not /ab."""
+    REGEX = "RegularExpression"
+    """RE2, the whole path."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathMatch:
+    """The path without the query. A prefix may end with a slash: that is the same prefix."""
+
+    kind: PathKind
+    value: str
+
+    def __post_init__(self) -> None:
+        (checked if self.kind is PathKind.REGEX else check.path)(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcMethod:
+    """The path of a gRPC call; an empty part takes any."""
+
+    service: str = ""
+    method: str = ""
+    regex: bool = False
+
+    def __post_init__(self) -> None:
+        for part in (self.service, self.method):
+            if part:
+                _ = checked(part) if self.regex else check.path(f"/{part}")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueMatch:
+    """A header, without regard to the case of its name, or a parameter of the query, with a value."""
+
+    name: str
+    value: str
+    regex: bool = False
+    """RE2, the whole value."""
+
+    def __post_init__(self) -> None:
+        check.header_name(self.name)
+        (checked if self.regex else check.compared)(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """All of these must hold; the empty one takes every request."""
+
+    path: PathMatch | GrpcMethod | None = None
+    headers: tuple[ValueMatch, ...] = ()
+    query: tuple[ValueMatch, ...] = ()
+    method: str = ""
+
+    def __post_init__(self) -> None:
+        _ = self.method and check.header_name(self.method)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderChanges:
+    """Set replaces, add appends to what is there, remove takes out."""
+
+    set: tuple[tuple[str, str], ...] = ()
+    add: tuple[tuple[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in (*self.set, *self.add):
+            check.changed_header(name)
+            check.header_value(value)
+        for name in self.remove:
+            check.changed_header(name)
+
+
+NO_CHANGES = HeaderChanges()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A share of the requests: to an upstream by its name, or to nobody (`""`), which answers 500."""
+
+    upstream: str
+    weight: int = 1
+    request: HeaderChanges = NO_CHANGES
+    response: HeaderChanges = NO_CHANGES
+
+    def __post_init__(self) -> None:
+        check.within(self.weight, 0, MAX_WEIGHT, "weight")
+
+
+@dataclass(frozen=True, slots=True)
+class PathRewrite:
+    """Another path: the whole one, or what the route's prefix matched."""
+
+    value: str
+    prefix: bool = False
+    """Only in a route that matches by prefix. `""` and `/` take the prefix away."""
+
+    def __post_init__(self) -> None:
+        _ = (self.prefix and not self.value) or check.path(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A copy of a share of the requests, whose answers nobody waits for."""
+
+    upstream: str
+    per_million: int = _PER_MILLION
+
+    def __post_init__(self) -> None:
+        check.within(self.per_million, 0, _PER_MILLION, "share")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """What is tried again: answers with one of `codes`, and whatever didn't reach a backend."""
+
+    codes: tuple[int, ...] = ()
+    attempts: int = 1
+    backoff: int = 0
+    """Milliseconds at least before the first of them; 0: the proxy's own."""
+
+    def __post_init__(self) -> None:
+        for code in self.codes:
+            check.within(code, 400, 599, "status")
+        check.within(self.attempts, 0, 100, "attempts")
+        check.within(self.backoff, 0, MAX_MILLISECONDS, "backoff")
+
+
+class SessionKind(StrEnum):
+    """How a client says which backend it was with."""
+
+    COOKIE = "Cookie"
+    HEADER = "Header"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A client's requests go to the backend that had its first one, as long as that is healthy."""
+
+    name: str
+    kind: SessionKind = SessionKind.COOKIE
+    lifetime: int = 0
+    """Milliseconds that a cookie is kept; 0: as long as the browser runs."""
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        check.header_name(self.name)
+        check.within(self.lifetime, 0, 400 * 24 * 3600 * 1000, "lifetime")
+        _ = self.path and check.path(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The request goes to one of `targets`, by weight; to none of them with a weight: 500."""
+
+    targets: tuple[Target, ...]
+    hostname: str = ""
+    """The host that backends are asked for; empty: the client's."""
+    path: PathRewrite | None = None
+    mirrors: tuple[Mirror, ...] = ()
+    timeout: int = 0
+    """Milliseconds until the whole answer must be there, 504 otherwise; 0: no limit."""
+    attempt_timeout: int = 0
+    """The same for one attempt (backendRequest)."""
+    retry: Retry | None = None
+    session: Session | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.hostname and check.hostname(self.hostname, wildcard=False)
+        check.within(self.timeout, 0, MAX_MILLISECONDS, "timeout")
+        check.within(self.attempt_timeout, 0, MAX_MILLISECONDS, "timeout")
+        if sum(target.weight for target in self.targets) > 2**32 - 1:
+            raise ValueError("the weights of a route are more than 4294967295 together")
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """The client is sent elsewhere; what is empty stays as it asked."""
+
+    code: int = 302
+    scheme: str = ""
+    hostname: str = ""
+    port: int = 0
+    """0: the client's own, or with a scheme or hostname the one that goes without saying."""
+    path: PathRewrite | None = None
+
+    def __post_init__(self) -> None:
+        if self.code not in {301, 302, 303, 307, 308}:
+            raise ValueError(f"{self.code} isn't the status of a redirect: use 301, 302, 303, 307 or 308")
+        if self.scheme not in {"", "http", "https"}:
+            raise ValueError("the scheme of a redirect is http or https")
+        _ = self.hostname and check.hostname(self.hostname, wildcard=False)
+        check.within(self.port, 0, 65535, "port")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer without anybody behind it."""
+
+    status: int
+    body: str = ""
+
+    def __post_init__(self) -> None:
+        check.within(self.status, 200, 599, "status")
+        check.within(len(self.body), 0, check.MAX_TEXT, "length of an answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Cors:
+    """What scripts of other origins may do; preflights are answered here."""
+
+    origins: tuple[str, ...]
+    """`https://a.test:8443`, `https://*.a.test` or `*`."""
+    methods: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    """`*` is any, in both."""
+    exposed: tuple[str, ...] = ()
+    credentials: bool = False
+    max_age: int = 5
+    """Seconds."""
+
+    def __post_init__(self) -> None:
+        for text in (*self.origins, *self.methods, *self.headers, *self.exposed):
+            check.compared(text)
+        check.within(self.max_age, 0, 2**31 - 1, "max age")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One match and what becomes of it. Header changes apply to whatever is answered."""
+
+    match: Match
+    action: Forward | Redirect | Answer
+    request: HeaderChanges = NO_CHANGES
+    response: HeaderChanges = NO_CHANGES
+    cors: Cors | None = None
+
+    def __post_init__(self) -> None:
+        action, path = self.action, self.match.path
+        rewritten = action.path if isinstance(action, Forward | Redirect) else None
+        by_prefix = isinstance(path, PathMatch) and path.kind is PathKind.PREFIX
+        if rewritten and rewritten.prefix and not by_prefix:
+            raise ValueError("only a route that matches by prefix can replace that")

@@ -1,0 +1,92 @@
+"""What can be served by HTTP at all: a value that can't is refused as it is made, with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.model.http import ANY, BackendTls, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
+from locallb.model.http_routes import (
+    Answer,
+    Forward,
+    HeaderChanges,
+    Match,
+    PathKind,
+    PathMatch,
+    PathRewrite,
+    Redirect,
+    Retry,
+    Route,
+    Target,
+    ValueMatch,
+)
+from locallb.model.identities import ClusterName
+from locallb.model.regexes import checked
+
+PLAIN = HttpRoutes(())
+EXACT = Match(PathMatch(PathKind.EXACT, "/a"))
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: HeaderChanges(set=(("x", "a\r\ny: b"),)), "isn't a header's value"),
+        (lambda: HeaderChanges(add=(("x\r\ny", "a"),)), "isn't the name of a header"),
+        (lambda: HeaderChanges(remove=("Host",)), "the proxy's own"),
+        (lambda: HeaderChanges(set=(("X-Envoy-Original-Path", "/"),)), "the proxy's own"),
+        (lambda: ValueMatch("x", "a\0b"), "can't be compared"),
+        (lambda: Match(method="GET / HTTP"), "isn't the name of a header"),
+        (lambda: PathMatch(PathKind.EXACT, "a"), "isn't a path"),
+        (lambda: PathMatch(PathKind.PREFIX, "/a?b"), "isn't a path"),
+        (lambda: PathMatch(PathKind.EXACT, "/" + "a" * 1024), "isn't a path"),
+        (lambda: PathMatch(PathKind.REGEX, "(a"), "unmatched parenthesis"),
+        (lambda: VirtualHost(("a_b.test",), ()), "isn't a hostname"),
+        (lambda: VirtualHost(("a.*.test",), ()), "isn't a hostname"),
+        (lambda: VirtualHost(("a.test:80",), ()), "isn't a hostname"),
+        (lambda: Chain(PLAIN, ("a.test",)), "plain HTTP has no SNI"),
+        (lambda: HttpListener(ip_address("127.77.0.5"), 80, (Chain(PLAIN), Chain(PLAIN))), "the same hostname"),
+        (lambda: Termination(()), "without a certificate"),
+        (lambda: Certificate(ClusterName("c"), "n", "s", "../../x"), "isn't hexadecimal"),
+        (lambda: BackendTls("*.a.test"), "isn't a hostname"),
+        (lambda: Target("a", -1), "weight -1 isn't within 0 and 1000000"),
+        (lambda: Redirect(code=200), "isn't the status of a redirect"),
+        (lambda: Redirect(scheme="javascript"), "http or https"),
+        (lambda: Answer(99), "status 99 isn't within"),
+        (lambda: Retry((200,)), "status 200 isn't within"),
+        (lambda: Route(EXACT, Forward((), path=PathRewrite("/b", prefix=True))), "by prefix"),
+    ],
+)
+def test_what_cant_be_served_isnt_made(make: Callable[[], object], complaint: str) -> None:
+    """The sentence names what is wrong; nothing of it gets as far as Envoy."""
+    with pytest.raises(ValueError, match=complaint):
+        make()
+
+
+@pytest.mark.parametrize("domain", [ANY, "a.test", "*.a.test", "localhost"])
+def test_hostnames_that_are_served(domain: str) -> None:
+    """Names, wildcards of one first label, and whatever."""
+    assert VirtualHost((domain,), ()).domains == (domain,)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["/a/.*", "(foo|bar)(/|$)(.*)", r"[\w.-]{2,5}?", "(?i)x", "[[:alpha:]]+", "/[^/]+/m", "(?P<a>x)", r"\x41", "a{"],
+)
+def test_expressions_that_re2_has(pattern: str) -> None:
+    """They come back as they are."""
+    assert checked(pattern) == pattern
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("", "a**", "a)", "[z-a]", "[]", "(?=x)", r"\1", r"\pL", "a{2000}", "{2}", "(?P<a>x)(?P<a>y)", "a{2}{3}", "ä"),
+        *("(a{40}){40}", "(" * 60 + ")" * 60, "a" * 1025, ".{999}", "(a|b){999}", r"\Q*\E", "a\n"),
+    ],
+)
+def test_expressions_that_re2_lacks_or_that_become_large(pattern: str) -> None:
+    """Those that other engines take seconds for are small in RE2; those that are large there are refused."""
+    with pytest.raises(ValueError, match="regular expression"):
+        checked(pattern)
