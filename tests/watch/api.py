@@ -19,8 +19,11 @@ from typing import Any
 
 import yaml
 
+from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 
+NAME = ClusterName("demo")
 PATIENCE = 20.0
 KINDS = {"services": "Service", "nodes": "Node", "endpointslices": "EndpointSlice"}
 
@@ -31,6 +34,13 @@ def becomes(fact: Callable[[], object], what: Callable[[], object] = lambda: "")
     while not fact():
         assert time.monotonic() < deadline, f"it never became true: {what()}"
         time.sleep(0.005)
+
+
+def follower(access: Access) -> FollowedCluster:
+    """Follow a cluster, and wait until everything is listed."""
+    followed = FollowedCluster(NAME, access, lambda: None)
+    becomes(followed.ready, followed.stale)
+    return followed
 
 
 def node(name: str, version: str = "1") -> dict[str, Any]:

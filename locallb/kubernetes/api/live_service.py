@@ -18,10 +18,10 @@ from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.fence import FENCE
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.quota import QUOTAS
-from locallb.kubernetes.api.recent import RECENT, recent_name
+from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.events import event_body
 from locallb.kubernetes.status_patch import Live, is_it
-from locallb.model.identities import Owner
+from locallb.model.identities import ObjectKind, Owner
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Event
@@ -88,9 +88,9 @@ def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
     raise ProviderError(f"{owner.service} is changed by somebody again and again; run up once more")
 
 
-def _place(owner: Owner) -> tuple[str, str]:
-    """Return the namespace and the name under which `RECENT` keeps the Service."""
-    return owner.service.namespace, recent_name(owner.service.name, owner.service.kind)
+def _place(owner: Owner) -> tuple[str, str, ObjectKind]:
+    """Return under which namespace, name and kind `RECENT` keeps the Service."""
+    return owner.service.namespace, owner.service.name, owner.service.kind
 
 
 def _told(access: Access, owner: Owner) -> Live | None:
@@ -109,7 +109,8 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
             raise
         return None
     if made is not None:
-        RECENT.note(access, *_place(owner), made)
+        namespace, name, kind = _place(owner)
+        RECENT.note(access, namespace, name, made, kind)
     return (made,)
 
 

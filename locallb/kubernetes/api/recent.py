@@ -1,7 +1,7 @@
-"""Services as this process was told of them last, by a watch or as the answer to a patch.
+"""Objects as this process was told of them last, by a watch or as the answer to a patch.
 
 A first guess for whoever is about to write over a resourceVersion: one that is old is refused as a conflict, and read
-then. While a watch is open, what it told last also counts as a look at a Service that is as it shall be; one that
+then. While a watch is open, what it told last also counts as a look at an object that is as it shall be; one that
 differs is read. It saves a request each time, and proves nothing else. Not here: who asks the API.
 """
 
@@ -14,52 +14,52 @@ from typing import Any, TypeAlias
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 
-Service: TypeAlias = Mapping[Any, Any]
+Object: TypeAlias = Mapping[Any, Any]
 """As the API gives it."""
 
 
-def recent_name(name: str, kind: ObjectKind) -> str:
-    """Return the name under which an object of a kind is kept; a slash is in no name."""
-    return name if kind is ObjectKind.SERVICE else f"{kind}/{name}"
-
-
 class Recent:
-    """Objects by cluster, namespace and name. Safe to use from several threads."""
+    """Objects by cluster, kind, namespace and name. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._seen: dict[Access, dict[tuple[str, str], Service]] = {}
-        self._open: set[Access] = set()
+        self._seen: dict[tuple[Access, ObjectKind], dict[tuple[str, str], Object]] = {}
+        self._open: set[tuple[Access, ObjectKind]] = set()
 
-    def note(self, access: Access, namespace: str, name: str, service: Service) -> None:
+    def note(
+        self, access: Access, namespace: str, name: str, told: Object, kind: ObjectKind = ObjectKind.SERVICE
+    ) -> None:
         """Take one over."""
         with self._lock:
-            self._seen.setdefault(access, {})[namespace, name] = service
+            self._seen.setdefault((access, kind), {})[namespace, name] = told
 
-    def drop(self, access: Access, namespace: str, name: str) -> None:
+    def drop(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> None:
         """Forget one that is gone."""
         with self._lock:
-            self._seen.get(access, {}).pop((namespace, name), None)
+            self._seen.get((access, kind), {}).pop((namespace, name), None)
 
-    def forget(self, access: Access) -> None:
-        """Forget a cluster."""
+    def forget(self, access: Access, *kinds: ObjectKind) -> None:
+        """Forget all that a cluster has, or has of these kinds."""
         with self._lock:
-            self._seen.pop(access, None)
-            self._open.discard(access)
+            for kind in kinds or ObjectKind:
+                self._seen.pop((access, kind), None)
+                self._open.discard((access, kind))
 
-    def opened(self, access: Access, *, is_open: bool) -> None:
-        """Note whether a watch tells of every change from now on."""
+    def opened(self, access: Access, kind: ObjectKind = ObjectKind.SERVICE, *, is_open: bool) -> None:
+        """Note whether a watch tells of every change of a kind from now on."""
         with self._lock:
-            (self._open.add if is_open else self._open.discard)(access)
+            (self._open.add if is_open else self._open.discard)((access, kind))
 
-    def find(self, access: Access, namespace: str, name: str) -> Service | None:
-        """Return a Service as it was told last; None if nobody told of it."""
+    def find(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
+        """Return an object as it was told last; None if nobody told of it."""
         with self._lock:
-            return self._seen.get(access, {}).get((namespace, name))
+            return self._seen.get((access, kind), {}).get((namespace, name))
 
-    def watched(self, access: Access, namespace: str, name: str) -> Service | None:
+    def watched(
+        self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE
+    ) -> Object | None:
         """Return the same while a watch is open; None while nobody would tell of a change."""
-        return self.find(access, namespace, name) if access in self._open else None
+        return self.find(access, namespace, name, kind) if (access, kind) in self._open else None
 
 
 RECENT = Recent()

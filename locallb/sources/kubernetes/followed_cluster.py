@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -42,6 +42,15 @@ class _FollowedObjects:
     listed: bool = False
     broken: str = ""
     _order: tuple[Identity, ...] = ()
+
+    def put(self, identity: Identity, document: Document | None, parsed: Parsed) -> Parsed:
+        """Take over what an object is now (None: it is gone), and return what that means."""
+        if document is None:
+            self.objects.pop(identity, None)
+            self.parsed.pop(identity, None)
+            return Parsed()
+        self.objects[identity], self.parsed[identity] = document, parsed
+        return parsed
 
     def order(self) -> tuple[Identity, ...]:
         """Return the objects' names, sorted."""
@@ -160,7 +169,7 @@ class FollowedCluster:
         while not self._stopped.wait(self._tempos[kind].watches.wait(time.monotonic())):
             if time.monotonic() - listed > _RELIST:
                 return
-            with self._writers.watching() if kind == _SERVICE else nullcontext():
+            with self._writers.watching(kind):
                 for event in feed.watch(version):
                     if self._stopped.is_set():
                         return
@@ -186,8 +195,7 @@ class FollowedCluster:
     def _replace(self, kind: str, objects: Iterable[Object]) -> None:
         fresh = {Identity.of(one): one for one in map(_slim, objects)}
         parsed = {identity: self._understood(one) for identity, one in fresh.items()}
-        if kind == _SERVICE:
-            self._writers.listed(fresh, parsed.values())
+        self._writers.listed(kind, fresh, parsed.values())
         with self._lock:
             known = self._known[kind]
             different = not known.listed or parsed != known.parsed
@@ -199,29 +207,22 @@ class FollowedCluster:
         if event.type == OPENED:
             self._tempos[kind] = self._tempos[kind].opened(time.monotonic())
             self._mend(kind)
+            self._writers.opened(kind)
             if kind == _SERVICE:
-                self._writers.opened()
                 self._answered.set()
         if event.type in {OPENED, BOOKMARK}:
             return
-        one = _slim(event.object)
-        identity = Identity.of(one)
-        if kind == _SERVICE:
-            self._writers.changed(identity, None if event.type == DELETED else one)
+        document = _slim(event.object)
+        identity = Identity.of(document)
+        after = None if event.type == DELETED else document
+        self._writers.changed(identity, after)
         with self._lock:
             known = self._known[kind]
             before = known.parsed.get(identity)
-            if event.type == DELETED:
-                known.objects.pop(identity, None)
-                known.parsed.pop(identity, None)
-                different = before is not None and before != Parsed()
-            else:
-                known.objects[identity] = one
-                known.parsed[identity] = after = self._understood(one)
-                different = after != (before or Parsed())
-                if kind == _SERVICE and before is None:
-                    self._writers.grown(known.parsed.values())
-        if different:
+            now = known.put(identity, after, self._understood(document))
+            if before is None:
+                self._writers.grown(kind, known.parsed.values())
+        if now != (before or Parsed()):
             self._changed()
 
     def _understood(self, one: Document) -> Parsed:

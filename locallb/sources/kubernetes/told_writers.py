@@ -1,6 +1,7 @@
-"""What those who follow a cluster's Services tell those who write to them: what each is now, how fast they may ask.
+"""What those who follow a cluster tell those who write to it: what each frontend is now, how fast they may ask.
 
-Not here: following (`followed_cluster`), and what writers make of it (`kubernetes.api.recent`, `kubernetes.api.quota`).
+What is told of other kinds (Nodes, EndpointSlices) is nobody's guess: nobody writes to them. Not here: following
+(`followed_cluster`), and what writers make of it (`kubernetes.api.recent`, `kubernetes.api.quota`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from contextlib import contextmanager
 
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.parsing import Document, Identity, Parsed
+from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 
 
@@ -24,7 +27,8 @@ class ToldWriters:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._most = 0
+        self._most: dict[ObjectKind, int] = {}
+        """By kind, the most load balancers that there were since the last list."""
         self._is_over = False
         hold_back(access)
 
@@ -34,40 +38,46 @@ class ToldWriters:
         RECENT.forget(self._access)
         QUOTAS.drop(self._access)
 
-    def listed(self, objects: Mapping[Identity, Document], parsed: Iterable[Parsed]) -> None:
-        """Tell of all that there are."""
-        if self._is_over:
+    def listed(self, kind: str, objects: Mapping[Identity, Document], parsed: Iterable[Parsed]) -> None:
+        """Tell of all that there are of a kind of the API's."""
+        if (told := self._told(kind)) is None:
             return
-        RECENT.forget(self._access)
-        for identity, one in objects.items():
-            self.changed(identity, one)
-        self._most = 0
-        self.grown(parsed)
+        RECENT.forget(self._access, told)
+        for identity, each in objects.items():
+            RECENT.note(self._access, identity.namespace, identity.name, each, told)
+        self._most[told] = 0
+        self.grown(kind, parsed)
 
-    def grown(self, parsed: Iterable[Parsed]) -> None:
+    def grown(self, kind: str, parsed: Iterable[Parsed]) -> None:
         """Let so many requests go at once as befit the most load balancers that there were since the last list."""
-        self._most = max(self._most, sum(bool(one.services) for one in parsed))
-        if not self._is_over:
-            QUOTAS.put(self._access, self._most)
+        if told := self._told(kind):
+            self._most[told] = max(self._most.get(told, 0), sum(bool(each.services) for each in parsed))
+            QUOTAS.put(self._access, sum(self._most.values()))
 
-    def changed(self, identity: Identity, one: Document | None) -> None:
-        """Tell what a Service is now; None: it is gone."""
-        if self._is_over:
+    def changed(self, identity: Identity, after: Document | None) -> None:
+        """Tell what an object is now; None: it is gone."""
+        if (told := self._told(identity.kind)) is None:
             return
-        if one is None:
-            RECENT.drop(self._access, identity.namespace, identity.name)
+        if after is None:
+            RECENT.drop(self._access, identity.namespace, identity.name, told)
         else:
-            RECENT.note(self._access, identity.namespace, identity.name, one)
+            RECENT.note(self._access, identity.namespace, identity.name, after, told)
 
-    def opened(self) -> None:
-        """Tell that every change is told from now on."""
-        if not self._is_over:
-            RECENT.opened(self._access, is_open=True)
+    def opened(self, kind: str) -> None:
+        """Tell that every change of a kind is told from now on."""
+        if told := self._told(kind):
+            RECENT.opened(self._access, told, is_open=True)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self, kind: str) -> Iterator[None]:
         """Let them ask the API again once nothing tells of changes any more."""
         try:
             yield
         finally:
-            RECENT.opened(self._access, is_open=False)
+            if told := self._told(kind):
+                RECENT.opened(self._access, told, is_open=False)
+
+    def _told(self, kind: str) -> ObjectKind | None:
+        """Return which frontend a kind of the API's is; None where nobody is to be told."""
+        known = frontends().get(kind)
+        return None if self._is_over or known is None else known.kind

@@ -1,0 +1,86 @@
+"""Lists that no API gives, read by commands: a sentence, no traceback, and an end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from itertools import cycle
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from locallb.kubernetes.answers import OddError
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.page_guard import PageGuard
+from locallb.model.snapshot import Access
+from tests.kubernetes.test_answers import ODD_LISTS
+from tests.watch.api import Api, served
+
+LISTS_FOR_COMMANDS = ("nothing", "an object", "a list", "an item as a text", "null metadata", "no items", "too deep")
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[tuple[Api, Access]]:
+    """Serve an API."""
+    with served(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", LISTS_FOR_COMMANDS)
+def test_an_odd_list_is_told_to_commands_as_well(
+    api: tuple[Api, Access], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`up` reads a cluster by another client: a sentence, no traceback, and never an empty cluster."""
+    answers, access = api
+    monkeypatch.setattr("locallb.kubernetes.api.client._PAUSES", ())
+    answers.listed = (200, ODD_LISTS[name])
+    with pytest.raises(KubeError, match="isn't a Kubernetes API's") as caught:
+        Cluster(access).objects()
+    assert caught.value.fault is Fault.UNREACHABLE
+
+
+@pytest.mark.parametrize("tokens", [["x"], ["x", "y"]])
+def test_a_list_that_goes_round_in_circles_is_told_to_commands_as_well(
+    api: tuple[Api, Access], tokens: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends once a page comes again, not when memory does; the next list begins at its beginning."""
+    answers, access = api
+    monkeypatch.setattr("locallb.kubernetes.api.client._PAUSES", ())
+    pages = cycle(tokens)
+    monkeypatch.setattr(
+        Api, "listed", property(lambda _api: (200, odd_page(next(pages))), lambda _api, _value: None), raising=False
+    )
+    cluster = Cluster(access)
+    for _ in range(2):
+        before = len(answers.asked)
+        with pytest.raises(KubeError, match="turns no page"):
+            cluster.objects()
+        assert len(answers.asked) == before + 1 + len(tokens)
+
+
+def test_a_page_that_is_asked_for_with_another_credential_is_no_circle() -> None:
+    """A token ends while a long list is read: the very same request goes once more."""
+
+    class Renewing(httpx2.Auth):
+        def sync_auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+            response = yield request
+            if response.status_code == httpx2.codes.UNAUTHORIZED:
+                yield request
+
+    answers = iter((401, 200, 200))
+    asked = httpx2.Client(
+        auth=Renewing(),
+        transport=httpx2.MockTransport(lambda _request: httpx2.Response(next(answers))),
+        event_hooks={"request": [PageGuard().look]},
+    )
+    page = "https://api.invalid/api/v1/services?limit=500&continue=x"
+    assert asked.get(page).status_code == httpx2.codes.OK
+    with pytest.raises(OddError, match="turns no page"):
+        asked.get(page)
+
+
+def odd_page(token: str) -> bytes:
+    """Write an empty page of a list that names the next one."""
+    return json.dumps({"metadata": {"resourceVersion": "1", "continue": token}, "items": []}).encode()

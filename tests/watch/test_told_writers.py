@@ -1,0 +1,89 @@
+"""What writers are told by those who follow a cluster, kind by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.frontend import frontend
+from locallb.kubernetes.parsing import Document, Identity
+from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
+from locallb.model.snapshot import Access
+from locallb.sources.kubernetes import told_writers
+from locallb.sources.kubernetes.told_writers import ToldWriters
+from tests.watch.api import NAME
+
+SERVICE, GATEWAY = "Service", "Gateway"
+KINDS = {SERVICE: ObjectKind.SERVICE, GATEWAY: ObjectKind.GATEWAY}
+
+
+@pytest.fixture
+def access(monkeypatch: pytest.MonkeyPatch) -> Iterator[Access]:
+    """Return a cluster with two kinds of frontends, and forget afterwards what was told of it."""
+    known = {name: replace(frontend(ObjectKind.SERVICE), kind=kind, name=name) for name, kind in KINDS.items()}
+    monkeypatch.setattr(told_writers, "frontends", lambda: known)
+    yield Access("k", "told")
+    RECENT.forget(Access("k", "told"))
+
+
+def document(kind: str, name: str = "web") -> Document:
+    """Write an object that has nothing but its name."""
+    return {"kind": kind, "metadata": {"namespace": "n", "name": name, "uid": kind}}
+
+
+def is_told(access: Access, kind: str, name: str = "web") -> bool:
+    """Return whether a writer to this very object is told what it is, and need not ask."""
+    owner = Owner(Home("p", "s", "/r"), ObjectKey(NAME, "n", name, KINDS[kind]), Uid(kind))
+    return live_service.is_watched_to_be(access, owner, lambda live: live == document(kind, name))
+
+
+@pytest.mark.parametrize(("kind", "other"), [(SERVICE, GATEWAY), (GATEWAY, SERVICE)])
+def test_writers_are_told_of_each_kind_of_frontend_by_its_own_watch(access: Access, kind: str, other: str) -> None:
+    """Two of one name are two: no list, deletion or end of a watch of one kind says anything of the other."""
+    writers = ToldWriters(access)
+    for each in (kind, other):
+        writers.listed(each, {Identity.of(document(each)): document(each)}, ())
+    assert not is_told(access, kind)
+    with writers.watching(other):
+        writers.opened(other)
+        with writers.watching(kind):
+            writers.opened(kind)
+            writers.changed(Identity.of(document(kind, "new")), document(kind, "new"))
+            assert is_told(access, kind)
+            assert is_told(access, kind, "new")
+            assert not is_told(access, other, "new")
+            writers.changed(Identity.of(document(kind)), None)
+            assert not is_told(access, kind)
+            writers.listed(kind, {}, ())
+        assert not is_told(access, kind, "new")
+        assert is_told(access, other)
+    assert not is_told(access, other)
+    writers.end()
+
+
+def test_of_what_nobody_writes_to_nobody_is_told(access: Access) -> None:
+    """A Node, an EndpointSlice."""
+    writers, node = ToldWriters(access), document("Node")
+    writers.listed("Node", {Identity.of(node): node}, ())
+    writers.opened("Node")
+    writers.changed(Identity.of(node), node)
+    assert all(RECENT.find(access, "n", "web", kind) is None for kind in ObjectKind)
+    writers.end()
+
+
+def test_who_follows_no_more_tells_nothing_that_comes_late(access: Access) -> None:
+    """Another one follows by then, and what that tells is newer."""
+    writers, late = ToldWriters(access), document(SERVICE)
+    writers.end()
+    writers.listed(SERVICE, {Identity.of(late): late}, ())
+    writers.changed(Identity.of(late), late)
+    writers.opened(SERVICE)
+    assert RECENT.find(access, "n", "web") is None
+    RECENT.note(access, "n", "web", late)
+    writers.changed(Identity.of(late), None)
+    assert RECENT.find(access, "n", "web") is late
+    assert RECENT.watched(access, "n", "web") is None
