@@ -6,7 +6,9 @@ import pulumi
 
 from components.stack import declare
 from locallb.config.settings import SettingsError
-from locallb.engine import EngineError, refuse_unfinished, state_file
+from locallb.engine.protocol.unfinished import refuse_unfinished
+from locallb.engine.state.errors import EngineError
+from locallb.engine.state.project import state_file
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError

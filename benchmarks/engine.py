@@ -29,7 +29,11 @@ from pulumi.provider.experimental.provider import (
     UpdateResponse,
 )
 
-from locallb.engine import Engine, Result, load_project, only, root_urn
+from locallb.engine.deploy.events import Result
+from locallb.engine.deploy.scope import only
+from locallb.engine.engine import Engine
+from locallb.engine.state.project import load_project
+from locallb.engine.state.urns import root_urn
 
 REPETITIONS = 1000
 KINDS = ("LoopbackAddress", "Reachable", "ServiceStatus", "ServiceClaim")

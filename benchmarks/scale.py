@@ -32,7 +32,7 @@ from benchmarks.contestants import private_memory
 from benchmarks.figures import Spread, result, spreads, table, tell
 from locallb.cli.commands.observe import observe
 from locallb.cli.session import Session
-from locallb.engine import load_config
+from locallb.engine.state.project import load_config
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
 from locallb.sources.configuration import stack_settings

@@ -17,7 +17,7 @@ from locallb.host import limits
 
 COMMANDS = {
     "up": "commands.deployments:up",
-    "preview": "commands.deployments:preview",
+    "preview": "commands.preview:preview",
     "refresh": "commands.deployments:refresh",
     "destroy": "commands.deployments:destroy",
     "status": "commands.status:status",
@@ -63,7 +63,7 @@ def _run(args: Arguments, out: Out) -> int:
     if alone:
         return _load(alone)(args, out)
     command = _load(COMMANDS[args.command])
-    from locallb.cli.session import Session  # noqa: PLC0415 - loads the SDK
+    from locallb.cli.session import Session  # noqa: PLC0415 - not every command opens a stack
 
     session = Session.open(args.directory, args.stack)
     if args.command not in ANYWHERE:

@@ -1,27 +1,21 @@
-"""One run of the command line: which project and stack, its engine, its program, its plan."""
+"""One run of the command line: which project and stack, its engine, its program, its plan.
+
+Engine, SDK and provider are loaded when they are asked for: what only looks starts without them.
+"""
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pulumi import RunError
-from pulumi.provider.experimental.provider import Provider
-
-from locallb.config.settings import (
-    LeaderElection,
-    Settings,
-    SettingsError,
-    Sharing,
-)
-from locallb.engine import Engine, EngineError, Event, Project, load_config, load_project, require_stack
-from locallb.engine.engine import PARALLEL
+from locallb.config.settings import LeaderElection, Settings, SettingsError, Sharing
+from locallb.engine.state.errors import EngineError
+from locallb.engine.state.project import Project, load_config, load_project, require_stack
 from locallb.model.identities import Home
 from locallb.planning.runs import run_types
-from locallb.provider import make_provider
 from locallb.runtimes.runtime import runtime
 from locallb.sources.configuration import stack_settings
 from locallb.sources.readings import ReadCache, readings_directory
@@ -29,34 +23,17 @@ from locallb.sources.renamed_project import has_deployed, refuse_renamed
 from locallb.sources.source import reached
 from locallb.sources.stack_home import require_here
 from locallb.sources.stack_home import write as write_home
-from locallb.sources.workspace import Planned, Workspace, handing
+from locallb.sources.workspace import Planned, Workspace
+
+if TYPE_CHECKING:
+    from pulumi.provider.experimental.provider import Provider
+
+    from locallb.cli.program import Program
+    from locallb.engine.deploy.events import Event
+    from locallb.engine.engine import Engine
 
 _TOGETHER = 48
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
-
-
-@dataclass(slots=True)
-class Program:
-    """`__main__.py`, run as the Pulumi CLI would; keeps what it read and planned.
-
-    What a command tells afterwards is of that plan: the world may have changed, and who reads it again tells another.
-    """
-
-    path: Path
-    handed: Planned | None = None
-    """What was read and planned for it already."""
-    outcome: Planned | None = None
-    """None as long as it didn't get as far as a plan."""
-
-    def __call__(self) -> None:
-        """Run it once. Raises RunError where it isn't there."""
-        if not self.path.is_file():
-            raise RunError(
-                f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
-            )
-        with handing(self.handed):
-            names = runpy.run_path(str(self.path), run_name="__main__")
-        self.outcome = names["reading"], names["plan"]
 
 
 @dataclass(frozen=True)
@@ -122,11 +99,15 @@ class Session:
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:
         """Make the engine for this stack."""
+        from locallb.engine.engine import PARALLEL, Engine  # noqa: PLC0415 - loads the SDK
+        from locallb.provider import make_provider  # noqa: PLC0415 - likewise
+
         providers: dict[str, Provider | Callable[[], Provider]] = {
             "locallb": make_provider(self.project.root),
             "docker": cache(self._docker_provider),
         }
-        return Engine(self.project, self.stack, providers, on_event=listen, parallel=self._parallel())
+        parallel = _TOGETHER if self._shares() else PARALLEL
+        return Engine(self.project, self.stack, providers, on_event=listen, parallel=parallel)
 
     def _docker_provider(self) -> Provider:
         from locallb.provider.docker import make_docker_provider  # noqa: PLC0415 - loads a client of Docker
@@ -142,10 +123,10 @@ class Session:
 
             sign_in(reached(live, self.project.root).values())
 
-    def _parallel(self) -> int:
-        """Return how many operations may be under way at a time, also where the configuration can't be read."""
+    def _shares(self) -> bool:
+        """Return whether proxies are shared, as far as the configuration can be read."""
         settings = self._readable_settings()
-        return _TOGETHER if settings and settings.proxies.mode is Sharing.SHARED else PARALLEL
+        return settings is not None and settings.proxies.mode is Sharing.SHARED
 
     def _readable_settings(self) -> Settings | None:
         try:
@@ -167,6 +148,8 @@ class Session:
 
     def program(self, handed: Planned | None = None) -> Program:
         """Make the program of one update; it reads nothing where the plan is `handed` to it."""
+        from locallb.cli.program import Program  # noqa: PLC0415 - loads the SDK
+
         return Program(self.project.main / "__main__.py", handed)
 
     def plan(self, *, keep: bool = False) -> Planned:

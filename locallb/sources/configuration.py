@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from pulumi.runtime import config
-
 from locallb.config.parse_settings import parse_settings
 from locallb.config.settings import Settings, SettingsError
 from locallb.model.formatting import clipped
@@ -21,6 +19,8 @@ def program_settings() -> Settings:
         SettingsError: if the configuration can't be used; one sentence a mistake.
 
     """
+    from pulumi.runtime import config  # noqa: PLC0415 - whoever runs a program has loaded the SDK
+
     return stack_settings({**config.get_config_env(), **config.CONFIG.get()})
 
 

@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 
 from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
-from locallb.engine import Engine, FullScopeNeeded, Op, Result, Severity, name_of, only, root_urn
+from locallb.engine.deploy.events import Op, Result, Severity
+from locallb.engine.deploy.scope import only
+from locallb.engine.engine import Engine
+from locallb.engine.state.errors import FullScopeNeeded
+from locallb.engine.state.urns import name_of, root_urn
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.status_patch import Standing, differences
 from locallb.model.identities import ClusterName, Home, ObjectKey

@@ -13,7 +13,8 @@ from pathlib import Path
 from threading import Event
 
 from locallb.config.settings import Settings, SettingsError
-from locallb.engine import Engine, EngineError
+from locallb.engine.engine import Engine
+from locallb.engine.state.errors import EngineError
 from locallb.envoy import logs
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey

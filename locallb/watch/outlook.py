@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from locallb.config.settings import Settings
-from locallb.engine import Engine
+from locallb.engine.engine import Engine
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.model.identities import ClusterName, Home
 from locallb.planning.planned import Plan

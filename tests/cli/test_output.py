@@ -11,7 +11,8 @@ from locallb.cli.arguments import parse
 from locallb.cli.commands.service_table import print_services, services_json
 from locallb.cli.commands.tree import print_steps
 from locallb.cli.console import Out
-from locallb.engine import Op, PropertyChange, Result, StepRecord, Subject
+from locallb.engine.deploy.events import Op, Result, StepRecord, Subject
+from locallb.engine.state.values import PropertyChange
 from locallb.model.formatting import printable
 from locallb.model.identities import ClusterName, ObjectKey, Protocol
 from locallb.model.objects import ServicePort

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from locallb.cli import main
-from locallb.engine import StateBroken
+from locallb.engine.state.errors import StateBroken
 from locallb.sources import SourceError
 from locallb.sources.held import read_held
 from tests.engine.balancers import BOTH, ONE, declare

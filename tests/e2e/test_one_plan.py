@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from locallb.engine import Engine, Result
+from locallb.engine.deploy.events import Result
+from locallb.engine.engine import Engine
 from tests.e2e.support import Stage, node, port, service
 
 WAS, BECOMES = 7, 9

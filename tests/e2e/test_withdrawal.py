@@ -18,7 +18,7 @@ import pytest
 
 from locallb.cli.commands.observe import observe
 from locallb.cli.session import Session
-from locallb.engine import load_config
+from locallb.engine.state.project import load_config
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.parsing import parse_objects
 from locallb.kubernetes.status_patch import FINALIZER

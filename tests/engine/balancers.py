@@ -4,7 +4,7 @@ from typing import Any
 
 import pulumi
 
-from locallb.engine import root_urn
+from locallb.engine.state.urns import root_urn
 from tests.engine.support import Inputs, Thing, output
 
 ALPHA: Inputs = {"address": "127.77.0.1", "port": 80, "digest": "d1"}

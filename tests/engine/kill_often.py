@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from locallb.engine import Result
-from locallb.engine.state.values import from_property_values, to_property_values
+from locallb.engine.deploy.events import Result
+from locallb.engine.providers.wire import from_property_values, to_property_values
 from tests.engine.graphs import Graph, Node, Site, declare
 
 GRAPHS: tuple[Graph, ...] = (

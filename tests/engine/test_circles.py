@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.engine import FullScopeNeeded, StateBroken, root_urn
 from locallb.engine.deploy.deletion import Deleter, order_of
 from locallb.engine.deploy.scope import only
+from locallb.engine.state.errors import FullScopeNeeded, StateBroken
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.snapshot import Put, Snapshot
+from locallb.engine.state.urns import root_urn
 from tests.engine.support import Bench, Thing, messages, short
 
 URN = "urn:pulumi:dev::local-lb::locallb:index:Reachable::"

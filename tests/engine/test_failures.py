@@ -2,7 +2,7 @@
 
 import pulumi
 
-from locallb.engine import Op, Severity, StepFailed
+from locallb.engine.deploy.events import Op, Severity, StepFailed
 from tests.engine.balancers import BOTH, ONE, declare, spec
 from tests.engine.support import Bench, Thing, short
 

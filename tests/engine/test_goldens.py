@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from locallb.engine import UNKNOWN, Engine, Result
+from locallb.engine.deploy.events import Result
+from locallb.engine.engine import Engine
 from locallb.engine.state.integrity import magic_of
+from locallb.engine.state.values import UNKNOWN
 from tests.engine.balancers import declare
 from tests.engine.record import read_golden
 from tests.engine.support import Bench, World, instance, make_project, short, wrapped

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from locallb.engine import Cancelled, Op, StepDone, UpdateUnfinished, refuse_unfinished
+from locallb.engine.deploy.events import Op, StepDone
 from locallb.engine.deploy.interrupts import Stop
+from locallb.engine.protocol.unfinished import refuse_unfinished
+from locallb.engine.state.errors import Cancelled, UpdateUnfinished
 from tests.engine.balancers import ALPHA, BOTH, declare
 from tests.engine.support import Bench, messages, short
 

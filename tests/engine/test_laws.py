@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locallb.engine import EVERYTHING, check_state, only
+from locallb.engine.deploy.scope import EVERYTHING, only
+from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.integrity import check_resources
 from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, graphs, roots_of
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from locallb.engine import LockHeld, Result
+from locallb.engine.deploy.events import Result
 from locallb.engine.state.checkpoint import timestamp
+from locallb.engine.state.errors import LockHeld
 from tests.engine.balancers import ONE, declare
 from tests.engine.support import Bench
 

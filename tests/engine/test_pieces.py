@@ -13,25 +13,17 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import engine_pb2
 
-from locallb.engine import UNKNOWN, EngineError, PropertyChange, Result, Unsupported
-from locallb.engine.deploy.events import ignore
+from locallb.engine.deploy.events import Result, ignore
 from locallb.engine.deploy.interrupts import waited_for
 from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.protocol.monitor import EngineService, Monitor
+from locallb.engine.providers.wire import from_property_values, from_struct, to_property_values, to_struct
 from locallb.engine.state.checkpoint import parse_checkpoint, timestamp
+from locallb.engine.state.errors import EngineError, Unsupported
 from locallb.engine.state.journal import decode, encode
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
-from locallb.engine.state.values import (
-    Value,
-    changes_between,
-    from_property_values,
-    from_struct,
-    number,
-    to_property_values,
-    to_struct,
-    without_unknown,
-)
+from locallb.engine.state.values import UNKNOWN, PropertyChange, Value, changes_between, number, without_unknown
 from tests.engine.support import Bench, Thing, World, make_project
 
 JSON = st.recursive(
@@ -193,7 +185,7 @@ def test_a_result_without_changes_says_so() -> None:
 
 def test_one_provider_object_serves_one_configuration(tmp_path: Path) -> None:
     """A function that makes providers serves several."""
-    from locallb.engine import Engine  # noqa: PLC0415 for this test only
+    from locallb.engine.engine import Engine  # noqa: PLC0415 for this test only
     from tests.engine.support import WorldProvider  # noqa: PLC0415 for this test only
 
     bench = Bench(make_project(tmp_path), World())

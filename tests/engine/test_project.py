@@ -6,7 +6,8 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from locallb.engine import ProjectError, Unsupported, load_config, load_project
+from locallb.engine.state.errors import ProjectError, Unsupported
+from locallb.engine.state.project import load_config, load_project
 from tests.engine.support import Bench, World, make_project
 
 BACKEND = "backend: {url: 'file://./.state'}\n"

@@ -7,7 +7,7 @@ import pytest
 from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.proto import resource_pb2
 
-from locallb.engine import Severity
+from locallb.engine.deploy.events import Severity
 from locallb.engine.deploy.goal import goal_of
 from locallb.engine.protocol.monitor import FEATURES
 from locallb.engine.state.errors import Unsupported

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locallb.engine import Op, Result
+from locallb.engine.deploy.events import Op, Result
 from locallb.engine.protocol import sdk_fast_path
 from locallb.engine.protocol.monitor import Monitor
 from tests.engine.graphs import Graph, Site, changed, declare, graphs

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from locallb.engine import DiagnosticEvent, Op, Result, StepDone
+from locallb.engine.deploy.events import DiagnosticEvent, Op, Result, StepDone
 from tests.engine.balancers import ALPHA, BOTH, declare
 from tests.engine.support import Bench, Thing, World, WorldProvider, make_project, messages, short
 

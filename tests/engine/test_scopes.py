@@ -3,7 +3,10 @@
 import pulumi
 import pytest
 
-from locallb.engine import FullScopeNeeded, Op, only, root_urn
+from locallb.engine.deploy.events import Op
+from locallb.engine.deploy.scope import only
+from locallb.engine.state.errors import FullScopeNeeded
+from locallb.engine.state.urns import root_urn
 from tests.engine.balancers import ALPHA, BOTH, declare, roots
 from tests.engine.support import Bench, Thing, messages, output, short
 

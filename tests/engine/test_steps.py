@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 from pulumi.provider.experimental.provider import CreateRequest, UpdateRequest
 
-from locallb.engine import UNKNOWN, Op
+from locallb.engine.deploy.events import Op
+from locallb.engine.state.values import UNKNOWN
 from tests.engine.support import Bench, Thing, WorldProvider, messages
 
 

@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from locallb.engine import Cancelled, Engine, FullScopeNeeded, Op, StepDone, only
+from locallb.engine.deploy.events import Op, StepDone
 from locallb.engine.deploy.interrupts import Stop
+from locallb.engine.deploy.scope import only
+from locallb.engine.engine import Engine
+from locallb.engine.state.errors import Cancelled, FullScopeNeeded
 from tests.engine.balancers import BOTH, declare, roots
 from tests.engine.support import Bench, Thing, messages
 

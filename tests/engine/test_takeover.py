@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from locallb.engine import Engine, load_project, only
+from locallb.engine.deploy.scope import only
+from locallb.engine.engine import Engine
+from locallb.engine.state.project import load_project
 from tests.engine.balancers import declare, roots
 from tests.engine.live import Names, find_cli, make_live_project, run_cli
 from tests.engine.support import Inputs, World, WorldProvider

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pulumi.provider.experimental.provider import CreateRequest, CreateResponse
 
-from locallb.engine import Engine, StateUnwritable, check_state
-from locallb.engine.state.checkpoint import parse_checkpoint
+from locallb.engine.engine import Engine
+from locallb.engine.state.checkpoint import check_state, parse_checkpoint
+from locallb.engine.state.errors import StateUnwritable
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import Pending
 from tests.engine.graphs import CrashError

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from locallb.config.parse_settings import parse_settings
 from locallb.config.settings import SettingsError
-from locallb.engine import EngineError, check_state, load_config, load_project
+from locallb.engine.state.checkpoint import check_state
+from locallb.engine.state.errors import EngineError
+from locallb.engine.state.project import load_config, load_project
 from locallb.host import setup
 from locallb.kubernetes.parsing import parse_objects
 from locallb.ledger.ledger import Ledger

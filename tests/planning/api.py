@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from components.stack import declare
-from locallb.engine import Engine
+from locallb.engine.engine import Engine
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.recent import RECENT

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from locallb.config.parse_settings import parse_settings
-from locallb.engine import Engine
+from locallb.engine.engine import Engine
 from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import FINALIZER, Published, Standing, standing
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind

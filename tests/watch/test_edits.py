@@ -13,7 +13,7 @@ from typing import NoReturn, cast
 import pytest
 
 from locallb.config.settings import KindSource, KubernetesSource, ManifestsSource, Settings
-from locallb.engine import Engine
+from locallb.engine.engine import Engine
 from locallb.model.identities import ClusterName, Home
 from locallb.sources.kubernetes.following import Following
 from locallb.sources.snapshot_cache import SnapshotCache

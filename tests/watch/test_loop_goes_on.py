@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from locallb.config.settings import Settings, SettingsError
-from locallb.engine import Engine
+from locallb.engine.engine import Engine
 from locallb.model.identities import Home
 from locallb.threads.supervised import SupervisedThread, Task
 from locallb.watch.events import Cause, Failed, Happening, Mark, Stopped

@@ -13,8 +13,10 @@ from typing import TypeVar
 
 from locallb.cli.session import Session
 from locallb.config.settings import Pool, SettingsError
-from locallb.engine import EngineError, ResourceState, check_state
+from locallb.engine.state.checkpoint import check_state
+from locallb.engine.state.errors import EngineError
 from locallb.engine.state.locks import read_holders
+from locallb.engine.state.resource import ResourceState
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.host import inotify, limits

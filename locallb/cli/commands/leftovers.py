@@ -9,7 +9,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.session import Session
 from locallb.config.settings import SettingsError
-from locallb.engine import EngineError
+from locallb.engine.state.errors import EngineError
 from locallb.leftovers.host import Leftover, leftovers, remove, routes_in
 from locallb.model.identities import ObjectKey
 from locallb.sources import SourceError

@@ -8,12 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.model.errors import ClientError
 from locallb.model.serving import Proxy
-from locallb.planning.status import Observation
-from locallb.provider.resources.published_ports import unpublished
+from locallb.planning.planned import Plan
+from locallb.planning.status import Observation, Row, rows
+from locallb.runtimes.published_ports import unpublished
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
 AT_ONCE = 16
+
+
+def look(plan: Plan) -> tuple[Row, ...]:
+    """Ask every proxy of the plan, and tell the state of every Service."""
+    return rows(plan, observe(proxy.proxy for proxy in plan.proxies))
 
 
 def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:

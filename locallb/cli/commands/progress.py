@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
-
-from rich.status import Status
+from typing import TYPE_CHECKING, Self
 
 from locallb.cli.commands.tree import QUIET, SIGNS
 from locallb.cli.console import Out
-from locallb.engine import DiagnosticEvent, Event, Op, Severity, StepDone, StepFailed, StepStarted
+from locallb.engine.deploy.events import DiagnosticEvent, Event, Op, Severity, StepDone, StepFailed, StepStarted
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 DOING = {
     Op.CREATE: "creating",
@@ -28,7 +29,7 @@ class Progress:
         self._out = out
         self._silent = silent
         self._running: dict[tuple[Op, str], str] = {}
-        self._status = Status(title, console=out.console) if out.live and not silent else None
+        self._status = _status(out, title) if out.live and not silent else None
         self._title = title
 
     def __enter__(self) -> Self:
@@ -81,6 +82,13 @@ class Progress:
             first = next(iter(self._running.values()), "")
             more = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
             self._status.update(f"{self._title} {first}{more}")
+
+
+def _status(out: Out, title: str) -> Status:
+    """Return the line that moves."""
+    from rich.status import Status  # noqa: PLC0415 - only on a terminal
+
+    return Status(title, console=out.console)
 
 
 SHORT = 0.1

@@ -14,7 +14,8 @@ from locallb.cli.place import PROJECT_FILE
 from locallb.cli.session import Session
 from locallb.config.parse_settings import parse_settings
 from locallb.config.settings import Settings
-from locallb.engine import EngineError, Project, check_stack_name, load_project
+from locallb.engine.state.errors import EngineError
+from locallb.engine.state.project import Project, check_stack_name, load_project
 from locallb.sources.source import source_type
 
 BALANCER = "locallb:index:LoadBalancer"

@@ -6,7 +6,7 @@ import json
 import time
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.deployments import look
+from locallb.cli.commands.observe import look
 from locallb.cli.commands.service_detail import Detail, detail_json, details, print_detail
 from locallb.cli.commands.service_table import print_services, services_json
 from locallb.cli.commands.targets import matching

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
-from locallb.engine import EVERYTHING, Scope, only, root_urn
+from locallb.engine.deploy.scope import EVERYTHING, Scope, only
+from locallb.engine.state.urns import root_urn
 from locallb.sources.workspace import Planned
 
 ROOTS = ("locallb:index:LoadBalancer", "locallb:index:Proxy")

@@ -27,7 +27,7 @@ from locallb.cli.watching.supervision import Supervised, pages
 from locallb.cli.watching.telling import Face, Lines, OnScreen, Teller
 from locallb.config.loopback_socket import loopback_place
 from locallb.config.settings import Settings
-from locallb.engine import load_config
+from locallb.engine.state.project import load_config
 from locallb.runtimes.single_instance import only_one
 from locallb.sources.configuration import stack_settings
 from locallb.threads.supervised import THREADS, SupervisedThread, Task

@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from locallb.config.settings import Settings, SettingsError
-from locallb.engine import EngineError, Project, load_config, load_project
-from locallb.engine.state.project import BACKEND_VARIABLE
+from locallb.engine.state.errors import EngineError
+from locallb.engine.state.project import BACKEND_VARIABLE, Project, load_config, load_project
 from locallb.model.identities import Home
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan

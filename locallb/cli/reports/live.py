@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from locallb.cli.commands.tree import QUIET
 from locallb.cli.session import Session
-from locallb.engine import Result, Severity
+from locallb.engine.deploy.events import Result, Severity
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
 from locallb.report.assemble import assembled

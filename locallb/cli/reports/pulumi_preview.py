@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from locallb.cli.reports.against import open_project
-from locallb.engine import load_config
+from locallb.engine.state.project import load_config
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.naming import named_after

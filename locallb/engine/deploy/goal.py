@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from pulumi.runtime.proto import resource_pb2
 
+from locallb.engine.providers.wire import from_struct
 from locallb.engine.state.errors import EngineError, Unsupported
 from locallb.engine.state.urns import STACK_TYPE
-from locallb.engine.state.values import Properties, Value, from_struct, number
+from locallb.engine.state.values import Properties, Value, number
 
 Request = resource_pb2.RegisterResourceRequest
 

@@ -13,9 +13,10 @@ from locallb.engine.deploy.deployment import Deployment, Outcome, Reply
 from locallb.engine.deploy.events import Severity
 from locallb.engine.deploy.goal import Goal, goal_of
 from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.providers.wire import from_struct, to_struct
 from locallb.engine.state.errors import EngineError, Unsupported
 from locallb.engine.state.urns import stack_urn
-from locallb.engine.state.values import UNKNOWN, Properties, from_struct, to_struct, without_unknown
+from locallb.engine.state.values import UNKNOWN, Properties, without_unknown
 
 T = TypeVar("T")
 

@@ -35,8 +35,9 @@ from locallb.engine.protocol.plain import (
     urns_of,
     written,
 )
+from locallb.engine.providers.wire import from_struct
 from locallb.engine.state.urns import is_provider
-from locallb.engine.state.values import Value, from_struct
+from locallb.engine.state.values import Value
 
 _OPTIONS = frozenset(("parent", "depends_on"))
 _GOOD = frozenset((Outcome.DONE, Outcome.OUTSIDE))

@@ -26,10 +26,11 @@ from pulumi.provider.experimental.provider import (
 )
 
 from locallb.engine.providers.loops import LoopPool, finished
+from locallb.engine.providers.wire import from_property_values, to_property_values
 from locallb.engine.state.errors import StepError, Unsupported
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import name_of, type_of
-from locallb.engine.state.values import Properties, Value, from_property_values, to_property_values
+from locallb.engine.state.values import Properties, Value
 
 T = TypeVar("T")
 LeavesNothing: TypeAlias = Callable[[str, Properties], bool]

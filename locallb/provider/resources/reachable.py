@@ -17,12 +17,12 @@ from locallb.envoy.waiting import pauses
 from locallb.host.sockets import SocketError, connect, holder, split_place
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol, RunIdentity
-from locallb.provider.resources import published_ports
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ListenerState, ReachableInputs, ReachableState, Versions
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults, proxy_faults
+from locallb.runtimes import published_ports
 from locallb.runtimes.runtime import runtime
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies

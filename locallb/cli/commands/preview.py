@@ -1,0 +1,34 @@
+"""The command `preview`: what `up` would do, as a tree or as a report. Not here: comparing two sides (`report`)."""
+
+from __future__ import annotations
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.commands.outcome import tell_outcome, what_was_planned
+from locallb.cli.commands.progress import Progress
+from locallb.cli.commands.targets import scope_of
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.reports.command import refuse, tell
+from locallb.cli.reports.live import report_live
+from locallb.cli.reports.text import beside_the_table, print_alerts
+from locallb.cli.session import Session
+
+
+def preview(session: Session, args: Arguments, out: Out) -> int:
+    """Show what `up` would do."""
+    session.settings  # noqa: B018 - a mistake in the configuration is told before anything else
+    scope, handed = scope_of(session, args.targets, keep=False)
+    silent, program = args.json or args.format != "tree", session.program(handed)
+    with Progress(out, f"Previewing update ({session.stack})", silent=silent) as progress:
+        result = session.engine(progress.listen).preview(program, scope=scope)
+    reading, plan = what_was_planned(session, program)
+    if args.targets:  # policies and reports are about whole stacks
+        return tell_outcome(session, args, out, "preview", result, plan)
+    report = report_live(session, result, reading, plan)
+    if args.format != "tree":
+        return Exit.INTERRUPTED if result.interrupted else tell(report, args, out)
+    if not args.json:
+        print_alerts(out, beside_the_table(report))
+    code = tell_outcome(session, args, out, "preview", result, plan)
+    refused = refuse(report.violations, out)
+    return refused or code if code in {Exit.OK, Exit.CHANGES} else code

@@ -1,0 +1,35 @@
+"""The stack's program, run in this process as the Pulumi CLI would. Not here: what runs it (`engine`)."""
+
+from __future__ import annotations
+
+import runpy
+from dataclasses import dataclass
+from pathlib import Path
+
+from pulumi import RunError
+
+from locallb.sources.workspace import Planned, handing
+
+
+@dataclass(slots=True)
+class Program:
+    """`__main__.py`, run as the Pulumi CLI would; keeps what it read and planned.
+
+    What a command tells afterwards is of that plan: the world may have changed, and who reads it again tells another.
+    """
+
+    path: Path
+    handed: Planned | None = None
+    """What was read and planned for it already."""
+    outcome: Planned | None = None
+    """None as long as it didn't get as far as a plan."""
+
+    def __call__(self) -> None:
+        """Run it once. Raises RunError where it isn't there."""
+        if not self.path.is_file():
+            raise RunError(
+                f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
+            )
+        with handing(self.handed):
+            names = runpy.run_path(str(self.path), run_name="__main__")
+        self.outcome = names["reading"], names["plan"]
