@@ -9,7 +9,12 @@ from locallb.envoy.document import Message, socket_address
 from locallb.model.serving import Backend, HttpCheck, Upstream
 
 STANDBY = 1
-"""The priority of standby backends: they get what those of priority 0 can't take."""
+"""The priority of standby backends where clients keep theirs: MAGLEV knows no degraded ones."""
+_FIRST, _BEHIND = 100, 1
+"""Weights of backends and of those that stand by. They count where no check passes and Envoy tries all: most attempts
+then go where the plan wants them, instead of anywhere with the chance of one Node among many."""
+_WHOLE: Message = {"overprovisioning_factor": 1_000_000}
+"""One healthy backend of thousands keeps all traffic: with Envoy's 140 %, 3 dead of 8 would send some to standbys."""
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -27,10 +32,17 @@ def file_name(upstream: Upstream) -> str:
 
 def assignment(upstream: Upstream) -> Message:
     """Make the ClusterLoadAssignment: each backend once, in the order of family, address and port; standby behind."""
-    localities: list[Message] = [{"lb_endpoints": _endpoints(upstream.backends, upstream)}]
-    if upstream.standby:
-        localities.append({"lb_endpoints": _endpoints(upstream.standby, upstream), "priority": STANDBY})
-    return {"cluster_name": upstream.name, "endpoints": localities}
+    first, behind = _endpoints(upstream.backends, upstream), _endpoints(upstream.standby, upstream)
+    localities: list[Message] = [{"lb_endpoints": first}]
+    if not behind:
+        return {"cluster_name": upstream.name, "endpoints": localities}
+    if upstream.client_ip_affinity:
+        localities.append({"lb_endpoints": behind, "priority": STANDBY})
+    else:
+        weighed = [{**each, "load_balancing_weight": _FIRST} for each in first]
+        degraded: Message = {"health_status": "DEGRADED", "load_balancing_weight": _BEHIND}
+        localities = [{"lb_endpoints": [*weighed, *({**each, **degraded} for each in behind)]}]
+    return {"cluster_name": upstream.name, "endpoints": localities, "policy": _WHOLE}
 
 
 def _endpoints(backends: Iterable[Backend], upstream: Upstream) -> list[Message]:

@@ -60,7 +60,9 @@ def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
             first = [endpoint for endpoint in _objects(assignment.get("endpoints")) if not endpoint.get("priority")]
             # Not every address: that of a health check is none where traffic goes.
             addresses = [
-                as_object(as_object(one["endpoint"]).get("address")) for one in _walk(first) if "endpoint" in one
+                as_object(as_object(one["endpoint"]).get("address"))
+                for one in _walk(first)
+                if "endpoint" in one and one.get("health_status") != "DEGRADED"
             ]
             sockets = [as_object(address["socket_address"]) for address in addresses if "socket_address" in address]
             found[as_text(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)

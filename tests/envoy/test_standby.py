@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
-from locallb.model.serving import HttpCheck
+from locallb.model.serving import ConnectCheck, HttpCheck
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
 from tests.envoy.traffic import Block, Load, Server, ask, ask_tcp, eventually
@@ -86,3 +87,56 @@ def test_a_lone_backend_that_refuses_is_passed_over_at_once(
     finally:
         for each in healthy:
             each.close()
+
+
+def test_where_no_check_passes_traffic_goes_where_it_is_planned(start: Start, nodes: Serve, block: Block) -> None:
+    """EndpointSlices name a Node before its checks do, and the others drop connections, as under policy Local."""
+    a, *others = nodes("ABCDE")
+    (listener, upstream) = serve(block[100], [a], health=HttpCheck(1))
+    start(rendering((listener, replace(upstream, standby=tuple(one.backend for one in others)))))
+    for one in others:
+        one.die()
+    with Load(lambda: ask_tcp(block[100], 8080)) as load:
+        time.sleep(1)
+    assert load.failures("A") == []
+
+
+@pytest.mark.parametrize("affinity", [False, True], ids=["any", "affinity"])
+def test_dead_backends_send_nothing_to_what_stands_by(
+    start: Start, nodes: Serve, block: Block, *, affinity: bool
+) -> None:
+    """As long as one is healthy: with half of them dead, the others have all of it."""
+    living, dying, (behind,) = nodes("ABCD"), nodes("EFGH", first=11), nodes("X", first=21)
+    listener, upstream = serve(block[100], [*living, *dying], affinity=affinity, health=ConnectCheck())
+    envoy = start(rendering((listener, replace(upstream, standby=(behind.backend,)))))
+    for one in dying:
+        one.die()
+    healthy = (
+        "membership_healthy: 5" if affinity else "membership_healthy: 4"
+    )  # degraded ones are counted by themselves
+    eventually(lambda: healthy in envoy.get("/stats?filter=membership_healthy"), "half are known to be dead")
+    assert {ask_tcp(block[100], 8080, block[101 + n]) for n in range(100)} == set("ABCD")
+
+
+def test_what_an_earlier_version_wrote_is_taken_over_without_a_failed_request(
+    start: Start, nodes: Serve, block: Block
+) -> None:
+    """It gave standbys a priority of their own."""
+    a, b = nodes("AB")
+    listener, upstream = serve(block[100], [a], health=ConnectCheck())
+    now = rendering((listener, replace(upstream, standby=(b.backend,))))
+    envoy = start(now)
+    name = "eds-tcp-8080.json"
+    document = json.loads(now.files[name])
+    (locality,) = document["resources"][0]["endpoints"]
+    first, behind = ({"endpoint": one["endpoint"]} for one in locality["lb_endpoints"])
+    document["resources"][0] |= {
+        "endpoints": [{"lb_endpoints": [first]}, {"lb_endpoints": [behind], "priority": 1}],
+        "policy": {},
+    }
+    with Load(lambda: ask_tcp(block[100], 8080)) as load:
+        for text, stands_behind in ((json.dumps(document), True), (now.files[name], False)):
+            envoy.put(name, text)
+            eventually(lambda seen=stands_behind: ("priority::1" in envoy.get("/clusters")) is seen, "heard")  # type: ignore[misc]
+            time.sleep(0.3)
+    assert load.failures("A") == []
