@@ -44,6 +44,9 @@ class ClientValidation:
     optional: bool = False
     """Whoever shows none, or one that can't be verified, is let in as well (AllowInsecureFallback)."""
 
+    def __post_init__(self) -> None:
+        check.authorities(self.authorities)
+
 
 @dataclass(frozen=True, slots=True)
 class Termination:
@@ -68,6 +71,8 @@ class VirtualHost:
     def __post_init__(self) -> None:
         for domain in self.domains:
             _ = domain == ANY or check.hostname(domain)
+        if not self.domains:
+            raise ValueError("a virtual host without a hostname takes nothing: leave it out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,12 @@ class HttpRoutes:
     """HTTP/1.1, HTTP/2 (h2c too), gRPC and WebSocket, by host and route."""
 
     hosts: tuple[VirtualHost, ...]
+    """No two have a hostname in common."""
+
+    def __post_init__(self) -> None:
+        domains = [domain for host in self.hosts for domain in host.domains]
+        if len(domains) != len(set(domains)):
+            raise ValueError("two virtual hosts of a table have the same hostname")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +174,7 @@ class BackendTls:
 
     def __post_init__(self) -> None:
         check.hostname(self.server_name, wildcard=False)
+        _ = self.authorities and check.authorities(self.authorities)
         for name in self.dns_names:
             check.hostname(name)
         for uri in self.uris:

@@ -7,6 +7,7 @@ so that nothing from a cluster reaches a proxy unseen. Not here: regular express
 from __future__ import annotations
 
 import re
+import ssl
 
 from locallb.model.formatting import shown
 
@@ -65,6 +66,15 @@ def path(text: str) -> str:
     if len(text) > MAX_TEXT or not _PATH.fullmatch(text):
         raise ValueError(f"{shown(text)} isn't a path: begin with a slash, use at most {MAX_TEXT} printable characters")
     return text
+
+
+def authorities(pem: str) -> str:
+    """Return certificates in PEM, at least one, that can be read."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise ValueError("the authorities aren't certificates in PEM") from error
+    return pem
 
 
 def within(number: int, low: int, high: int, what: str) -> int:

@@ -1,7 +1,7 @@
 """Routes of HTTP: what a request must be like, and what becomes of it.
 
 Each value is checked as it is made and raises ValueError with a sentence. Times are milliseconds. Not here: the order
-of routes, and hosts (`http`).
+of routes, hosts (`http`), and what goes along with a route (`http_policies`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from locallb.model import http_checks as check
+from locallb.model.http_policies import MAX_MILLISECONDS, NO_CHANGES, Cors, HeaderChanges, Mirror, Retry, Session
 from locallb.model.regexes import checked
 
 MAX_WEIGHT = 1_000_000
-MAX_MILLISECONDS = 7 * 24 * 3600 * 1000
-_PER_MILLION = 1_000_000
 
 
 class PathKind(StrEnum):
@@ -80,25 +79,6 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class HeaderChanges:
-    """Set replaces, add appends to what is there, remove takes out."""
-
-    set: tuple[tuple[str, str], ...] = ()
-    add: tuple[tuple[str, str], ...] = ()
-    remove: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name, value in (*self.set, *self.add):
-            check.changed_header(name)
-            check.header_value(value)
-        for name in self.remove:
-            check.changed_header(name)
-
-
-NO_CHANGES = HeaderChanges()
-
-
-@dataclass(frozen=True, slots=True)
 class Target:
     """A share of the requests: to an upstream by its name, or to nobody (`""`), which answers 500."""
 
@@ -121,56 +101,6 @@ class PathRewrite:
 
     def __post_init__(self) -> None:
         _ = (self.prefix and not self.value) or check.path(self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class Mirror:
-    """A copy of a share of the requests, whose answers nobody waits for."""
-
-    upstream: str
-    per_million: int = _PER_MILLION
-
-    def __post_init__(self) -> None:
-        check.within(self.per_million, 0, _PER_MILLION, "share")
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """What is tried again: answers with one of `codes`, and whatever didn't reach a backend."""
-
-    codes: tuple[int, ...] = ()
-    attempts: int = 1
-    backoff: int = 0
-    """Milliseconds at least before the first of them; 0: the proxy's own."""
-
-    def __post_init__(self) -> None:
-        for code in self.codes:
-            check.within(code, 400, 599, "status")
-        check.within(self.attempts, 0, 100, "attempts")
-        check.within(self.backoff, 0, MAX_MILLISECONDS, "backoff")
-
-
-class SessionKind(StrEnum):
-    """How a client says which backend it was with."""
-
-    COOKIE = "Cookie"
-    HEADER = "Header"
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A client's requests go to the backend that had its first one, as long as that is healthy."""
-
-    name: str
-    kind: SessionKind = SessionKind.COOKIE
-    lifetime: int = 0
-    """Milliseconds that a cookie is kept; 0: as long as the browser runs."""
-    path: str = ""
-
-    def __post_init__(self) -> None:
-        check.header_name(self.name)
-        check.within(self.lifetime, 0, 400 * 24 * 3600 * 1000, "lifetime")
-        _ = self.path and check.path(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,26 +157,6 @@ class Answer:
     def __post_init__(self) -> None:
         check.within(self.status, 200, 599, "status")
         check.within(len(self.body), 0, check.MAX_TEXT, "length of an answer")
-
-
-@dataclass(frozen=True, slots=True)
-class Cors:
-    """What scripts of other origins may do; preflights are answered here."""
-
-    origins: tuple[str, ...]
-    """`https://a.test:8443`, `https://*.a.test` or `*`."""
-    methods: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    """`*` is any, in both."""
-    exposed: tuple[str, ...] = ()
-    credentials: bool = False
-    max_age: int = 5
-    """Seconds."""
-
-    def __post_init__(self) -> None:
-        for text in (*self.origins, *self.methods, *self.headers, *self.exposed):
-            check.compared(text)
-        check.within(self.max_age, 0, 2**31 - 1, "max age")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,11 @@ MAX_SIZE = 5000
 """Instructions of a compiled expression, by our estimate."""
 MAX_REPEAT = 1000
 MAX_DEPTH = 50
-_CHARACTER_SIZE = 4
-_CLASS_SIZE = 24
-"""Instructions of a set of characters at most: ranges of UTF-8's up to four bytes."""
+_CHARACTER_SIZE = 2
+_CLASS_SIZE = 6
+_GROUP_SIZE = 4
+_REPEAT_SIZE = 3
+"""Instructions of a piece at most, as Envoy counts them (it reads Latin-1)."""
 _END = re.compile(r"\)")
 _REPEAT = re.compile(r"\{(\d{1,9})(,(\d{0,9}))?\}")
 _ESCAPE = re.compile(r"\\(?:[dDwWsSbBAztnrfva]|x[0-9A-Fa-f]{2}|[^\w\s])")
@@ -55,10 +57,10 @@ class _Parser:
     def alternatives(self, depth: int) -> int:
         if depth > MAX_DEPTH:
             raise self.fault(f"more than {MAX_DEPTH} groups in one another")
-        size = 2
+        size = _CLASS_SIZE
         while self.at < len(self.text) and self.text[self.at] != ")":
             if self.text[self.at] == "|":
-                self.at, size = self.at + 1, size + 2
+                self.at, size = self.at + 1, size + _CHARACTER_SIZE
             else:
                 size += self._piece(depth)
         return size
@@ -91,7 +93,7 @@ class _Parser:
         if name in self.names:
             raise self.fault("two groups of one name")
         self.names |= {name} if name else set()
-        size = self.alternatives(depth + 1) + 2
+        size = self.alternatives(depth + 1) + _GROUP_SIZE
         self._take(_END, "an unmatched parenthesis")
         return size
 
@@ -121,7 +123,7 @@ class _Parser:
         self.at += self.text.startswith("?", self.at)
         if self.text[self.at : self.at + 1] in {"*", "+", "?"} or _REPEAT.match(self.text, self.at):
             raise self.fault("a repetition of a repetition")
-        return (size + 2) * times
+        return (size + _REPEAT_SIZE) * times
 
     def _take(self, word: re.Pattern[str], complaint: str) -> re.Match[str]:
         taken = word.match(self.text, self.at)

@@ -115,6 +115,8 @@ class Proxy:
     """Empty where Envoy binds the addresses itself. Ports without backends are among them, so that backends which come
     and go need no other container."""
     http: tuple[HttpListener, ...] = ()
+    may_serve_http: bool = False
+    """HTTP listeners may come while it runs: its bootstrap, which never changes, has what those need."""
 
 
 @dataclass(frozen=True, slots=True)

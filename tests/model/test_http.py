@@ -8,16 +8,15 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.model.http import ANY, BackendTls, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
+from locallb.model.http_policies import HeaderChanges, Retry
 from locallb.model.http_routes import (
     Answer,
     Forward,
-    HeaderChanges,
     Match,
     PathKind,
     PathMatch,
     PathRewrite,
     Redirect,
-    Retry,
     Route,
     Target,
     ValueMatch,
