@@ -4,7 +4,7 @@
     python -m benchmarks.real --kubeconfig FILE --image AGNHOST [--namespace NAME] [--name NAME]
 
 The first starts a cluster whose Nodes are containers (see tests/kubelets), and in turn `locallb watch` in each mode: by
-NodePorts, as kube-proxy opens them, and straight to pods, which this host has routes to. The second measures whatever
+NodePorts, as kube-proxy opens them, and straight to pods, by routes that local-lb makes. The second measures whatever
 runs for the cluster of that kubeconfig, with pods of an image that its Nodes have. Pods end at once on SIGTERM.
 A table goes to standard error, one JSON object to standard output.
 """
@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,8 @@ RATE = 50
 PORT, ADDED = (8080, 0), (8081, 0)
 WAYS: Mapping[str, Mapping[str, object]] = {"node-ports": {}, "pods": {"allocateLoadBalancerNodePorts": False}}
 """Fields of Services by how they are served."""
+ROUTES: Mapping[str, Mapping[str, object]] = {"node-ports": {}, "pods": {"podRoutes": "host"}}
+"""Settings of the stack, likewise."""
 APP = "bench"
 _ELSEWHERE = {
     "podAntiAffinity": {
@@ -141,7 +143,7 @@ def ours(args: argparse.Namespace, cluster: Cluster, notes: list[str]) -> Iterat
             if why := absent(mode):
                 notes.append(f"{mode} isn't measured: {why}")
                 continue
-            with cluster.routed() if way == "pods" else nullcontext(), target(mode, cluster.plane):
+            with target(mode, cluster.plane, **ROUTES[way]):
                 kubeconfig = cluster.plane.root / "owner.kubeconfig"
                 yield f"{mode}, {way}", measure(kubeconfig, "n", WAYS[way], args.runs)
 

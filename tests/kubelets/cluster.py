@@ -12,7 +12,7 @@ import fcntl
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,8 @@ class Cluster:
     """A running cluster."""
 
     plane: KubeletControlPlane
+    network: str
+    """The Docker network that its Nodes are on, which several clusters may share as those of kind do."""
     nodes: dict[str, KubeletNode] = field(default_factory=dict)
 
     def node(self, role: str) -> KubeletNode:
@@ -124,7 +126,7 @@ class Cluster:
         four, six = node.addresses
         return [
             *("run", "--detach", "--name", node.name, "--hostname", node.name, *_RIGHTS),
-            *("--network", self.plane.name, "--ip", four, "--ip6", six, "--env", f"NODE_ADDRESSES={four},{six}"),
+            *("--network", self.network, "--ip", four, "--ip6", six, "--env", f"NODE_ADDRESSES={four},{six}"),
             *("--tmpfs", "/tmp", "--tmpfs", "/run", "--volume", "/var"),  # noqa: S108 - the container's own
             *(() if not Path("/dev/kmsg").exists() else ("--device", "/dev/kmsg")),
             *(word for label, value in labels.items() for word in ("--label", f"{label}={value}")),
@@ -145,16 +147,6 @@ class Cluster:
             conditions = client.get(NODE, name)["status"].get("conditions", ())
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
-    @contextlib.contextmanager
-    def routed(self) -> Iterator[None]:
-        """Let this host reach pods."""
-        ways = [way for node in self.nodes.values() for way in zip(node.pod_cidrs, node.addresses, strict=True)]
-        on_host("; ".join(f"ip route add {pods} via {node}" for pods, node in ways))
-        try:
-            yield
-        finally:
-            on_host("; ".join(f"ip route del {pods} via {node}" for pods, node in ways))
-
 
 def _node_object(cluster: str, node: KubeletNode) -> dict[str, Any]:
     spec: dict[str, object] = {"podCIDR": node.pod_cidrs[0], "podCIDRs": list(node.pod_cidrs)}
@@ -168,11 +160,11 @@ def _node_object(cluster: str, node: KubeletNode) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def kubelet_cluster(
-    ranges: Ranges | None = None, images: Path | None = None, mode: str = "iptables"
+    images: Path | None = None, mode: str = "iptables", beside: Cluster | None = None, roles: Sequence[str] = ROLES
 ) -> Iterator[Cluster]:
-    """Run a cluster; `mode` is kube-proxy's."""
+    """Run a cluster; `mode` is kube-proxy's. `beside` another one it is on that one's network and has the same pods."""
     remove_abandoned()
-    ranges = ranges or unused()
+    ranges = beside.plane.ranges.after(len(beside.nodes)) if beside else unused()
     name = f"llb-{secrets.token_hex(3)}"
     root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
     with contextlib.ExitStack() as stack:
@@ -180,22 +172,23 @@ def kubelet_cluster(
         lock = stack.enter_context((root / "lock").open("w"))
         fcntl.flock(lock, fcntl.LOCK_EX)
         stack.callback(_remove, root)
-        _make_network(name, root, ranges)
-        names = tuple(f"{name}-{role}" for role in ROLES)
+        network = beside.network if beside else _make_network(name, root, ranges)
+        names = tuple(f"{name}-{role}" for role in roles)
         plane = KubeletControlPlane(name, root / "c", ranges.gateways[0], ranges=ranges, nodes=names)
         stack.enter_context(running(plane))
         plane.start_controllers()
-        made = Cluster(plane)
+        made = Cluster(plane, network)
         for number in range(len(names)):
             made.add(number, images or pod_images(), mode)
         made.wait()
         yield made
 
 
-def _make_network(name: str, root: Path, ranges: Ranges) -> None:
+def _make_network(name: str, root: Path, ranges: Ranges) -> str:
     words = [word for one in ranges.nodes for word in ("--subnet", one)]
     words += [word for one in ranges.gateways for word in ("--gateway", one)]
     docker("network", "create", "--ipv6", *words, "--label", f"{OWNER}={root}", name)
+    return name
 
 
 def _remove(root: Path | str) -> None:

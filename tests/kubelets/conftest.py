@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import pytest
 
@@ -31,9 +30,9 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(params=["nodePorts", "pods"])
 def world(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Workloads]:
-    """Return the owner of the cluster, which has but Nodes; this host has routes to its pods, or hasn't."""
+    """Return the owner of the cluster, which has but Nodes; its pods are reached by routes, or by NodePorts."""
     made = Workloads(cluster, straight=request.param == "pods")
-    with made.client, cluster.routed() if made.straight else nullcontext():
+    with made.client:
         yield made
         made.empty()
 
@@ -42,7 +41,7 @@ def world(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Workload
 def play(world: Workloads) -> Iterator[Stage]:
     """Return a project whose only source is the cluster; destroyed before the cluster is emptied."""
     with stage() as made:
-        made.configure(sources=[world.plane.source])
+        made.configure(sources=[world.plane.source], **world.settings)
         yield made
 
 

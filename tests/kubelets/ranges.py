@@ -6,10 +6,10 @@ import ipaddress
 import json
 import secrets
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FIRST = 2
-"""The last byte of the first Node's address; the host has 1."""
+"""That of a network's first Node; the host has 1."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Ranges:
     """Networks of both families, told apart from other clusters' by one byte."""
 
     byte: int
-    pod_byte: int
-    """Another byte for the pods: two clusters may have the same."""
+    first: int = FIRST
+    """The last byte of the first Node's address: two clusters may be on one network, and have the same pods."""
 
     @property
     def nodes(self) -> tuple[str, str]:
@@ -38,15 +38,19 @@ class Ranges:
     @property
     def pods(self) -> tuple[str, str]:
         """Those of all pods."""
-        return f"10.{self.pod_byte}.128.0/17", f"fd00:6c6c:{self.pod_byte:x}:8000::/50"
+        return f"10.{self.byte}.128.0/17", f"fd00:6c6c:{self.byte:x}:8000::/50"
 
     def node(self, number: int) -> tuple[str, str]:
         """Return the addresses of a Node."""
-        return f"10.{self.byte}.0.{FIRST + number}", f"fd00:6c6c:{self.byte:x}::{FIRST + number:x}"
+        return f"10.{self.byte}.0.{self.first + number}", f"fd00:6c6c:{self.byte:x}::{self.first + number:x}"
+
+    def after(self, nodes: int) -> Ranges:
+        """Return those of a cluster beside one that has so many Nodes; its pods are in the same networks."""
+        return replace(self, first=self.first + nodes)
 
     def pods_of(self, number: int) -> tuple[str, str]:
         """Return the networks of a Node's pods."""
-        return f"10.{self.pod_byte}.{128 + number}.0/24", f"fd00:6c6c:{self.pod_byte:x}:{0x8000 + number:x}::/64"
+        return f"10.{self.byte}.{128 + number}.0/24", f"fd00:6c6c:{self.byte:x}:{0x8000 + number:x}::/64"
 
 
 def unused() -> Ranges:
@@ -55,7 +59,7 @@ def unused() -> Ranges:
     while True:
         byte = 100 + secrets.randbelow(150)
         if not any(ipaddress.ip_network(f"10.{byte}.0.0/16").overlaps(one) for one in taken):
-            return Ranges(byte, byte)
+            return Ranges(byte)
 
 
 def _routes() -> list[str]:

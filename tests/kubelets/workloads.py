@@ -18,11 +18,16 @@ class Workloads(Objects, Deployments):
     """The cluster's owner, who also deploys; all in the namespace n."""
 
     straight: bool
-    """Whether this host has routes to pods, which are then the first choice; NodePorts stand by."""
+    """Whether the stack makes routes to pods, which are then the first choice; NodePorts stand by."""
 
     def __init__(self, cluster: Cluster, *, straight: bool) -> None:
         Objects.__init__(self, cluster.plane, cluster.plane.client())
         self.cluster, self.straight = cluster, straight
+
+    @property
+    def settings(self) -> Document:
+        """What the stack is told of that."""
+        return {"podRoutes": "host"} if self.straight else {}
 
     def on(self, role: str) -> Mapping[str, str]:
         """Return the selector of the Node of a role."""
