@@ -21,6 +21,9 @@ KUBELETS = (*BINARIES, "kube-scheduler", "kubelet", "agnhost")
 """What a cluster with kubelets needs; agnhost is what its pods run."""
 UPSTREAM = "e2e.test"
 """Kubernetes' own end-to-end tests, as one program."""
+COREDNS = "coredns"
+"""What resolves Services' names in clusters in which upstream's tests run: a module of its own."""
+_COREDNS = "github.com/coredns/coredns@v1.13.1"
 _PREFIX = "k8s.io/component-base/version"
 
 
@@ -58,15 +61,27 @@ def build(name: str) -> None:
     go = shutil.which("go") or shutil.which("go", path=str(Path(sys.executable).parent))
     if go is None:
         raise FileNotFoundError("Go isn't installed; `pip install -r tests/cluster/requirements.txt` brings it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if name == COREDNS:
+        _install(go, _COREDNS, target.parent)
+        return
     major, minor, _ = version().removeprefix("v").split(".")
     values = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor}
     flags = " ".join(f"-X {_PREFIX}.{key}={value}" for key, value in values.items())
-    target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_suffix(".new")
     command = [go, *_verb(name), "-mod=readonly", "-trimpath", f"-ldflags=-s -w {flags}", "-o", str(fresh)]
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
-    subprocess.run([*command, f"{PACKAGE}/{_directory(name)}"], check=True, cwd=MODULE, env=environment)
+    subprocess.run([*command, f"{PACKAGE}/{_directory(name)}"], check=True, cwd=MODULE, env=_environment())
     fresh.rename(target)
+
+
+def _install(go: str, module: str, directory: Path) -> None:
+    """Build the program of another module, which Go itself renames into place."""
+    command = [go, "install", "-trimpath", "-ldflags=-s -w", module]
+    subprocess.run(command, check=True, env={**_environment(), "GOBIN": str(directory.absolute())})
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
 
 
 def _verb(name: str) -> list[str]:

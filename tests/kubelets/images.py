@@ -15,7 +15,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from tests.cluster.build import CHECKOUT, kubernetes, version
+from tests.cluster.build import CHECKOUT, COREDNS, kubernetes, version
 from tests.kubelets.daemon import DockerError, docker
 
 CACHE = CHECKOUT / ".cache" / "kubelets"
@@ -27,6 +27,7 @@ _TAG = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
 NODE_IMAGE = f"local-lb/test-node:{_TAG}"
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 """As upstream's tests name it; nothing is pulled, as the Nodes have it already."""
+COREDNS_IMAGE = "local-lb/coredns:test"
 PAUSE = "registry.k8s.io/pause:3.10.1"
 _ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "amd64")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -67,13 +68,13 @@ def pod_images() -> Path:
     if not archive.exists():
         directory.mkdir(parents=True, exist_ok=True)
         fresh = archive.with_suffix(".new")
-        _pack(fresh, kubernetes("agnhost"))
+        _pack(fresh, kubernetes("agnhost"), PAUSE, AGNHOST)
         fresh.rename(archive)
     return directory
 
 
 def upstream_images() -> Path:
-    """Return a directory with the same images, but that agnhost's has a shell and clients, as upstream's tests want."""
+    """Return a directory with what upstream's tests want: agnhost with a shell and clients, and CoreDNS."""
     directory = CACHE / f"upstream-images-{version()}"
     archive = directory / "agnhost.tar"
     if not archive.exists():
@@ -89,16 +90,18 @@ def upstream_images() -> Path:
         finally:
             docker("image", "rm", AGNHOST)
             shutil.rmtree(context)
-        _pack(directory / "pause.tar", kubernetes("agnhost"), (PAUSE,))
+        _pack(directory / "pause.tar", kubernetes("agnhost"), PAUSE)
+    if not (directory / "coredns.tar").exists():
+        _pack(directory / "coredns.tar", kubernetes(COREDNS), COREDNS_IMAGE)
     return directory
 
 
-def _pack(archive: Path, agnhost: Path, names: tuple[str, ...] = (PAUSE, AGNHOST)) -> None:
-    """Write images with one layer, agnhost, in the format of `docker save`."""
+def _pack(archive: Path, program: Path, *names: str) -> None:
+    """Write images with one layer, a program, in the format of `docker save`."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as packed:
-        packed.add(agnhost, "agnhost", filter=_of_root)
-    configuration = json.dumps(_configuration(layer.getvalue())).encode()
+        packed.add(program, program.name, filter=_of_root)
+    configuration = json.dumps(_configuration(program.name, layer.getvalue())).encode()
     manifest = [{"Config": "config.json", "RepoTags": list(names), "Layers": ["layer.tar"]}]
     files = {
         "layer.tar": layer.getvalue(),
@@ -112,11 +115,11 @@ def _pack(archive: Path, agnhost: Path, names: tuple[str, ...] = (PAUSE, AGNHOST
             packed.addfile(entry, io.BytesIO(content))
 
 
-def _configuration(layer: bytes) -> dict[str, object]:
+def _configuration(program: str, layer: bytes) -> dict[str, object]:
     return {
         "architecture": _ARCHITECTURE,
         "os": "linux",
-        "config": {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]},
+        "config": {"Entrypoint": [f"/{program}"], "Cmd": ["pause"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
 

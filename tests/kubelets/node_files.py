@@ -16,6 +16,8 @@ from tests.kubelets.ranges import Ranges
 
 GRACE, LEASE = 12, 8
 """Seconds after which a Node that says nothing isn't ready, and the lifetime of its lease: a fourth of the usual."""
+DNS = "10.96.0.10"
+"""Where pods ask for names; in most of these clusters nobody answers."""
 
 
 def files(ranges: Ranges, number: int, nodes: int, mode: str) -> Mapping[str, str]:
@@ -46,6 +48,7 @@ def _kubelet() -> Mapping[str, object]:
         "failSwapOn": False,
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "clusterDomain": "cluster.local",
+        "clusterDNS": [DNS],
         "imageGCHighThresholdPercent": 100,
         "evictionHard": dict.fromkeys(("nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%"),
         "nodeStatusUpdateFrequency": "4s",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.cluster.build import KUBELETS, UPSTREAM, build, etcd
+from tests.cluster.build import COREDNS, KUBELETS, UPSTREAM, build, etcd
 from tests.kubelets.daemon import DockerError, docker
 from tests.kubelets.images import make_node_image, pod_images, upstream_images
 
@@ -31,6 +31,7 @@ def make_ready_for_upstream() -> None:
     """Make what upstream's own tests need besides."""
     make_ready()
     build(UPSTREAM)
+    build(COREDNS)
     upstream_images()
 
 

@@ -4,8 +4,8 @@
 
 Tells what became of each test, with upstream's reason where it skipped one, and fails if any failed. All of them take
 about half an hour: two rolling updates with five rounds each are most of it. Addresses are of a range that pods reach
-by way of the host, as they do where addresses are outside of loopback; this host has routes to pods, as one of the
-tests is about a Service without NodePorts.
+by way of the host, as they do where addresses are outside of loopback; the stack makes routes to pods, as one of
+the tests is about a Service without NodePorts.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, parse
 
 import yaml
+from lightkube.codecs import load_all_yaml
 
 from tests.cluster.build import UPSTREAM, kubernetes
 from tests.e2e.support import stage
 from tests.e2e.watching import watching
 from tests.kubelets.cluster import Cluster, kubelet_cluster, on_host
-from tests.kubelets.images import upstream_images
+from tests.kubelets.deployments import Deployments
+from tests.kubelets.images import COREDNS_IMAGE, upstream_images
 from tests.kubelets.ready import make_ready_for_upstream
 
 FOCUS = r"\[Feature:LoadBalancer\]"
-BY_NAME = "should be able to change the type and ports of a (TCP|UDP) service"
-"""Tests that reach a Service by its name, which nobody in these clusters resolves: left out unless asked for."""
 MINUTES = 60
 """How long all of it may take."""
 _STATES = {"passed": "passed", "skipped": "skipped", "failed": "FAILED", "timedout": "FAILED", "panicked": "FAILED"}
@@ -39,7 +39,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--focus", default=FOCUS, help="which of upstream's tests (default: %(default)s)")
-    parser.add_argument("--skip", default=BY_NAME, help="which of these not, likewise (default: %(default)s)")
+    parser.add_argument("--skip", default="", help="which of these not, likewise (default: none)")
     parser.add_argument("--settings", default="{}", help="of the stack, as a mapping (default: %(default)s)")
     parser.add_argument("--keep", default="", help="a directory that is there, for what upstream and the watch said")
     return parser.parse_args(words)
@@ -52,7 +52,7 @@ def run(cluster: Cluster, args: argparse.Namespace, directory: Path) -> list[Ele
         str(kubernetes(UPSTREAM)),
         *("--provider=skeleton", "--num-nodes=2", "--dump-logs-on-failure=false"),
         f"--kubeconfig={cluster.plane.root}/owner.kubeconfig",
-        *(f"--ginkgo.focus={args.focus}", f"--ginkgo.skip={args.skip}"),
+        *(f"--ginkgo.focus={args.focus}", *([f"--ginkgo.skip={args.skip}"] if args.skip else [])),
         *(f"--ginkgo.timeout={MINUTES}m", f"--ginkgo.junit-report={report}"),
         *("--ginkgo.no-color", "--ginkgo.succinct"),
     ]
@@ -75,17 +75,27 @@ def line(test: Element) -> str:
     return f"{state:<8}{float(test.get('time', 0)):>7.1f} s {test.get('name', '').removeprefix('[It] ')}{reason}"
 
 
+def resolve_names(cluster: Cluster) -> None:
+    """Let pods reach Services by their names."""
+    with cluster.plane.client() as client:
+        for document in load_all_yaml(Path(__file__).with_name("cluster_dns.yaml").read_text()):
+            client.create(document)
+        Deployments(client, "kube-system", COREDNS_IMAGE).wait("coredns")
+
+
 def main() -> None:
     """Run what was asked for."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     args = arguments()
     make_ready_for_upstream()
-    with kubelet_cluster(images=upstream_images()) as cluster, cluster.routed(), stage() as play:
+    with kubelet_cluster(images=upstream_images()) as cluster, stage() as play:
+        resolve_names(cluster)
         places = cluster.plane.ranges.host
         on_host("; ".join(f"ip route add local {one} dev lo" for one in places))
         try:
             pools = [{"name": "reached", "addresses": list(places)}]
-            play.configure(sources=[cluster.plane.source], pools=pools, **yaml.safe_load(args.settings))
+            settings = {"podRoutes": "host", **yaml.safe_load(args.settings)}
+            play.configure(sources=[cluster.plane.source], pools=pools, **settings)
             directory = Path(args.keep) if args.keep else play.root
             with watching(play, "--plain") as watch:
                 tests = run(cluster, args, directory)
@@ -94,7 +104,6 @@ def main() -> None:
         finally:
             on_host("; ".join(f"ip route del local {one} dev lo" for one in places))
     sys.stdout.write("".join(f"{line(one)}\n" for one in sorted(tests, key=line)))
-    sys.stdout.write(f"left out: {args.skip}\n")
     sys.exit(not tests or any(line(one).startswith("FAILED") for one in tests))
 
 
