@@ -24,17 +24,17 @@ def exports(plan: Plan) -> Mapping[str, object]:
     }
 
 
-def exports_the_same(one: Plan, other: Plan) -> bool:
+def exports_the_same(plan: Plan, other: Plan) -> bool:
     """Return whether two plans have the same outputs, at once where most placements are the very same."""
-    return len(one.placements) == len(other.placements) and all(
+    return len(plan.placements) == len(other.placements) and all(
         before is now or (before.key, before.addresses) == (now.key, now.addresses)
-        for before, now in zip(one.placements, other.placements, strict=True)
+        for before, now in zip(plan.placements, other.placements, strict=True)
     )
 
 
 def declare(plan: Plan) -> None:
     """Declare every placement and proxy, tell about the rest, and export the addresses."""
-    everything = {one.key for some in (plan.placements, plan.proxies, plan.rejections, plan.routes) for one in some}
+    everything = {item.key for some in (plan.placements, plan.proxies, plan.rejections, plan.routes) for item in some}
     declare_some(plan, everything, exports(plan))
     for rejection in plan.rejections:
         pulumi.log.warn(str(rejection.problem))
@@ -51,11 +51,11 @@ def declare_some(plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, 
     names = {placement.proxy for placement in wanted}
     proxies = [planned for planned in plan.proxies if planned.proxy.name in names or planned.key in keys]
     digests = {planned.proxy.name: planned.digest for planned in proxies}
-    balancers = [LoadBalancer(each, balancer_digest(each, digests[each.proxy])) for each in wanted]
-    routes = {each.cluster: ClusterRoutes(each).routes for each in plan.routes if each.key in keys}
+    balancers = [LoadBalancer(placement, balancer_digest(placement, digests[placement.proxy])) for placement in wanted]
+    routes = {planned.cluster: ClusterRoutes(planned).routes for planned in plan.routes if planned.key in keys}
     # One of the stack's waits for nobody's addresses: it is told of them one by one.
-    claimed = {each.placement.proxy: each.addresses for each in balancers if not each.placement.part}
-    running = {each.proxy.name: Proxy(each, claimed.get(each.proxy.name, ())) for each in proxies}
+    claimed = {balancer.placement.proxy: balancer.addresses for balancer in balancers if not balancer.placement.part}
+    running = {planned.proxy.name: Proxy(planned, claimed.get(planned.proxy.name, ())) for planned in proxies}
     for balancer in balancers:
         way = routes.get(balancer.placement.key.cluster)
         balancer.serve(running[balancer.placement.proxy], [way] if way else [])

@@ -82,8 +82,8 @@ def _path(argument: str) -> str:
     return near if not near.startswith("../../..") else str(path.absolute())
 
 
-def _same(one: str | None, other: str) -> bool:
+def _same(path: str | None, other: str) -> bool:
     try:
-        return one is not None and Path(one).samefile(other)
+        return path is not None and Path(path).samefile(other)
     except OSError:
         return False

@@ -55,8 +55,8 @@ class Parser(argparse.ArgumentParser):
 def _remedy(action: argparse.Action, value: str) -> str:
     choices = [str(choice) for choice in action.choices or () if choice != ANSWER]
     if action.option_strings and "," in value and {*value.split(",")} <= {*choices}:
-        each = " ".join(f"{action.option_strings[-1]} {one}" for one in value.split(","))
-        return f"one of {_listed(choices)}; say it once for each: {each}"
+        repeated = " ".join(f"{action.option_strings[-1]} {part}" for part in value.split(","))
+        return f"one of {_listed(choices)}; say it once for each: {repeated}"
     known = _ELSEWHERE.get(value, "") if action.dest == "command" else ""
     near = [known] if known else get_close_matches(value.lower(), choices, n=1)
     return f"one of {_listed(choices)}" + (f"; did you mean {near[0]}?" if near else "")

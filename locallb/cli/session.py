@@ -142,7 +142,7 @@ class Session:
 
         """
         known = self.engine(lambda _event: None).resources()
-        words = {run_types()[one.type] for one in known if one.type in run_types()}
+        words = {run_types()[resource.type] for resource in known if resource.type in run_types()}
         for word in sorted({*words, self.settings.runtime} if planned else words):
             runtime(word).require()
 

@@ -36,7 +36,7 @@ def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object]) -> PodRou
 def parse_pod_cidrs(mistakes: Mistakes, key: str, value: object) -> tuple[IPNetwork, ...]:
     """Read where a cluster's pods have their addresses."""
     ranges = [_range(mistakes, path, item) for path, item in mistakes.items(key, value, _RANGES)]
-    return tuple(one for one in ranges if one)
+    return tuple(cidr for cidr in ranges if cidr)
 
 
 def _range(mistakes: Mistakes, key: str, value: object) -> IPNetwork | None:

@@ -53,13 +53,13 @@ def _pool(mistakes: Mistakes, key: str, value: object) -> Pool | None:
 
 def _ranges(mistakes: Mistakes, key: str, value: object) -> tuple[AddressRange, ...]:
     ranges = []
-    for each, item in mistakes.items(key, value, _RANGES):
-        text = mistakes.text(each, item, "127.77.0.0/27 or 127.78.0.10-127.78.0.20")
+    for item_key, item in mistakes.items(key, value, _RANGES):
+        text = mistakes.text(item_key, item, "127.77.0.0/27 or 127.78.0.10-127.78.0.20")
         found = text and parse_range(text)
         if isinstance(found, AddressRange):
             ranges.append(found)
         elif found:
-            mistakes.add(each, found)
+            mistakes.add(item_key, found)
     return tuple(ranges)
 
 
@@ -92,15 +92,15 @@ def _cidr(text: str) -> AddressRange | str:
 def _complain_of_emptiness(mistakes: Mistakes, key: str, pool: Pool, addresses: object) -> None:
     if isinstance(addresses, list | tuple) and not addresses:
         mistakes.add(f"{key}.addresses", f"the list is empty; write {_RANGES}")
-    for each in pool.ranges:
-        if not _usable([each], ()):
-            what = never(each.first)
-            mistakes.add(f"{key}.addresses", f"{each} is never handed out ({what}); choose another range")
+    for part in pool.ranges:
+        if not _usable([part], ()):
+            what = never(part.first)
+            mistakes.add(f"{key}.addresses", f"{part} is never handed out ({what}); choose another range")
     if _usable(pool.ranges, ()) and not _usable(pool.ranges, pool.exclude):
         mistakes.add(f"{key}.exclude", "nothing is left of the pool; exclude less, or remove the pool")
-    for each in pool.exclude:
-        if pool.ranges and not any(_common(each, other) for other in pool.ranges):
-            mistakes.add(f"{key}.exclude", f"{each} is not in the pool; remove it")
+    for excluded in pool.exclude:
+        if pool.ranges and not any(_common(excluded, other) for other in pool.ranges):
+            mistakes.add(f"{key}.exclude", f"{excluded} is not in the pool; remove it")
 
 
 def _usable(ranges: Iterable[AddressRange], exclude: Iterable[AddressRange]) -> bool:
@@ -118,16 +118,16 @@ def _complain_of_overlaps(mistakes: Mistakes, pools: Sequence[Pool]) -> None:
     """Name every pair of pools that have addresses in common, and the lowest range of these."""
     for number, pool in enumerate(pools):
         for other in pools[:number]:
-            common = [one for mine in pool.ranges for its in other.ranges if (one := _common(mine, its))]
+            common = [overlap for mine in pool.ranges for theirs in other.ranges if (overlap := _common(mine, theirs))]
             if common:
-                first = min(common, key=lambda each: (each.first.version, int(each.first)))
+                first = min(common, key=lambda overlap: (overlap.first.version, int(overlap.first)))
                 where = f"the pools {other.name} and {pool.name} overlap in {first}"
                 mistakes.add("pools", f"{where}; take it out of one of them")
 
 
-def _common(one: AddressRange, other: AddressRange) -> AddressRange | None:
-    if one.first.version != other.first.version:
+def _common(mine: AddressRange, other: AddressRange) -> AddressRange | None:
+    if mine.first.version != other.first.version:
         return None
-    first, last = max(int(one.first), int(other.first)), min(int(one.last), int(other.last))
-    make: type[IPAddress] = IPv4Address if one.first.version == 4 else IPv6Address  # noqa: PLR2004 - IP version 4
+    first, last = max(int(mine.first), int(other.first)), min(int(mine.last), int(other.last))
+    make: type[IPAddress] = IPv4Address if mine.first.version == 4 else IPv6Address  # noqa: PLR2004 - IP version 4
     return AddressRange(make(first), make(last)) if first <= last else None

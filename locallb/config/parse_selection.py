@@ -17,14 +17,14 @@ def parse_classes(mistakes: Mistakes, value: object) -> Classes:
     entry = mistakes.mapping("classes", value, _CLASSES)
     mistakes.unknown("classes.", entry, ("default", "names"))
     entries = mistakes.items("classes.names", entry.get("names", []), _NAMES)
-    names = frozenset(item if item == "" else mistakes.text(each, item, _NAMES) for each, item in entries)
+    names = frozenset(item if item == "" else mistakes.text(item_key, item, _NAMES) for item_key, item in entries)
     return Classes(mistakes.flag("classes.default", entry.get("default", True)), names)
 
 
 def parse_namespaces(mistakes: Mistakes, key: str, value: object) -> frozenset[str]:
     """Read a list of namespaces."""
     entries = mistakes.items(key, value, "a list such as [shop]")
-    return frozenset(name for each, item in entries if (name := mistakes.label(each, item, "shop")))
+    return frozenset(name for item_key, item in entries if (name := mistakes.label(item_key, item, "shop")))
 
 
 def parse_selector(mistakes: Mistakes, key: str, value: object) -> Mapping[str, str]:

@@ -113,13 +113,13 @@ def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tup
         mistakes.add("sources", f"there is none; write a list such as [{_SOURCE}]")
         return (), ()
     entries = mistakes.items("sources", value, f"a list such as [{_SOURCE}]")
-    parsed = [(word, one) for key, entry in entries for word, one in _source(mistakes, key, entry)]
-    sources = [cast("Source", one) for word, one in parsed if not source_entry(word).once]
+    parsed = [(word, source) for key, entry in entries for word, source in _source(mistakes, key, entry)]
+    sources = [cast("Source", source) for word, source in parsed if not source_entry(word).once]
     names = [source.cluster for source in sources]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         places = " and ".join(source.place for source in sources if source.cluster == name)
         mistakes.add("sources", f"{places} are both called {name}; give one of them another `name`")
-    return tuple(sources), tuple(one for word, one in parsed if source_entry(word).once)
+    return tuple(sources), tuple(finder for word, finder in parsed if source_entry(word).once)
 
 
 def _source(mistakes: Mistakes, key: str, value: object) -> Iterator[tuple[str, Source | Finder]]:
@@ -140,9 +140,9 @@ def _source(mistakes: Mistakes, key: str, value: object) -> Iterator[tuple[str, 
 
 def _refuse_repeated(mistakes: Mistakes, value: object) -> None:
     """Note entries of which everything belongs into one."""
-    listed = [one if isinstance(one, Mapping) else {} for one in value] if isinstance(value, list | tuple) else []
+    listed = [entry if isinstance(entry, Mapping) else {} for entry in value] if isinstance(value, list | tuple) else []
     for word in (word for word in SOURCES if (source_entry(word).once)):
-        alone = [number for number, entry in enumerate(listed) if [one for one in SOURCES if one in entry] == [word]]
+        alone = [number for number, entry in enumerate(listed) if [key for key in SOURCES if key in entry] == [word]]
         for number in alone[1:]:
             told = f"there is one before it; write all names into one, {source_entry(word).once}"
             mistakes.add(f"sources[{number}].{word}", told)
@@ -170,14 +170,16 @@ def _pinned(mistakes: Mistakes, key: str, value: object) -> list[IPAddress]:
     addresses: dict[Family, IPAddress] = {}
     if value in ([], ()):
         mistakes.add(key, "the list is empty; name an address or remove the pin")
-    for each, item in mistakes.items(key, value, "a list such as [127.77.0.5]"):
-        text = mistakes.text(each, item, "an address such as 127.77.0.5")
-        address = usable_address(mistakes, each, text, "127.77.0.5") if text else None
+    for item_key, item in mistakes.items(key, value, "a list such as [127.77.0.5]"):
+        text = mistakes.text(item_key, item, "an address such as 127.77.0.5")
+        address = usable_address(mistakes, item_key, text, "127.77.0.5") if text else None
         if address is None:
             continue
         other = addresses.setdefault(Family.of(address), address)
         if other is not address:
-            mistakes.add(each, f"{address} is a second {Family.of(address)} address beside {other}; keep one of them")
+            mistakes.add(
+                item_key, f"{address} is a second {Family.of(address)} address beside {other}; keep one of them"
+            )
     return list(addresses.values())
 
 

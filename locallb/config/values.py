@@ -29,7 +29,7 @@ class Mistakes:
 
     def mapping(self, key: str, value: object, example: str) -> Mapping[str, object]:
         """Take `value` for a mapping with words as keys; empty if it isn't one."""
-        if isinstance(value, Mapping) and all(isinstance(each, str) for each in value):
+        if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
             return value
         self.add(key, f"must be a mapping, not {shown(value)}; write {example}")
         return {}
@@ -44,7 +44,9 @@ class Mistakes:
 
     def texts(self, key: str, value: object, example: str) -> list[str]:
         """Take `value` for a list of words, without those that aren't."""
-        return [text for each, item in self.items(key, value, example) if (text := self.text(each, item, example))]
+        return [
+            text for item_key, item in self.items(key, value, example) if (text := self.text(item_key, item, example))
+        ]
 
     def text(self, key: str, value: object, example: str) -> str:
         """Take `value` for a text; empty if it isn't one."""

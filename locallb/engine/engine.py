@@ -121,7 +121,9 @@ class Engine:
         def work(run: _Run) -> Mapping[str, Value]:
             snapshot = run.steps.recorder.snapshot
             some = [resource for resource in snapshot.in_order_live() if resource.type in types]
-            roots.update(snapshot.root_of(one.urn) for one in self._refresher(run, counting=True).drifted(some))
+            roots.update(
+                snapshot.root_of(resource.urn) for resource in self._refresher(run, counting=True).drifted(some)
+            )
             return {}
 
         self._run(work, EVERYTHING, {}, preview=True)

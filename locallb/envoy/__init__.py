@@ -69,20 +69,22 @@ def render(proxy: Proxy) -> Rendered:
     ValueError for an upstream's name that can't be a file name.
     """
     # How a backend is checked is no part of what makes two of them equal.
-    backends = (backend for each in proxy.upstreams for backend in (*each.backends, *each.standby))
+    backends = (backend for upstream in proxy.upstreams for backend in (*upstream.backends, *upstream.standby))
     return _render(proxy, tuple((backend.checked_at, backend.checked_port) for backend in backends))
 
 
 @lru_cache(maxsize=1024)
 def _render(proxy: Proxy, _checks: tuple[object, ...]) -> Rendered:
-    upstreams = {each.name: each for each in sorted(proxy.upstreams, key=lambda each: each.name)}
-    served = {name for name, each in upstreams.items() if each.backends}
-    listeners = sorted((each for each in proxy.listeners if each.upstream in served), key=lambda each: each.name)
-    lds = Discovered([listener(each) for each in listeners])
-    cds = Discovered([cluster(each, proxy.discovery) for each in upstreams.values()])
+    upstreams = {upstream.name: upstream for upstream in sorted(proxy.upstreams, key=lambda upstream: upstream.name)}
+    served = {name for name, upstream in upstreams.items() if upstream.backends}
+    listeners = sorted(
+        (listener for listener in proxy.listeners if listener.upstream in served), key=lambda listener: listener.name
+    )
+    lds = Discovered([listener(served_listener) for served_listener in listeners])
+    cds = Discovered([cluster(upstream, proxy.discovery) for upstream in upstreams.values()])
     files = {"bootstrap.json": bootstrap(proxy), "lds.json": lds.response, "cds.json": cds.response}
     if proxy.discovery is Discovery.EDS:
-        files |= {file_name(each): _endpoints(each).response for each in upstreams.values()}
+        files |= {file_name(upstream): _endpoints(upstream).response for upstream in upstreams.values()}
     return Rendered({name: text(message) for name, message in files.items()}, Versions(lds.version, cds.version))
 
 

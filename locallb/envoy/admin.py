@@ -132,7 +132,9 @@ class EnvoyAdmin:
 
     def draining(self) -> frozenset[tuple[IPAddress, int, Protocol]]:
         """Read where listeners were that are gone, but for the streams that they had accepted."""
-        listeners = ((one.get("draining_state") or {}).get("listener") for one in self._dump("dynamic_listeners", ".*"))
+        listeners = (
+            (entry.get("draining_state") or {}).get("listener") for entry in self._dump("dynamic_listeners", ".*")
+        )
         return frozenset(_bound({"local_address": listener["address"]}) for listener in listeners if listener)
 
     def arrivals(self) -> dict[str, int]:
@@ -218,7 +220,11 @@ def _bound(status: Mapping[str, Any]) -> tuple[IPAddress, int, Protocol]:
 def _versions(part: PartId, resources: Iterable[Mapping[str, Any] | None]) -> Mapping[str, str]:
     """Return the versions of those that are tagged as the part's."""
     there = [resource for resource in resources if resource]
-    return {str(one.get("name")): found.version for one in there if (found := tag(one)) and found.part == part}
+    return {
+        str(resource.get("name")): found.version
+        for resource in there
+        if (found := tag(resource)) and found.part == part
+    }
 
 
 def _subscription(found: dict[str, str]) -> Subscription:

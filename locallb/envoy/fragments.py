@@ -58,9 +58,9 @@ def render_part(part: Part) -> RenderedPart:
 
     A listener whose upstream is missing or has no backends is left out, so that its clients are refused.
     """
-    upstreams = {each.name: each for each in part.upstreams if each.backends}
-    listeners = {each.name: listener(each) for each in part.listeners if each.upstream in upstreams}
-    clusters = {name: cluster(each, Discovery.STATIC) for name, each in upstreams.items()}
+    upstreams = {upstream.name: upstream for upstream in part.upstreams if upstream.backends}
+    listeners = {planned.name: listener(planned) for planned in part.listeners if planned.upstream in upstreams}
+    clusters = {name: cluster(upstream, Discovery.STATIC) for name, upstream in upstreams.items()}
     written, listeners_version = _written(part.id, listeners)
     written_clusters, clusters_version = _written(part.id, clusters)
     return RenderedPart(written, written_clusters, listeners_version, clusters_version)
@@ -96,14 +96,15 @@ def taken_apart(text: str) -> Mapping[str, Tagged]:
         return {}
     resources = document.get("resources") if isinstance(document, dict) else None
     found = resources if isinstance(resources, list) else []
-    return {str(one.get("name")): _tagged(one) for one in found if isinstance(one, dict)}
+    return {str(resource.get("name")): _tagged(resource) for resource in found if isinstance(resource, dict)}
 
 
 def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:
     """Write a part as the files that would hold it alone, for whoever reads files."""
     named = {"lds.json": listeners, "cds.json": clusters}
     return {
-        name: joined({one: Tagged(PartId(""), text) for one, text in texts.items()})[0] for name, texts in named.items()
+        name: joined({name: Tagged(PartId(""), text) for name, text in texts.items()})[0]
+        for name, texts in named.items()
     }
 
 

@@ -81,8 +81,8 @@ def _bridge(before: str, after: str) -> str:
     return json.dumps(bridge, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
-def _same_resources(one: str, other: str) -> bool:
-    return bool(one) and _resources(one) == _resources(other)
+def _same_resources(text: str, other: str) -> bool:
+    return bool(text) and _resources(text) == _resources(other)
 
 
 def _resources(text: str) -> Mapping[str, Any]:

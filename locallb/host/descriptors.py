@@ -69,5 +69,5 @@ def _inodes(links: list[str]) -> Iterator[str]:
 def _name(pid: int) -> str:
     with suppress(OSError):
         name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-        return "".join(one if one.isprintable() else "?" for one in name)
+        return "".join(char if char.isprintable() else "?" for char in name)
     return "a process"

@@ -75,10 +75,10 @@ def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> Hos
     return replace(
         facts,
         addresses=_addresses(pools, known, strict=strict),
-        routed=tuple(sorted({one.destination for one in known if _leads_whoever_asks(one)}, key=str))
+        routed=tuple(sorted({route.destination for route in known if _leads_whoever_asks(route)}, key=str))
         if known
         else None,
-        routes=tuple(sorted({one for one in known if one.counts_for_all}, key=str)),
+        routes=tuple(sorted({route for route in known if route.counts_for_all}, key=str)),
     )
 
 
@@ -163,7 +163,7 @@ def _addresses(pools: Iterable[Pool], known: Sequence[Route], *, strict: bool) -
         return survey(known, tuple(_bindable()) if strict and not _number(_NONLOCAL.format("ipv6"), 0) else None)
     lone = (span for pool in pools for span in pool.ranges if span.first == span.last)
     there = [AddressRange(_LOOPBACK[0], _LOOPBACK[-1])] if _is_here(_SCRATCH) else []
-    there += [one for one in lone if one.first not in _LOOPBACK and _is_here(str(one.first))]
+    there += [addresses for addresses in lone if addresses.first not in _LOOPBACK and _is_here(str(addresses.first))]
     return HostAddresses(local=tuple(there), routes=tuple(known))
 
 
@@ -199,5 +199,5 @@ def _bind_error(kind: socket.SocketKind, address: str, port: int) -> int:
     return 0
 
 
-def _order(one: Socket) -> tuple[str, int, int, int, str]:
-    return one.protocol, one.port, one.address.version, int(one.address), one.process
+def _order(socket: Socket) -> tuple[str, int, int, int, str]:
+    return socket.protocol, socket.port, socket.address.version, int(socket.address), socket.process

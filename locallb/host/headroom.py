@@ -92,7 +92,7 @@ def free_addresses(pools: Iterable[Pool], host: HostFacts, claims: Iterable[Clai
     counts = []
     for family in Family:
         shelves = [possible(pool, family, host) for pool in listed]
-        counts.append(sum(shelf.size - sum(one in shelf for one in taken) for shelf in shelves))
+        counts.append(sum(shelf.size - sum(address in shelf for address in taken) for shelf in shelves))
         if any(candidates(pool, family).size for pool in listed):
             break
     return counts[-1]

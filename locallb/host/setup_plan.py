@@ -172,9 +172,11 @@ def _ledger(seen: HostSeen) -> Step:
     )
 
 
-def _route(one: PoolRoute) -> Step:
-    why = f"every address of pool {one.pool} becomes this host's own, for itself and for its containers"
-    return Step(Sort.ROUTE, str(one.prefix), "local" if one.local else "", "local", why, route_command(one.prefix))
+def _route(route: PoolRoute) -> Step:
+    why = f"every address of pool {route.pool} becomes this host's own, for itself and for its containers"
+    return Step(
+        Sort.ROUTE, str(route.prefix), "local" if route.local else "", "local", why, route_command(route.prefix)
+    )
 
 
 def route_command(prefix: IPNetwork) -> str:

@@ -67,7 +67,7 @@ def _yaml_documents(text: str, allowance: Allowance) -> Iterator[ReadDocument]:
             line = line_of(event)
             builder.take(event)
             if isinstance(event, yaml.DocumentEndEvent):
-                yield ReadDocument(builder.value, tuple(Repeated(*one) for one in builder.repeated))
+                yield ReadDocument(builder.value, tuple(Repeated(*repeated) for repeated in builder.repeated))
                 builder = Builder(allowance)
     except UnbuildableError as error:
         raise DocumentError(line, str(error)) from None
@@ -109,6 +109,6 @@ def _next(text: str, start: int) -> int:
 def _depth_exceeds(value: object) -> bool:
     level = [value]
     for _ in range(DEEPEST):
-        inner = [part for one in level if isinstance(one, dict) for part in one.values()]
-        level = inner + [part for one in level if isinstance(one, list) for part in one]
+        inner = [part for value in level if isinstance(value, dict) for part in value.values()]
+        level = inner + [part for value in level if isinstance(value, list) for part in value]
     return bool(level)

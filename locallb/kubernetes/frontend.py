@@ -74,4 +74,4 @@ def frontend(kind: ObjectKind) -> Frontend:
 @cache
 def frontends() -> Mapping[str, Frontend]:
     """Return all of them by the API's `kind`."""
-    return {one.name: one for one in map(frontend, map(ObjectKind, FRONTENDS))}
+    return {table.name: table for table in map(frontend, map(ObjectKind, FRONTENDS))}

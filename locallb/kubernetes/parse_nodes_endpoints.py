@@ -47,7 +47,7 @@ def parse_node(cluster: ClusterName, data: Mapping[object, object]) -> Node:
 
 def _pod_cidrs(spec: Fields) -> Iterator[IPNetwork]:
     """Read spec.podCIDRs, or the one of a Node that has only spec.podCIDR."""
-    listed = [*spec.items("podCIDRs")] or [(spec.at("podCIDR"), one) for one in (spec.get("podCIDR"),) if one]
+    listed = [*spec.items("podCIDRs")] or [(spec.at("podCIDR"), cidr) for cidr in (spec.get("podCIDR"),) if cidr]
     for path, item in listed:
         try:
             yield ip_network(as_text(path, item), strict=False)

@@ -24,7 +24,7 @@ from locallb.model.objects import EndpointSlice, MalformedService, Node, Service
 Document: TypeAlias = Mapping[object, object]
 
 VERSIONS = {
-    **{one.name: one.api_version for one in frontends().values()},
+    **{table.name: table.api_version for table in frontends().values()},
     "Node": "v1",
     "EndpointSlice": "discovery.k8s.io/v1",
 }
@@ -62,7 +62,9 @@ class Identity:
         """Return what `document` is called."""
         metadata = document.get("metadata")
         raw = metadata if isinstance(metadata, Mapping) else {}
-        kind, namespace, name = (_text(one) for one in (document.get("kind"), raw.get("namespace"), raw.get("name")))
+        kind, namespace, name = (
+            _text(value) for value in (document.get("kind"), raw.get("namespace"), raw.get("name"))
+        )
         return cls(kind, "" if kind == "Node" else namespace or "default", name)
 
     def __str__(self) -> str:
@@ -78,12 +80,12 @@ def relevant(documents: Iterable[object]) -> tuple[list[Document], tuple[str, ..
     kept: list[Document] = []
     notices: list[str] = []
     for document in documents:
-        for one in _opened(document, notices, 0):
-            wrong = _wrong_version(one) or _misspelt(one)
+        for item in _opened(document, notices, 0):
+            wrong = _wrong_version(item) or _misspelt(item)
             if wrong:
                 notices.append(wrong)
-            elif one.get("apiVersion") == VERSIONS.get(_text(one.get("kind")), ""):
-                kept.append(one)
+            elif item.get("apiVersion") == VERSIONS.get(_text(item.get("kind")), ""):
+                kept.append(item)
     return kept, tuple(notices)
 
 
@@ -145,9 +147,9 @@ _MEANT = {f"{kind.lower()}{ending}": kind for kind in VERSIONS for ending in (""
 def kinds_of(documents: Iterable[object]) -> Iterator[str]:
     """Return the kind of each object among `documents`, lists opened; of a Service its type as well."""
     for document in documents:
-        for one in _opened(document, [], 0):
-            kind = clipped(_text(one.get("kind"))) or "without a kind"
-            yield f"{kind} of type {_type(one)}" if one.get("kind") == "Service" else kind
+        for item in _opened(document, [], 0):
+            kind = clipped(_text(item.get("kind"))) or "without a kind"
+            yield f"{kind} of type {_type(item)}" if item.get("kind") == "Service" else kind
 
 
 def _type(service: Document) -> str:
@@ -168,7 +170,9 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Memory
     known.evict_unused()
     return Parsed(
         services=tuple(sorted(gathering.services.values(), key=lambda service: service.key)),
-        malformed=tuple(sorted(gathering.malformed, key=lambda one: (one.key, one.problem, one.uid))),
+        malformed=tuple(
+            sorted(gathering.malformed, key=lambda rejected: (rejected.key, rejected.problem, rejected.uid))
+        ),
         nodes=tuple(sorted(gathering.nodes.values(), key=lambda node: node.name)),
         slices=tuple(gathering.slices[identity] for identity in sorted(gathering.slices)),
         notices=tuple(sorted(gathering.notices)),
@@ -210,9 +214,9 @@ class _Gathering:
         self.notices.extend(read.notices)
         if read.left_out:
             self._leave_out(document, read.left_out)
-        one = read.wanted or read.malformed
-        if one is not None and read.standing != Standing():
-            self.standings.setdefault(one.key, read.standing)
+        taken = read.wanted or read.malformed
+        if taken is not None and read.standing != Standing():
+            self.standings.setdefault(taken.key, read.standing)
         if read.malformed:
             self.malformed.append(read.malformed)
         elif read.wanted and read.wanted.key in self.services:

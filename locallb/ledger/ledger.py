@@ -234,7 +234,7 @@ class Ledger:
 
 
 def _printable(name: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in name)
+    return "".join(char if char.isprintable() else "?" for char in name)
 
 
 def _order(claim: Claim) -> tuple[int, int, Owner]:

@@ -73,15 +73,19 @@ def _found(
 
 def routes_in(resources: Iterable[Resource]) -> set[str]:
     """Return the routes in this host's table that the resources of a state have."""
-    listed = (one.outputs.get("routes") for one in resources if one.type == POD_ROUTES and not one.outputs["container"])
+    listed = (
+        resource.outputs.get("routes")
+        for resource in resources
+        if resource.type == POD_ROUTES and not resource.outputs["container"]
+    )
     return {str(route) for routes in listed if isinstance(routes, list | tuple) for route in routes}
 
 
 def remove(found: Sequence[Leftover]) -> tuple[Leftover, ...]:
     """Remove those that are ours; gives what was removed. Raises ClientError."""
-    removed = tuple(each for each in found if each.ours)
-    for each in sorted(removed, key=_turn):
-        _remove(each)
+    removed = tuple(leftover for leftover in found if leftover.ours)
+    for leftover in sorted(removed, key=_turn):
+        _remove(leftover)
     return removed
 
 
@@ -117,7 +121,7 @@ def _proxies(home: Home, known: Collection[str]) -> Iterator[Leftover]:
 def _runs(home: Home, known: Collection[str], asked: Sequence[Runtime]) -> Iterator[Leftover]:
     """Find runs that no directory leads to, and this stack's under another state home than its own."""
     root = paths.proxies_root()
-    for run in (run for each in reversed(asked) for run in each.runs()):
+    for run in (run for runtime in reversed(asked) for run in runtime.runs()):
         lost = run.directory.name not in known and (run.apart or not _exists(run.directory))
         ours = _ours(run.owner, home)
         elsewhere = ours and paths.is_another_directory(str(run.directory.parent), str(root))

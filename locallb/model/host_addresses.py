@@ -63,9 +63,9 @@ def survey(routes: Sequence[Route], bindable: Collection[IPAddress] | None = Non
     """
     spans = _proven(routes)
     if bindable is not None:
-        spans[Family.IPV6] = intersect(spans[Family.IPV6], [(int(one), int(one)) for one in bindable])
+        spans[Family.IPV6] = intersect(spans[Family.IPV6], [(int(address), int(address)) for address in bindable])
     return HostAddresses(
-        local=tuple(range_of(family, each) for family in Family for each in spans[family]),
+        local=tuple(range_of(family, span) for family in Family for span in spans[family]),
         own=tuple(sorted({(route.destination[0], route.device) for route in routes if route.is_own}, key=str)),
         broadcast=frozenset(route.destination[0] for route in routes if route.kind == "broadcast"),
         routes=tuple(route for route in routes if route.is_usual and (route.is_local or route.leads_elsewhere)),
@@ -98,11 +98,11 @@ def usable(ranges: Iterable[AddressRange], family: Family, host: HostAddresses) 
     no other IPv6 address in a network that this host is a member of, where neighbours would never find it.
     """
     listed = list(ranges)
-    wide = spans_of((one for one in listed if one.first != one.last), family)
-    lone = spans_of((one for one in listed if one.first == one.last), family)
+    wide = spans_of((span for span in listed if span.first != span.last), family)
+    lone = spans_of((span for span in listed if span.first == span.last), family)
     local = spans_of(host.local, family)
-    own = merge((int(one), int(one)) for one, _ in host.own if Family.of(one) is family)
-    link = [(int(one[0]), int(one[-1])) for one in host.on_link] if family is Family.IPV6 else []
+    own = merge((int(address), int(address)) for address, _ in host.own if Family.of(address) is family)
+    link = [(int(network[0]), int(network[-1])) for network in host.on_link] if family is Family.IPV6 else []
     of_ranges = subtract(intersect(wide, local), [*own, *link])
     return merge([*of_ranges, *subtract(intersect(lone, local), subtract(link, own))])
 

@@ -86,7 +86,7 @@ class Route:
     def counts_for_all(self) -> bool:
         """Whether it decides about packets to addresses that a pod may have, whoever sends them."""
         return self.table in {LOCAL_TABLE, MAIN_TABLE, DEFAULT_TABLE} and not any(
-            inside(self.destination, one) for one in _LINK_LOCAL
+            inside(self.destination, network) for network in _LINK_LOCAL
         )
 
     @property
@@ -102,7 +102,7 @@ class Route:
     @property
     def is_usual(self) -> bool:
         """Whether it is about addresses that pools may have: neither loopback, link-local nor multicast."""
-        return not any(inside(self.destination, one) for one in (*_LINK_LOCAL, *LOOPBACK))
+        return not any(inside(self.destination, network) for network in (*_LINK_LOCAL, *LOOPBACK))
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,12 +69,12 @@ def outputs() -> Mapping[str, Output]:
 
 def words(planned: Planned) -> list[object]:
     """Return what all outputs tell of one, for digests."""
-    return [word for each in outputs().values() for word in each.words(planned)]
+    return [word for output in outputs().values() for word in output.words(planned)]
 
 
 def tell(planned: Planned, parent: pulumi.Resource, ready: Sequence[pulumi.Resource]) -> None:
     """Declare whatever tells of one."""
     told: dict[str, pulumi.Resource] = {}
-    for word, each in outputs().items():
-        if each.tells(planned):
-            told[word] = each.declare(Telling(planned, parent, ready, dict(told)))
+    for word, output in outputs().items():
+        if output.tells(planned):
+            told[word] = output.declare(Telling(planned, parent, ready, dict(told)))

@@ -31,8 +31,10 @@ def left_out(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[str, .
         return nothing  # as nearly always, at no cost
     groups: dict[str, list[_Any]] = {}
     everything: list[_Any] = [*snapshot.services, *snapshot.malformed]
-    for one in sorted((one for one in everything if not is_ours(one, settings)), key=lambda one: one.key):
-        groups.setdefault(_why(one, settings), []).append(one)
+    for service in sorted(
+        (service for service in everything if not is_ours(service, settings)), key=lambda service: service.key
+    ):
+        groups.setdefault(_why(service, settings), []).append(service)
     sentences = [f"{counted(len(some), 'Service')} left out: {why}: {_examples(some)}" for why, some in groups.items()]
     more = len(sentences) - _GROUPS
     rest = [f"Services left out for {counted(more, 'more reason')}"] if more > 0 else []
@@ -43,7 +45,7 @@ def unused_pins(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
     """Return which pins are of no use, because no source has the Service."""
     if not settings.pins:
         return ()
-    keys = [*(service.key for service in snapshot.services), *(one.key for one in snapshot.malformed)]
+    keys = [*(service.key for service in snapshot.services), *(rejected.key for rejected in snapshot.malformed)]
     there = {f"{key.namespace}/{key.name}" for key in keys}
     return tuple(
         f"local-lb:pins has {clipped(pin)}, but no source has a Service of that name and of type LoadBalancer;"
@@ -62,13 +64,19 @@ def _nothing_to_serve(contents: Sequence[Contents]) -> str:
     return f"Nothing to serve. Read: {'; '.join([*told, *more])}."
 
 
-def _why(one: _Any, settings: Settings) -> str:
+def _why(service: _Any, settings: Settings) -> str:
     """Return why a Service isn't ours."""
-    if not implements(one, settings.classes):
-        klass = "no class" if one.load_balancer_class is None else f"class {clipped(one.load_balancer_class) or '``'}"
+    if not implements(service, settings.classes):
+        klass = (
+            "no class"
+            if service.load_balancer_class is None
+            else f"class {clipped(service.load_balancer_class) or '``'}"
+        )
         return f"{klass} (this stack serves {_classes(settings)})"
-    if not selects(one, settings.namespaces, {}):
-        return f"namespace {clipped(one.key.namespace)} (local-lb:namespaces has {_few(sorted(settings.namespaces))})"
+    if not selects(service, settings.namespaces, {}):
+        return (
+            f"namespace {clipped(service.key.namespace)} (local-lb:namespaces has {_few(sorted(settings.namespaces))})"
+        )
     wanted = _few([f"{clipped(key)}={clipped(value)}" for key, value in sorted(settings.selector.items())])
     return f"other labels (local-lb:selector wants {wanted})"
 
@@ -81,22 +89,24 @@ def _classes(settings: Settings) -> str:
 
 
 def _examples(some: Collection[_Any]) -> str:
-    return _few([f"{one.key.cluster}/{clipped(one.key.namespace)}/{clipped(one.key.name)}" for one in some])
+    return _few(
+        [f"{service.key.cluster}/{clipped(service.key.namespace)}/{clipped(service.key.name)}" for service in some]
+    )
 
 
 def _few(names: Collection[str]) -> str:
     return few(names, EXAMPLES)
 
 
-def _content(one: Contents) -> str:
+def _content(contents: Contents) -> str:
     """Return what a source had: `demo has 2 files with 3 objects (2 Deployment, 1 Service of type ClusterIP)`."""
-    if one.files == 0:
-        return f"{one.cluster} has no manifest that could be read"
-    total = sum(one.kinds.values())
-    files = f"{counted(one.files, 'file')} with " if one.files is not None else ""
+    if contents.files == 0:
+        return f"{contents.cluster} has no manifest that could be read"
+    total = sum(contents.kinds.values())
+    files = f"{counted(contents.files, 'file')} with " if contents.files is not None else ""
     objects = counted(total, "object") if total else "no object"
-    kinds = f" ({_kinds(one.kinds)})" if total else ""
-    return f"{one.cluster} has {files}{objects}{kinds}"
+    kinds = f" ({_kinds(contents.kinds)})" if total else ""
+    return f"{contents.cluster} has {files}{objects}{kinds}"
 
 
 def _kinds(kinds: Mapping[str, int]) -> str:
@@ -119,6 +129,6 @@ def few_kinds(kinds: Iterable[str]) -> Mapping[str, int]:
 def added(several: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
     """Add counts up."""
     total: Counter[str] = Counter()
-    for one in several:
-        total.update(one)
+    for counter in several:
+        total.update(counter)
     return dict(total)

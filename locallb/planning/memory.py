@@ -45,17 +45,17 @@ class PlanMemory:
         self,
         frame: PlanContext,
         around: tuple[object, ...],
-        those: Iterable[Asked],
+        services: Iterable[Asked],
         give: Callable[..., PlacementInputs],
     ) -> list[Placed]:
-        """Place each of `those`, in order; `give` tells the rest that decides, which is the same in the same `around`.
+        """Place each of `services`, in order; `give` tells the rest that decides and is the same in the same `around`.
 
         With `around` as before that need not even be asked for the very same Service.
         """
         self._placed.within(frame)
         steady, self._beside = around == self._beside, around
         placed = []
-        for asked in those:
+        for asked in services:
             key = asked[0].key
             known: PlacementInputs | None = next(iter(self._placed.given(key)), None)
             if not (known and steady and known.service is asked[0] and known[1:3] == asked[1:] and _lists(*asked)):
@@ -82,12 +82,12 @@ def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
 
 def _lists(service: Service, addresses: tuple[IPAddress, ...], _seat: ProxyAssignment) -> bool:
     """Return whether its status lists its own addresses and no other ones."""
-    return all(one.address in addresses for one in service.ingress)
+    return all(ingress.address in addresses for ingress in service.ingress)
 
 
-def _asks_the_same(one: _Question, other: _Question) -> bool:
+def _asks_the_same(question: _Question, other: _Question) -> bool:
     """Return whether two questions for addresses have the same answers for sure."""
-    (before, ours_before, settings_before), (now, ours, settings) = one, other
+    (before, ours_before, settings_before), (now, ours, settings) = question, other
     return (
         settings_before == settings
         and _held(before) == _held(now)
@@ -104,16 +104,16 @@ def _held(snapshot: Snapshot) -> tuple[object, ...]:
 
 def _want_the_same(before: Sequence[Service], now: Sequence[Service]) -> bool:
     return len(before) == len(now) and all(
-        one is other or _wants(one, other) == other for one, other in zip(before, now, strict=True)
+        service is other or _wants(service, other) == other for service, other in zip(before, now, strict=True)
     )
 
 
-def _wants(one: Service, other: Service) -> Service:
-    """Return `one` with those fields of `other` that decide nothing about addresses, unless addresses are shared."""
-    if one.sharing_key or other.sharing_key:
-        return one
+def _wants(service: Service, other: Service) -> Service:
+    """Return `service` with what of `other` decides nothing about addresses, unless addresses are shared."""
+    if service.sharing_key or other.sharing_key:
+        return service
     return replace(
-        one,
+        service,
         ports=other.ports,
         source_ranges=other.source_ranges,
         client_ip_affinity=other.client_ip_affinity,

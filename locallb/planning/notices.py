@@ -54,7 +54,7 @@ def _only_tcp(service: Service) -> str:
 
 
 def _of_others(service: Service, addresses: tuple[IPAddress, ...], snapshot: Snapshot) -> list[IPAddress]:
-    foreign = [one.address for one in service.ingress if one.address not in addresses]
+    foreign = [ingress.address for ingress in service.ingress if ingress.address not in addresses]
     if not foreign:  # as nearly always: all claims need not be searched for each Service
         return []
     claims = (*snapshot.claims, *snapshot.remembered)

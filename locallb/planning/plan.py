@@ -62,11 +62,11 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     in_order = sorted((s for s in servable if s.key in seats), key=lambda service: service.key)
     asked = ((s, placed[s.key], seats[s.key]) for s in in_order)
     made = memory.place(frame, beside(snapshot, settings), asked, given)
-    of_services = [n.message for one in made for n in one.placement.notices if n.reason in TOLD_OF_THE_STACK]
+    of_services = [n.message for placed in made for n in placed.placement.notices if n.reason in TOLD_OF_THE_STACK]
     plan = Plan(
-        placements=tuple(one.placement for one in made),
+        placements=tuple(placed.placement for placed in made),
         proxies=(
-            *(one.own for one in made if one.own),
+            *(placed.own for placed in made if placed.own),
             *(proxy_of_stack(name, frame) for name in seated.proxies),
         ),
         rejections=_rejections(snapshot, settings, {**answers, **hopeless}, seats),
@@ -111,7 +111,7 @@ def _rejections(
         (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, len(seats)), uids[key])
         for key, answer in without.items()
     ]
-    found += [(one.key, one.problem, one.uid) for one in _malformed(snapshot, settings)]
+    found += [(rejected.key, rejected.problem, rejected.uid) for rejected in _malformed(snapshot, settings)]
     return tuple(
         Rejection(key, problem, Owner(snapshot.home, key, uid), snapshot.access.get(key.cluster))
         for key, problem, uid in sorted(found)
@@ -119,7 +119,7 @@ def _rejections(
 
 
 def _malformed(snapshot: Snapshot, settings: Settings) -> Iterator[MalformedService]:
-    return (one for one in snapshot.malformed if is_ours(one, settings) and not one.deleting)
+    return (service for service in snapshot.malformed if is_ours(service, settings) and not service.deleting)
 
 
 def _host_limit(key: ObjectKey, snapshot: Snapshot, running: int) -> Problem:

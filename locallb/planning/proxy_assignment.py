@@ -56,7 +56,7 @@ def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySe
 def _per_service(services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
     held = {proxy.service: proxy.discovery for proxy in snapshot.proxies}
     keys = [service.key for service in services]
-    seated = {each.service for each in snapshot.seats if each.proxy in snapshot.stack_proxies}
+    seated = {assignment.service for assignment in snapshot.seats if assignment.proxy in snapshot.stack_proxies}
     newcomers = [key for key in keys if key not in held and key not in seated]
     given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.seats)
     needs = [
@@ -82,5 +82,5 @@ def _leaving(snapshot: Snapshot, proxies: Sequence[ProxyName], own: Sequence[Obj
     `proxies` are those of the stack that stay, `own` the Services that may stay with a proxy of their own.
     """
     keys = set(own)
-    leaving = sum(watches(each.discovery, each.upstreams) for each in snapshot.proxies if each.service not in keys)
+    leaving = sum(watches(proxy.discovery, proxy.upstreams) for proxy in snapshot.proxies if proxy.service not in keys)
     return leaving + EACH * len(set(snapshot.stack_proxies) - set(proxies))

@@ -44,7 +44,11 @@ def assign_shared(
     if not names:
         return Assignment()
     wanted = set(services)
-    kept = {each.service: each.proxy for each in seats if each.proxy in names and each.service in wanted}
+    kept = {
+        assignment.service: assignment.proxy
+        for assignment in seats
+        if assignment.proxy in names and assignment.service in wanted
+    }
     load = Counter(kept.values())
     for service in services:
         if service not in kept:
@@ -65,8 +69,12 @@ def assign_spares(
     whose Service is gone isn't: it may still carry that one's streams, so it is stopped and not used again.
     """
     running = set(held)
-    kept = {each.service: each.proxy for each in seats if each.proxy in running and each.service in staying}
-    waiting = sorted(_spares(running) - {each.proxy for each in seats}, key=_number)
+    kept = {
+        assignment.service: assignment.proxy
+        for assignment in seats
+        if assignment.proxy in running and assignment.service in staying
+    }
+    waiting = sorted(_spares(running) - {assignment.proxy for assignment in seats}, key=_number)
     taken = dict(zip(newcomers, waiting, strict=False))
     return Assignment(tuple(sorted({*kept.values(), *waiting}, key=_order)), {**kept, **taken})
 

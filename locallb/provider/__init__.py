@@ -31,7 +31,7 @@ KINDS: tuple[type[AnyResourceType], ...] = (
     Reachable,
     ServiceClaim,
     PodRoutes,
-    *(kind for each in outputs().values() for kind in each.resource_types),
+    *(kind for output in outputs().values() for kind in output.resource_types),
 )
 
 

@@ -81,14 +81,14 @@ def moved(service: ServiceChange) -> str:
     """Return which addresses it loses and gets, as the rest of a sentence that begins with the Service."""
     had = service.before.addresses if service.before else ()
     has = service.after.addresses if service.after else ()
-    gone = " and ".join(str(one) for one in had if one not in has)
-    new = " and ".join(str(one) for one in has if one not in had)
+    gone = " and ".join(str(item) for item in had if item not in has)
+    new = " and ".join(str(item) for item in has if item not in had)
     return f"its address {gone} becomes {new}" if new else f"it loses its address {gone}"
 
 
 def removed(balancer: Balancer) -> str:
     """Return what goes with a Service, as the rest of a sentence that begins with it."""
-    addresses = " and ".join(str(each) for each in balancer.addresses) or "no address"
+    addresses = " and ".join(str(address) for address in balancer.addresses) or "no address"
     _, ports = _counted(tuple(port.label for port in balancer.ports))
     return f"removed, and with it {addresses}, {ports}"
 
@@ -101,9 +101,9 @@ def _topic(reason: Reason) -> Topic:
 
 def told(exposure: Exposure) -> str:
     """Return what became reachable, as the rest of a sentence that begins with the Service."""
-    one, ports = _counted(exposure.ports)
-    was, opens = ("was", "opens") if one else ("were", "open")
-    where = " and ".join(str(each) for each in exposure.addresses)
+    single, ports = _counted(exposure.ports)
+    was, opens = ("was", "opens") if single else ("were", "open")
+    where = " and ".join(str(address) for address in exposure.addresses)
     who = listed(exposure.sources) if exposure.sources else "everybody"
     match exposure.kind:
         case Wider.SERVICE:
@@ -111,37 +111,39 @@ def told(exposure: Exposure) -> str:
         case Wider.FAMILY:
             return f"{ports} also at {where}, for {who}"
         case Wider.PORT:
-            return f"{ports} {'is' if one else 'are'} new, for {who}"
+            return f"{ports} {'is' if single else 'are'} new, for {who}"
         case Wider.OPENS:
             return f"{ports} {was} closed and {opens}, for {who}"
         case Wider.UNRESTRICTED:
             return f"{ports} {was} only for {listed(exposure.before)} and {opens} for everybody"
         case Wider.SOURCES:
-            return f"{ports} also {'lets' if one else 'let'} in {who}"
+            return f"{ports} also {'lets' if single else 'let'} in {who}"
 
 
 def withdrawn(narrowing: Narrowing) -> str:
     """Return what can't be reached any more, as the rest of a sentence that begins with the Service."""
-    one, ports = _counted(narrowing.ports)
-    is_, lets = ("is", "lets") if one else ("are", "let")
-    where = " and ".join(str(each) for each in narrowing.addresses)
+    single, ports = _counted(narrowing.ports)
+    is_, lets = ("is", "lets") if single else ("are", "let")
+    where = " and ".join(str(address) for address in narrowing.addresses)
     match narrowing.kind:
         case Narrower.SERVICE | Narrower.FAMILY:
             return f"{ports} {is_} no longer at {where}"
         case Narrower.PORT:
             return f"{ports} {is_} removed"
         case Narrower.CLOSES:
-            return f"{ports} {'closes' if one else 'close'}: nobody is behind {'it' if one else 'them'} any more"
+            return f"{ports} {'closes' if single else 'close'}: nobody is behind {'it' if single else 'them'} any more"
         case Narrower.RESTRICTED:
-            return f"{ports} {'was' if one else 'were'} open to everybody and {lets} in only {listed(narrowing.after)}"
+            return (
+                f"{ports} {'was' if single else 'were'} open to everybody and {lets} in only {listed(narrowing.after)}"
+            )
         case Narrower.SOURCES:
             return f"{ports} no longer {lets} in all of {listed(narrowing.sources)}, only {listed(narrowing.after)}"
 
 
 def _counted(labels: tuple[str, ...]) -> tuple[bool, str]:
     """Return whether it is one port, and the ports in words."""
-    one = len(labels) == 1
-    return one, f"{'port' if one else 'ports'} {', '.join(labels)}"
+    single = len(labels) == 1
+    return single, f"{'port' if single else 'ports'} {', '.join(labels)}"
 
 
 MOST_LISTED = 6
@@ -149,7 +151,7 @@ MOST_LISTED = 6
 
 def listed(things: Iterable[object]) -> str:
     """Write some things with commas, the first few of many."""
-    texts = [str(each) for each in things]
+    texts = [str(item) for item in things]
     if len(texts) <= MOST_LISTED:
         return ", ".join(texts)
     return f"{', '.join(texts[:MOST_LISTED])} and {len(texts) - MOST_LISTED} more"

@@ -180,8 +180,10 @@ def _of_whole(before: Balancer, after: Balancer) -> Iterator[Difference]:
     if before.envoy != after.envoy:
         yield Difference(What.ENVOY, "", (before.envoy,), (after.envoy,))
     if before.container != after.container:
-        was = tuple(one for one in before.container if one not in after.container)
-        yield Difference(What.CONTAINER, "", was, tuple(one for one in after.container if one not in before.container))
+        was = tuple(fact for fact in before.container if fact not in after.container)
+        yield Difference(
+            What.CONTAINER, "", was, tuple(fact for fact in after.container if fact not in before.container)
+        )
 
 
 def _of_ports(before: Balancer, after: Balancer) -> Iterator[Difference]:
@@ -217,4 +219,4 @@ def _some(text: str) -> tuple[str, ...]:
 
 
 def _texts(things: Collection[object]) -> tuple[str, ...]:
-    return tuple(str(each) for each in things)
+    return tuple(str(item) for item in things)

@@ -79,7 +79,7 @@ def _balancer(balancer: Balancer | None) -> Mapping[str, object] | None:
                 "port": port.number,
                 "protocol": str(port.protocol),
                 "listens": [str(address) for address in port.listens],
-                "sources": None if port.sources is None else [str(each) for each in port.sources],
+                "sources": None if port.sources is None else [str(source) for source in port.sources],
                 "backends": list(port.backends),
                 "via": str(port.via or ""),
                 "affinity": port.affinity,

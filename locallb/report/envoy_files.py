@@ -38,15 +38,15 @@ def told_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
         if place is None or (address := as_address(place["four"] or place["six"])) is None:
             continue
         everything = list(_walk(raw))
-        upstreams = [as_text(one["cluster"]) for one in everything if "cluster" in one]
-        ranges = [one for one in everything if "address_prefix" in one]
+        upstreams = [as_text(part["cluster"]) for part in everything if "cluster" in part]
+        ranges = [part for part in everything if "address_prefix" in part]
         yield Listener(
             address=address,
             port=int(place["port"]),
             protocol=Protocol(place["protocol"]),
             upstream=upstreams[0] if upstreams else "",
             sources=sorted_networks(tuple(network for span in ranges if (network := _network(span)) is not None)),
-            affinity=any("hash_policy" in one or "hash_policies" in one for one in everything),
+            affinity=any("hash_policy" in part or "hash_policies" in part for part in everything),
         )
 
 
@@ -60,9 +60,9 @@ def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
             first = [endpoint for endpoint in _objects(assignment.get("endpoints")) if not endpoint.get("priority")]
             # Not every address: that of a health check is none where traffic goes.
             addresses = [
-                as_object(as_object(one["endpoint"]).get("address"))
-                for one in _walk(first)
-                if "endpoint" in one and one.get("health_status") != "DEGRADED"
+                as_object(as_object(part["endpoint"]).get("address"))
+                for part in _walk(first)
+                if "endpoint" in part and part.get("health_status") != "DEGRADED"
             ]
             sockets = [as_object(address["socket_address"]) for address in addresses if "socket_address" in address]
             found[as_text(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)
@@ -70,7 +70,7 @@ def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _objects(value: object) -> list[Mapping[str, object]]:
-    return [as_object(one) for one in value] if isinstance(value, list) else []
+    return [as_object(item) for item in value] if isinstance(value, list) else []
 
 
 def _endpoint(socket: Mapping[str, object]) -> str:
@@ -85,19 +85,19 @@ def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]
     except (ValueError, RecursionError):
         return []
     listed = as_object(document).get("resources")
-    return [as_object(one) for one in listed] if isinstance(listed, list) else []
+    return [as_object(resource) for resource in listed] if isinstance(listed, list) else []
 
 
 def _walk(value: object) -> Iterator[Mapping[str, object]]:
     """Return every object within `value`, outer ones first; however deep it is."""
     left = [value]
     while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            yield one
-            left.extend(reversed(list(one.values())))
-        elif isinstance(one, list):
-            left.extend(reversed(one))
+        part = left.pop()
+        if isinstance(part, dict):
+            yield part
+            left.extend(reversed(list(part.values())))
+        elif isinstance(part, list):
+            left.extend(reversed(part))
 
 
 def _network(prefix: Mapping[str, object]) -> IPNetwork | None:

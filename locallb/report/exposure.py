@@ -93,9 +93,9 @@ def narrowings(before: Balancer | None, after: Balancer | None) -> tuple[Narrowi
 def _joined(found: Iterable[Exposure]) -> tuple[Exposure, ...]:
     """Make one of those that differ in their ports only."""
     ports: dict[Exposure, tuple[str, ...]] = {}
-    for one in found:
-        alike = replace(one, ports=())
-        ports[alike] = (*ports.get(alike, ()), *one.ports)
+    for exposure in found:
+        alike = replace(exposure, ports=())
+        ports[alike] = (*ports.get(alike, ()), *exposure.ports)
     return tuple(replace(alike, ports=labels) for alike, labels in ports.items())
 
 
@@ -146,7 +146,7 @@ def covered(network: IPNetwork, by: Iterable[IPNetwork]) -> bool:
     """Return whether all of `network` lies within `by`, which may cover it in pieces."""
     first, last = int(network.network_address), int(network.broadcast_address)
     pieces = sorted(
-        (int(one.network_address), int(one.broadcast_address)) for one in by if one.version == network.version
+        (int(cidr.network_address), int(cidr.broadcast_address)) for cidr in by if cidr.version == network.version
     )
     for start, end in pieces:
         if start <= first <= end:

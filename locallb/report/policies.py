@@ -53,10 +53,10 @@ def _open_ports(services: Iterable[ServiceChange]) -> Iterator[Violation]:
 
 
 def _forbidden_ports(services: Iterable[ServiceChange], allowed: tuple[PortRange, ...]) -> Iterator[Violation]:
-    listed = ", ".join(str(each) for each in allowed)
+    listed = ", ".join(str(rule) for rule in allowed)
     for service in services:
         ports = service.after.ports if service.after else ()
-        labels = [port.label for port in ports if not any(_allows(each, port) for each in allowed)]
+        labels = [port.label for port in ports if not any(_allows(rule, port) for rule in allowed)]
         if labels:
             yield Violation(
                 Gate.PORTS,

@@ -41,18 +41,18 @@ def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settin
     """Count the addresses of every pool where our Services have those that are `used`."""
     taken = {*used, *_not_free(snapshot, settings)}
     return tuple(
-        _room(pool.name, those, possible(pool, family, snapshot.host), used, taken)
+        _room(pool.name, usable, possible(pool, family, snapshot.host), used, taken)
         for pool in settings.pools
         for family in Family
-        if (those := candidates(pool, family)).size
+        if (usable := candidates(pool, family)).size
     )
 
 
 def _room(
-    name: str, those: Candidates, here: Candidates, used: Collection[IPAddress], taken: Collection[IPAddress]
+    name: str, candidates: Candidates, here: Candidates, used: Collection[IPAddress], taken: Collection[IPAddress]
 ) -> Room:
     free = here.size - sum(address in here for address in taken)
-    return Room(name, those.family, those.size, sum(address in those for address in used), free)
+    return Room(name, candidates.family, candidates.size, sum(address in candidates for address in used), free)
 
 
 def _not_free(snapshot: Snapshot, settings: Settings) -> Iterator[IPAddress]:
@@ -64,4 +64,4 @@ def _not_free(snapshot: Snapshot, settings: Settings) -> Iterator[IPAddress]:
 
 
 def _flat(some: Iterable[Iterable[IPAddress]]) -> Iterator[IPAddress]:
-    return (address for those in some for address in those)
+    return (address for addresses in some for address in addresses)

@@ -60,13 +60,13 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
             by_name[resource.name] = resource
         elif (key := _key(resource)) is not None:
             _take(parts[key] if key.cluster else of_stack[key.name], resource)
-    by_id = {one.proxy: one for one in of_stack.values()}
-    for key, one in parts.items():
-        if host := by_id.get(one.proxy):
-            one.proxy_name, one.envoy, one.container = host.proxy_name, host.envoy, host.container
+    by_id = {balancer.proxy: balancer for balancer in of_stack.values()}
+    for key, balancer in parts.items():
+        if host := by_id.get(balancer.proxy):
+            balancer.proxy_name, balancer.envoy, balancer.container = host.proxy_name, host.envoy, host.container
         if str(key) in by_name:
-            one.order = _texts(by_name[str(key)].inputs.get("addresses"))
-            one.labels = _texts(by_name[str(key)].inputs.get("ports"))
+            balancer.order = _texts(by_name[str(key)].inputs.get("addresses"))
+            balancer.labels = _texts(by_name[str(key)].inputs.get("ports"))
     return Side(label, MappingProxyType({key: _balancer(key, parts[key]) for key in sorted(parts)}))
 
 
@@ -148,7 +148,7 @@ def _port(  # noqa: PLR0913, PLR0917 - private, one caller
     return Port(
         number=number,
         protocol=protocol,
-        listens=tuple(one.address for one in ordered),
+        listens=tuple(address.address for address in ordered),
         sources=ordered[0].sources if ordered else None,
         backends=tuple(backend for name in upstreams for backend in backends.get(name, ())),
         affinity=ordered[0].affinity if ordered else None,
@@ -157,8 +157,8 @@ def _port(  # noqa: PLR0913, PLR0917 - private, one caller
 
 
 def _texts(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _strings(value: object) -> Mapping[str, str]:
-    return {key: one for key, one in as_object(value).items() if isinstance(one, str)}
+    return {key: item for key, item in as_object(value).items() if isinstance(item, str)}

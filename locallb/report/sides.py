@@ -117,7 +117,7 @@ def _balancer(
     part = placement.part
     upstreams = part.part.upstreams if part else planned.proxy.upstreams
     files = as_files(part.rendered.listeners, part.rendered.clusters) if part else planned.rendered.files
-    backends = {each.name: tuple(str(backend) for backend in each.backends) for each in upstreams}
+    backends = {upstream.name: tuple(str(backend) for backend in upstream.backends) for upstream in upstreams}
     ports = tuple(_port(port, service, backends) for port in placement.ports)
     run = planned.run
     if hostless:
@@ -134,7 +134,7 @@ def _balancer(
         envoy=run.envoy,
         container=run.told,
         fingerprint=fingerprint(
-            ([str(each) for each in placement.addresses], [str(each) for each in placement.ports]),
+            ([str(address) for address in placement.addresses], [str(port) for port in placement.ports]),
             planned.proxy.id,
             owner_fields(placement.owner),
             files,

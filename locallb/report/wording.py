@@ -53,26 +53,26 @@ def shown_side(service: ServiceChange) -> Balancer | None:
     return service.after or service.before
 
 
-def difference(one: Difference) -> str:
+def difference(change: Difference) -> str:
     """Return one difference in words."""
-    where = f"{'ports' if ',' in one.port else 'port'} {one.port}" if one.port else ""
-    match one.what:
+    where = f"{'ports' if ',' in change.port else 'port'} {change.port}" if change.port else ""
+    match change.what:
         case What.PORT:
-            return f"{where}: new" if one.after else f"{where}: removed"
+            return f"{where}: new" if change.after else f"{where}: removed"
         case What.UID:
             return "recreated in the cluster: another uid"
         case What.CONFIGURATION:
             return "its proxy's configuration"
         case What.RESOURCES:
-            return f"put right: {listed(one.after)}"
+            return f"put right: {listed(change.after)}"
         case What.SOURCES:
-            return f"{where}, {_NAMES[one.what]}: {_sides(one, 'everybody')}"
+            return f"{where}, {_NAMES[change.what]}: {_sides(change, 'everybody')}"
         case _:
-            return f"{where}{', ' if where else ''}{_NAMES[one.what]}: {_sides(one, 'none')}"
+            return f"{where}{', ' if where else ''}{_NAMES[change.what]}: {_sides(change, 'none')}"
 
 
-def _sides(one: Difference, nothing: str) -> str:
-    return f"{listed(one.before) or nothing} → {listed(one.after) or nothing}"
+def _sides(change: Difference, nothing: str) -> str:
+    return f"{listed(change.before) or nothing} → {listed(change.after) or nothing}"
 
 
 def reasons(service: ServiceChange) -> list[str]:
@@ -83,10 +83,10 @@ def reasons(service: ServiceChange) -> list[str]:
 def differences(service: ServiceChange) -> list[str]:
     """Return in what a Service differs; what differs alike for several ports once."""
     ports: dict[Difference, list[str]] = {}
-    for one in service.differences:
-        if one.what is not What.PROBLEM:
-            alike = one if one.what is What.PORT else replace(one, port="")
-            ports.setdefault(alike, []).append(one.port)
+    for change in service.differences:
+        if change.what is not What.PROBLEM:
+            alike = change if change.what is What.PORT else replace(change, port="")
+            ports.setdefault(alike, []).append(change.port)
     return [difference(replace(alike, port=", ".join(labels))) for alike, labels in ports.items()]
 
 

@@ -43,9 +43,9 @@ def present_routes(home: Home, container: str = "") -> frozenset[PodRoute]:
         pid = _helper().pid(container)
         return pod_routes_of(pid, metric) if pid else frozenset()
     return frozenset(
-        PodRoute(one.destination, one.gateway)
-        for one in routes()
-        if one.gateway is not None and (one.protocol, one.metric) == (POD_PROTOCOL, metric)
+        PodRoute(route.destination, route.gateway)
+        for route in routes()
+        if route.gateway is not None and (route.protocol, route.metric) == (POD_PROTOCOL, metric)
     )
 
 

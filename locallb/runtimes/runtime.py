@@ -133,5 +133,5 @@ def runtimes() -> tuple[Runtime, ...]:
 
 def end_hanging(directory: Path) -> None:
     """End an Envoy that runs but doesn't answer, in whatever it runs: it may listen still. Raises ClientError."""
-    for each in runtimes():
-        each.end_hanging(directory)
+    for runtime in runtimes():
+        runtime.end_hanging(directory)

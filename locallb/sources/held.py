@@ -113,19 +113,19 @@ class _Resource:
 def _held(resources: list[HeldResource], known: Memory[Any]) -> HeldByState:
     """Return what resources hold. Raises ValueError, KeyError or TypeError where a field isn't as we write it."""
     by_kind: dict[str, list[HeldResource]] = {}
-    for one in resources:
-        by_kind.setdefault(one.type, []).append(one)
+    for resource in resources:
+        by_kind.setdefault(resource.type, []).append(resource)
 
-    def each(kind: str, read: Callable[[HeldResource], _Held]) -> list[_Held]:
-        return [known.of_this(one, partial(read, one)) for one in by_kind.get(kind, ())]
+    def parsed(kind: str, read: Callable[[HeldResource], _Held]) -> list[_Held]:
+        return [known.of_this(resource, partial(read, resource)) for resource in by_kind.get(kind, ())]
 
-    claims = each(ADDRESS, lambda one: _ranked(_claim(one.inputs)))
-    configs = each(CONFIG, lambda one: _config(one.inputs))
+    claims = parsed(ADDRESS, lambda resource: _ranked(_claim(resource.inputs)))
+    configs = parsed(CONFIG, lambda resource: _config(resource.inputs))
     proxies = [config for config in configs if isinstance(config, HeldProxy)]
     names = {config.id: config.name for config in configs if isinstance(config, _OfStack)}
-    served = each(SERVICE, lambda one: (_service(one.inputs), ProxyId(str(one.inputs["proxy"]))))
+    served = parsed(SERVICE, lambda resource: (_service(resource.inputs), ProxyId(str(resource.inputs["proxy"]))))
     seats = [HeldProxyAssignment(service, names[proxy]) for service, proxy in served if proxy in names]
-    pids = {pid for one in by_kind.get(PROCESS, ()) if (pid := _pid(one.outputs))}
+    pids = {pid for resource in by_kind.get(PROCESS, ()) if (pid := _pid(resource.outputs))}
     known.evict_unused()
     return HeldByState(
         tuple(claim for _, claim in sorted(claims, key=itemgetter(0))),

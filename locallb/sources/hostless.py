@@ -31,15 +31,15 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
     read = [source_type(source.type).compared(source, root, nowhere) for source in settings.sources]
     snapshot = Snapshot(
         home,
-        services=tuple(service for each in read for service in each.parsed.services),
-        malformed=tuple(one for each in read for one in each.parsed.malformed),
-        nodes=tuple(node for each in read for node in each.parsed.nodes),
-        slices=tuple(endpoint_slice for each in read for endpoint_slice in each.parsed.slices),
-        external_ips=frozenset(one for each in read for one in each.parsed.external_ips),
+        services=tuple(service for reading in read for service in reading.parsed.services),
+        malformed=tuple(malformed for reading in read for malformed in reading.parsed.malformed),
+        nodes=tuple(node for reading in read for node in reading.parsed.nodes),
+        slices=tuple(endpoint_slice for reading in read for endpoint_slice in reading.parsed.slices),
+        external_ips=frozenset(address for reading in read for address in reading.parsed.external_ips),
     )
-    complaints = tuple(sentence for each in read for sentence in each.stale)
+    complaints = tuple(sentence for reading in read for sentence in reading.stale)
     return SnapshotResult(
-        snapshot, complaints, _flat([*(each.parsed.notices for each in read), unchecked(settings.pools)])
+        snapshot, complaints, _flat([*(reading.parsed.notices for reading in read), unchecked(settings.pools)])
     )
 
 
@@ -59,4 +59,4 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 
 def _flat(some: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(one for each in some for one in each)
+    return tuple(item for items in some for item in items)

@@ -125,4 +125,4 @@ def _unpacked(packed: object) -> FilesOfObjects:
 def _objects(listed: Iterable[object]) -> Objects:
     if not isinstance(listed, list):
         raise ValueError  # noqa: TRY004 - one kind of mistake: the file isn't ours
-    return tuple(one for one in listed if isinstance(one, dict))
+    return tuple(item for item in listed if isinstance(item, dict))

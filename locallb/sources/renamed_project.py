@@ -46,4 +46,6 @@ def _is_of(state: Path, root: Path) -> bool:
     """
     goes_along = root in state.parents
     roots = {deployed.root for deployed in deployed_from(state)}
-    return str(root) in roots or (goes_along and not all(paths.is_another_directory(one, str(root)) for one in roots))
+    return str(root) in roots or (
+        goes_along and not all(paths.is_another_directory(known, str(root)) for known in roots)
+    )

@@ -101,26 +101,26 @@ def assemble(
     home: Home, held: HeldByState, claims: tuple[Claim, ...], read: Sequence[SourceRead], host: HostFacts
 ) -> SnapshotResult:
     """Put what was read piece by piece together."""
-    parsed = [one.reading.parsed for one in read]
+    parsed = [source.reading.parsed for source in read]
     snapshot = Snapshot(
         home,
-        services=_each(one.services for one in parsed),
-        malformed=_each(one.malformed for one in parsed),
-        nodes=_each(one.nodes for one in parsed),
-        slices=_each(one.slices for one in parsed),
+        services=_each(part.services for part in parsed),
+        malformed=_each(part.malformed for part in parsed),
+        nodes=_each(part.nodes for part in parsed),
+        slices=_each(part.slices for part in parsed),
         claims=claims,
         remembered=held.remembered,
         proxies=held.proxies,
         stack_proxies=held.stack_proxies,
         seats=held.seats,
         host=host,
-        access={name: access for one in read for name, access in one.access.items()},
-        health_ports={name: families for one in read for name, families in one.health_ports.items()},
-        external_ips=frozenset(address for one in parsed for address in one.external_ips),
-        contents=tuple(one.reading.contents for one in read if one.reading.contents),
+        access={name: access for source in read for name, access in source.access.items()},
+        health_ports={name: families for source in read for name, families in source.health_ports.items()},
+        external_ips=frozenset(address for part in parsed for address in part.external_ips),
+        contents=tuple(source.reading.contents for source in read if source.reading.contents),
     )
-    standings = {key: said for one in parsed for key, said in one.standings}
-    complaints, notices = (_some(one.reading.stale) for one in read), (_some(one.notices) for one in parsed)
+    standings = {key: said for part in parsed for key, said in part.standings}
+    complaints, notices = (_some(source.reading.stale) for source in read), (_some(part.notices) for part in parsed)
     return SnapshotResult(snapshot, _each(complaints), _each(notices), standings)
 
 
@@ -179,4 +179,4 @@ def read_routes(settings: Settings, known: HostFacts) -> HostFacts:
 
 
 def _each(parts: Iterable[tuple[_Part, ...]]) -> tuple[_Part, ...]:
-    return tuple(one for some in parts for one in some)
+    return tuple(item for some in parts for item in some)

@@ -114,7 +114,7 @@ class SnapshotCache:
 
     def stale(self) -> Mapping[ClusterName, str]:
         """Return which sources count as last read, and why."""
-        return {name: one.reading.stale[0] for name, one in self._read.items() if one.reading.stale}
+        return {name: source.reading.stale[0] for name, source in self._read.items() if source.reading.stale}
 
     def unready(self) -> bool:
         """Return whether a cluster is in the making: finding is worth another look in a second."""
@@ -130,8 +130,8 @@ class SnapshotCache:
 
     def stop(self) -> None:
         """Follow nothing any more; keep what was read last."""
-        for one in self.following.values():
-            one.stop()
+        for followed in self.following.values():
+            followed.stop()
 
     def _find(self, changes: Changes) -> tuple[Source, ...]:
         """Find out which sources there are now, where it may be others; forget those that went."""
@@ -142,9 +142,9 @@ class SnapshotCache:
         except SourceError as error:  # what was found last counts, also if that was nothing
             if self._sources is None:
                 raise
-            unready = any(one.unready for one in self._found)
+            unready = any(finder.unready for finder in self._found)
             self._found = (SourceRead(SourceResult(Parsed(), (str(error),)), unready=unready),)
-        if not any(one.unready for one in self._found):
+        if not any(finder.unready for finder in self._found):
             self._unready = None
         elif self._unready is None or changes.maker:
             self._unready = time.monotonic()

@@ -30,7 +30,7 @@ from locallb.watch.work import Batch, Work
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
 ROOTS = (BALANCER, PROXY, ROUTES)
-LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE}).union(*(each.looked_after for each in outputs().values()))
+LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
 _SILENT = Standing()
 _LEAVING_AS_IT_IS = frozenset({Op.SAME, Op.REFRESH, Op.READ})
@@ -204,7 +204,9 @@ class Converger:
         told = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR]
         roots = {key: {self._urn(kind, str(key)) for kind in ROOTS} for key in keys}
         failed = {
-            key: next((one.message for one in told if _is_of(one.urn, key)), told[0].message if told else "")
+            key: next(
+                (failure.message for failure in told if _is_of(failure.urn, key)), told[0].message if told else ""
+            )
             for key, urns in roots.items()
             if urns & result.broken
         }

@@ -95,6 +95,6 @@ class Triggers:
             self._runs = None
 
     def _unwatch(self) -> None:
-        for each in self._watches:
-            each.stop()
+        for watch in self._watches:
+            watch.stop()
         self._watches = []

@@ -38,7 +38,9 @@ class Troubles:
     def fell(self, plan: Plan, marks: Collection[Mark]) -> list[ObjectKey]:
         """Find out which load balancers the proxies serve that ended."""
         named = {mark.subject for mark in marks if mark.cause is Cause.PROXY}
-        fallen = [one.key for one in plan.proxies if {one.proxy.name, one.proxy.id} & named] if named else []
+        fallen = (
+            [planned.key for planned in plan.proxies if {planned.proxy.name, planned.proxy.id} & named] if named else []
+        )
         self.broken.update(fallen)
         return fallen
 

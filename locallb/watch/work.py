@@ -43,10 +43,10 @@ class Work:
 
     def without(self, keys: Collection[ObjectKey]) -> Work:
         """Leave some out."""
-        those = frozenset(keys)
+        excluded = frozenset(keys)
 
         def rest(some: tuple[ObjectKey, ...]) -> tuple[ObjectKey, ...]:
-            return tuple(key for key in some if key not in those)
+            return tuple(key for key in some if key not in excluded)
 
         every = (self.broken, self.gone, self.changed, self.new, self.spare, self.unchecked)
         return Work(*(rest(some) for some in every))

@@ -34,11 +34,11 @@ def doctor(args: Arguments, out: Out) -> int:
 
 
 def _print(findings: tuple[Finding, ...], out: Out) -> None:
-    for one in findings:
-        out.line((f"{one.level:<8} ", STYLES[one.level]), (f"{one.topic:<9} ", "bold"), one.text)
-        if one.remedy:
-            out.line(f"{'':19}→ {one.remedy}")
+    for finding in findings:
+        out.line((f"{finding.level:<8} ", STYLES[finding.level]), (f"{finding.topic:<9} ", "bold"), finding.text)
+        if finding.remedy:
+            out.line(f"{'':19}→ {finding.remedy}")
 
 
-def _fields(one: Finding) -> dict[str, str]:
-    return {"level": str(one.level), "topic": one.topic, "text": one.text, "remedy": one.remedy}
+def _fields(finding: Finding) -> dict[str, str]:
+    return {"level": str(finding.level), "topic": finding.topic, "text": finding.text, "remedy": finding.remedy}

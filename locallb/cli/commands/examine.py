@@ -65,7 +65,7 @@ def look(directory: Path, stack: str) -> Seen:
     troubles = Troubles([])
     session = troubles.guard("stack", lambda: Session.open(directory, stack), None)
     pools = troubles.guard("stack", lambda: session.settings.pools, ()) if session else ()
-    ours = [one.pid for one in processes.marked(PROXY_MARK)]
+    ours = [process.pid for process in processes.marked(PROXY_MARK)]
     strict = bool(session and pools and session.settings.publishes)
     host = troubles.guard("host", lambda: host_facts(pools, ours, strict=strict), HostFacts())
     ledger = troubles.guard("ledger", lambda: Ledger(paths.ledger_directory()), None)
@@ -114,7 +114,7 @@ def _with_stack(seen: Seen, session: Session, claimed: set[str], troubles: Troub
         sources=len(session.settings.sources) if plan else 0,
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
         proxies=_proxies(known),
-        unclaimed=tuple(sorted({str(one.id) for one in known if one.type == ADDRESS} - claimed)),
+        unclaimed=tuple(sorted({str(resource.id) for resource in known if resource.type == ADDRESS} - claimed)),
         leftovers=troubles.guard("ledger", lambda: _leftovers(session, known), ()),
         state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
         state_problems=state_problems,
@@ -156,9 +156,9 @@ def _shared() -> str:
 
 
 def _proxies(known: Sequence[ResourceState]) -> tuple[ProxySeen, ...]:
-    runs = {str(one.id): one for one in known if one.type == PROCESS}
+    runs = {str(resource.id): resource for resource in known if resource.type == PROCESS}
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        configs = [one for one in known if one.type == CONFIG]
+        configs = [resource for resource in known if resource.type == CONFIG]
         configs.sort(key=lambda config: str(config.inputs.get("name")))
         return tuple(workers.map(_proxy, configs, [runs.get(str(config.id)) for config in configs]))
 
@@ -185,14 +185,14 @@ def _read(path: Path) -> str | None:
 
 
 def _leftovers(session: Session, known: Iterable[ResourceState]) -> tuple[str, ...]:
-    proxies = {str(one.id) for one in known if one.type == CONFIG}
-    addresses = {str(one.id) for one in known if one.type == ADDRESS}
+    proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
+    addresses = {str(resource.id) for resource in known if resource.type == ADDRESS}
     return tuple(str(leftover) for leftover in leftovers(session.home, proxies, addresses, routes_in(known)))
 
 
 def _locks(session: Session) -> tuple[LockSeen, ...]:
     folder = session.project.backend / ".pulumi/locks/organization" / session.project.name / session.stack
     return tuple(
-        LockSeen(f"{one.username}@{one.hostname} (pid {one.pid})", str(one.path), one.is_gone())
-        for one in read_holders(folder)
+        LockSeen(f"{holder.username}@{holder.hostname} (pid {holder.pid})", str(holder.path), holder.is_gone())
+        for holder in read_holders(folder)
     )

@@ -27,18 +27,18 @@ FINALIZER = "finalizer"
 def gc(session: Session, args: Arguments, out: Out) -> int:
     """List leftovers; with --yes remove those of this stack."""
     known = session.engine(lambda _event: None).resources()
-    proxies = {str(each.id) for each in known if each.type == CONFIG}
-    addresses = {str(each.id) for each in known if each.type == ADDRESS}
+    proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
+    addresses = {str(resource.id) for resource in known if resource.type == ADDRESS}
     found = leftovers(session.home, proxies, addresses, routes_in(known))
-    services = _services(session, {str(each.id) for each in known if each.type == CLAIM})
+    services = _services(session, {str(resource.id) for resource in known if resource.type == CLAIM})
     if not found and not services:
         session.require_stack()
     if args.yes:
-        for one in services:  # while the ledger still tells whose they are
-            one.let_go()
+        for service in services:  # while the ledger still tells whose they are
+            service.let_go()
     removed = remove(found) if args.yes else ()
     if args.json:
-        listed = [_fields(each, removed=each in removed) for each in found]
+        listed = [_fields(leftover, removed=leftover in removed) for leftover in found]
         out.raw(json.dumps([*listed, *(_service_fields(service, removed=args.yes) for service in services)], indent=2))
     else:
         _print(out, found, removed, services, asked=args.yes)
@@ -76,13 +76,18 @@ def _print(
         ("LEFT", "WHAT", "OWNER", ""),
         [
             *(
-                (str(each.sort), each.what, str(each.owner or "unknown"), _fate(each, each in removed))
-                for each in found
+                (
+                    str(leftover.sort),
+                    leftover.what,
+                    str(leftover.owner or "unknown"),
+                    _fate(leftover, leftover in removed),
+                )
+                for leftover in found
             ),
             *((FINALIZER, str(service), str(service.owner), "removed" if asked else "") for service in services),
         ],
     )
-    if not asked and (services or any(each.ours for each in found)):
+    if not asked and (services or any(leftover.ours for leftover in found)):
         out.line("")
         out.line("`locallb gc --yes` removes those of this stack.")
 

@@ -36,7 +36,7 @@ def forgotten(session: Session) -> int:
     """Count what this stack has on this host although its state knows of nothing. Raises ClientError."""
     from locallb.leftovers.host import on_this_host  # noqa: PLC0415 - only a destroy needs it
 
-    return sum(each.ours for each in on_this_host(session.home, (), ()))
+    return sum(leftover.ours for leftover in on_this_host(session.home, (), ()))
 
 
 def _refusal(session: Session, process: Process) -> str:

@@ -91,9 +91,9 @@ def _port(row: PortRow) -> str:
 def _hint(rows: Sequence[Row]) -> str:
     """Suggest a command for the first address that serves TCP."""
     for row in rows:
-        for one in row.ports:
-            if one.state is State.SERVING and one.port.protocol is Protocol.TCP:
+        for port_row in row.ports:
+            if port_row.state is State.SERVING and port_row.port.protocol is Protocol.TCP:
                 address = row.addresses[0]
                 host = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
-                return f"curl http://{host}:{one.port.port}/"
+                return f"curl http://{host}:{port_row.port.port}/"
     return ""

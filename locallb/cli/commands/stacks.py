@@ -42,7 +42,7 @@ def list_stacks(args: Arguments, out: Out) -> int:
     if args.json:
         out.raw(json.dumps(listed, indent=2))
     elif listed:
-        out.table(("STACK", "LOAD BALANCERS", "CONFIGURATION"), [_cells(one) for one in listed])
+        out.table(("STACK", "LOAD BALANCERS", "CONFIGURATION"), [_cells(stack) for stack in listed])
     else:
         out.line("No stacks; `locallb init` makes one.")
     return Exit.OK

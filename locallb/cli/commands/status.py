@@ -44,16 +44,20 @@ def status(session: Session, args: Arguments, out: Out) -> int:
 def _document(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[dict[str, object]]:
     if not args.services:
         return services_json(table)
-    return [{**fields, **detail_json(one)} for one in _chosen(table, plan, args) for fields in services_json([one.row])]
+    return [
+        {**fields, **detail_json(detail)}
+        for detail in _chosen(table, plan, args)
+        for fields in services_json([detail.row])
+    ]
 
 
 def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, out: Out) -> None:
     if not args.services:
         print_services(out, table, left_out=plan.left_out)
-    for number, one in enumerate(_chosen(table, plan, args)):
+    for number, detail in enumerate(_chosen(table, plan, args)):
         if number:
             out.line("")
-        print_detail(out, one)
+        print_detail(out, detail)
 
 
 def _chosen(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[Detail]:

@@ -28,7 +28,9 @@ PROXY = "locallb:index:Proxy"
 def report_live(session: Session, result: Result, reading: SnapshotResult, plan: Plan) -> Report:
     """Make the report of a preview that the engine has made."""
     resources = session.engine(lambda _event: None).resources()
-    old = deployed_side(OLD, (Resource(each.type, each.name, each.inputs) for each in resources if not each.delete))
+    old = deployed_side(
+        OLD, (Resource(resource.type, resource.name, resource.inputs) for resource in resources if not resource.delete)
+    )
     new = planned_side(NEW, reading.snapshot, plan)
     report = assembled((old, new), reading.snapshot, session.settings, touched=_touched(result, old, new))
     failures = tuple(diagnostic.message for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR)

@@ -45,12 +45,12 @@ def report_from_pulumi(directory: Path, stack: str, path: Path) -> Report:
     settings = stack_settings(load_config(project, stack))
     document = _document(path)
     steps = [step for step in _list(document.get("steps")) if isinstance(step, dict)]
-    diagnostics = [one for one in _list(document.get("diagnostics")) if isinstance(one, dict)]
+    diagnostics = [entry for entry in _list(document.get("diagnostics")) if isinstance(entry, dict)]
     snapshot = Snapshot(Home(project.name, stack, str(project.root)))
     old = deployed_side(OLD, _states(steps, new=False))
     planned = deployed_side(NEW, _states(steps, new=True))
     told = [diagnostic for diagnostic in diagnostics if diagnostic.get("severity") == "warning"]
-    new = _with_problems(planned, [str(one.get("message", "")) for one in told])
+    new = _with_problems(planned, [str(diagnostic.get("message", "")) for diagnostic in told])
     errors = [
         " ".join(str(diagnostic.get("message", "")).split())
         for diagnostic in diagnostics

@@ -106,10 +106,10 @@ class Board:
             and before[0] == placement
         }
         new = tuple(placement for placement in plan.placements if placement.key not in kept)
-        names = {one.proxy for one in new}
-        answered = {name: one for name, one in self.seen.items() if one and name in names}
+        names = {look.proxy for look in new}
+        answered = {name: look for name, look in self.seen.items() if look and name in names}
         fresh = rows(Plan(placements=new, rejections=plan.rejections), answered)
-        placements = {one.key: one for one in new}
+        placements = {trouble.key: trouble for trouble in new}
         for row in fresh:
             if placement := placements.get(row.key):
                 kept[row.key] = placement, self.seen.get(placement.proxy), row
@@ -162,9 +162,9 @@ _MERELY_UPDATING = 3
 def by_urgency(views: list[View]) -> list[View]:
     """Put those in front that somebody may want to see: troubled ones, then those that changed last."""
 
-    def urgency(one: View) -> tuple[int, float, ObjectKey]:
-        rank = _MERELY_UPDATING if one.row.reason == UPDATING else _URGENCY[one.row.state]
-        return rank, -one.change.at if one.change else 0.0, one.row.key
+    def urgency(view: View) -> tuple[int, float, ObjectKey]:
+        rank = _MERELY_UPDATING if view.row.reason == UPDATING else _URGENCY[view.row.state]
+        return rank, -view.change.at if view.change else 0.0, view.row.key
 
     return sorted(views, key=urgency)
 

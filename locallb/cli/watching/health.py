@@ -85,7 +85,7 @@ class Health:
             self._follow(self._news)
             self._news = None
         if self._named:
-            self._ask_soon([name for name, one in self._proxies.items() if {name, one.id} & self._named])
+            self._ask_soon([name for name, proxy in self._proxies.items() if {name, proxy.id} & self._named])
         if self._changed_keys:
             self._ask_anew({self._served.get(key, str(key)) for key in self._changed_keys})
         self._named, self._changed_keys = set(), set()

@@ -96,8 +96,8 @@ class Answering:
         os.eventfd_write(self._bell, 1)
         if not self._thread.join(_LAST):  # a page that is being made can't be broken off
             return
-        for each in (*self._clients, self._listener):
-            each.close()
+        for connection in (*self._clients, self._listener):
+            connection.close()
         self._ready.close()
         os.close(self._bell)
 

@@ -83,11 +83,11 @@ class Narrator:
     def services(self, at: float, views: Sequence[View]) -> Iterator[LogRecord]:
         """Return which Services are in another state than was told."""
         troubles = {view.row.key: view for view in views if view.is_troubled and view.row.reason != UPDATING}
-        for key, one in troubles.items():
-            now = one.row.state, one.row.reason
+        for key, view in troubles.items():
+            now = view.row.state, view.row.reason
             if self._told.get(key) != now:
                 self._told[key] = now
-                yield _service(at, one)
+                yield _service(at, view)
         serving = {view.row.key: view for view in views if not view.is_troubled}
         for key in [key for key in self._told if key not in troubles]:
             if key in serving:
@@ -96,64 +96,68 @@ class Narrator:
         self._told = {key: told for key, told in self._told.items() if key in present and key not in serving}
         self._failing = {key: why for key, why in self._failing.items() if key in present or not key.cluster}
 
-    def _happening(self, at: float, one: Happening, views: Sequence[View]) -> Iterator[LogRecord]:
-        match one:
+    def _happening(self, at: float, event: Happening, views: Sequence[View]) -> Iterator[LogRecord]:
+        match event:
             case Planned():
-                yield from self._planned(at, one)
+                yield from self._planned(at, event)
             case Updated():
-                yield from self._updated(at, one)
+                yield from self._updated(at, event)
             case Failed():
-                yield from self._failed(at, one)
+                yield from self._failed(at, event)
             case Converged():
-                yield from self._converged(at, one, views)
+                yield from self._converged(at, event, views)
             case Leading():
-                sentence = "this process leads now" if one.leads else "another process may lead: standing by"
-                yield LogRecord(at, Level.INFO, "leader", sentence, {"leads": one.leads})
+                sentence = "this process leads now" if event.leads else "another process may lead: standing by"
+                yield LogRecord(at, Level.INFO, "leader", sentence, {"leads": event.leads})
             case Broken():
-                yield LogRecord(at, Level.ERROR, "thread", one.sentence, {"thread": one.task, "message": one.sentence})
+                yield LogRecord(
+                    at, Level.ERROR, "thread", event.sentence, {"thread": event.task, "message": event.sentence}
+                )
             case Stopped():
                 yield LogRecord(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
 
-    def _planned(self, at: float, one: Planned) -> Iterator[LogRecord]:
-        told = one.marks, one.differing, one.unchecked
+    def _planned(self, at: float, planned: Planned) -> Iterator[LogRecord]:
+        told = planned.marks, planned.differing, planned.unchecked
         again = bool(self._failure) and told == self._planned_for
-        if not again and (one.differing or any(mark.cause in _ALWAYS_TOLD for mark in one.marks)):
-            yield _plan(at, one)
+        if not again and (planned.differing or any(mark.cause in _ALWAYS_TOLD for mark in planned.marks)):
+            yield _plan(at, planned)
         self._planned_for = told
-        for text in one.complaints:
+        for text in planned.complaints:
             if text not in self._complaints:
                 yield LogRecord(at, Level.ERROR, "complaint", text, {"message": text})
         for text in self._complaints:
-            if text not in one.complaints:
+            if text not in planned.complaints:
                 yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
-        for text in one.notices:
+        for text in planned.notices:
             if text not in self._notices:
                 yield LogRecord(at, Level.WARNING, "notice", text, {"message": text})
-        self._complaints, self._notices = one.complaints, one.notices
-        for text in one.plan.left_out:
+        self._complaints, self._notices = planned.complaints, planned.notices
+        for text in planned.plan.left_out:
             if text not in self._left_out:
                 yield LogRecord(at, Level.INFO, "left-out", text, {"message": text})
-        self._left_out = one.plan.left_out
+        self._left_out = planned.plan.left_out
 
-    def _updated(self, at: float, one: Updated) -> Iterator[LogRecord]:
+    def _updated(self, at: float, updated: Updated) -> Iterator[LogRecord]:
         """Return what was changed, what failed for another reason than was told, and what only was checked."""
-        known = {key for key, why in one.failed.items() if self._failing.get(key) == why}
-        for key in one.services:
+        known = {key for key, why in updated.failed.items() if self._failing.get(key) == why}
+        for key in updated.services:
             self._failing.pop(key, None)
-        self._failing |= one.failed
-        if told := [key for key in one.services if key not in one.untouched | known]:
+        self._failing |= updated.failed
+        if told := [key for key in updated.services if key not in updated.untouched | known]:
             self._calm = False
-            yield _update(at, one, told)
-        if one.untouched:
-            yield _check(at, one)
+            yield _update(at, updated, told)
+        if updated.untouched:
+            yield _check(at, updated)
 
-    def _failed(self, at: float, one: Failed) -> Iterator[LogRecord]:
+    def _failed(self, at: float, failed: Failed) -> Iterator[LogRecord]:
         self._calm = False
-        if one.sentence != self._failure:
-            self._failure = one.sentence
-            yield LogRecord(at, Level.ERROR, "failed", one.sentence, {"kind": one.kind, "message": one.sentence})
+        if failed.sentence != self._failure:
+            self._failure = failed.sentence
+            yield LogRecord(
+                at, Level.ERROR, "failed", failed.sentence, {"kind": failed.kind, "message": failed.sentence}
+            )
 
-    def _converged(self, at: float, one: Converged, views: Sequence[View]) -> Iterator[LogRecord]:
+    def _converged(self, at: float, converged: Converged, views: Sequence[View]) -> Iterator[LogRecord]:
         if self._failure:
             text, self._failure = self._failure, ""
             yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
@@ -162,9 +166,9 @@ class Narrator:
         self._calm = True
         states = {str(state): count for state, count in sorted(count_states(list(views)).items())}
         sentence = f"converged: {counted(len(views), 'Service')}"
-        if one.waiting:
-            sentence = f"{sentence}; {one.waiting} failed and will be tried again"
-        yield LogRecord(at, Level.INFO, "converged", sentence, {"services": states, "waiting": one.waiting})
+        if converged.waiting:
+            sentence = f"{sentence}; {converged.waiting} failed and will be tried again"
+        yield LogRecord(at, Level.INFO, "converged", sentence, {"services": states, "waiting": converged.waiting})
 
 
 def started(at: float, stack: str, version: str, pid: int, metrics: str) -> LogRecord:
@@ -192,44 +196,43 @@ def _service(at: float, view: View) -> LogRecord:
     return LogRecord(at, level, "service", sentence, fields)
 
 
-def _plan(at: float, one: Planned) -> LogRecord:
-    marks = [str(mark) for mark in one.marks]
+def _plan(at: float, planned: Planned) -> LogRecord:
+    marks = [str(mark) for mark in planned.marks]
     because = f" because of {', '.join(marks[:_NAMED])}{_more(marks)}" if marks else ""
-    checks = f", {one.unchecked} to check" if one.unchecked else ""
-    sentence = f"planned in {_ms(one.seconds)}{because}: {one.differing} to do{checks}"
+    checks = f", {planned.unchecked} to check" if planned.unchecked else ""
+    sentence = f"planned in {_ms(planned.seconds)}{because}: {planned.differing} to do{checks}"
     fields = {
         "marks": marks,
-        "seconds": _seconds(one.seconds),
-        "latency": _seconds(one.latency),
-        "open": one.differing,
-        "unchecked": one.unchecked,
+        "seconds": _seconds(planned.seconds),
+        "latency": _seconds(planned.latency),
+        "open": planned.differing,
+        "unchecked": planned.unchecked,
     }
     return LogRecord(at, Level.INFO, "planned", sentence, fields)
 
 
-def _update(at: float, one: Updated, services: Sequence[ObjectKey]) -> LogRecord:
+def _update(at: float, updated: Updated, services: Sequence[ObjectKey]) -> LogRecord:
     names = [str(key) for key in services]
-    sentence = (
-        f"updated {', '.join(names[:_NAMED])}{_more(names)} in {_ms(one.seconds)} ({_ms(one.latency)} after the change)"
-    )
-    failed = [{"service": str(key), "message": why} for key, why in one.failed.items() if key in services]
+    took = f"{_ms(updated.seconds)} ({_ms(updated.latency)} after the change)"
+    sentence = f"updated {', '.join(names[:_NAMED])}{_more(names)} in {took}"
+    failed = [{"service": str(key), "message": why} for key, why in updated.failed.items() if key in services]
     if failed:
-        told = "; ".join(f"{each['service']}: {each['message']}" for each in failed[:_NAMED])
+        told = "; ".join(f"{failure['service']}: {failure['message']}" for failure in failed[:_NAMED])
         sentence = f"{sentence}; {len(failed)} failed: {told}{_more(failed)}"
     fields = {
         "services": names,
-        "seconds": _seconds(one.seconds),
-        "latency": _seconds(one.latency),
-        "changes": dict(one.changes),
+        "seconds": _seconds(updated.seconds),
+        "latency": _seconds(updated.latency),
+        "changes": dict(updated.changes),
         "failed": failed,
     }
     return LogRecord(at, Level.ERROR if failed else Level.INFO, "updated", sentence, fields)
 
 
-def _check(at: float, one: Updated) -> LogRecord:
-    names = [str(key) for key in one.services if key in one.untouched]
-    sentence = f"{len(names)} checked in {_ms(one.seconds)}: as planned"
-    return LogRecord(at, Level.INFO, "checked", sentence, {"services": names, "seconds": _seconds(one.seconds)})
+def _check(at: float, updated: Updated) -> LogRecord:
+    names = [str(key) for key in updated.services if key in updated.untouched]
+    sentence = f"{len(names)} checked in {_ms(updated.seconds)}: as planned"
+    return LogRecord(at, Level.INFO, "checked", sentence, {"services": names, "seconds": _seconds(updated.seconds)})
 
 
 def _more(some: Sequence[object]) -> str:

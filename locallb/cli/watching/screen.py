@@ -109,7 +109,7 @@ class Screen:
         left = len(self.views) - len(shown)
         if not left:
             return Text("" if self.views else "Nothing to serve.")
-        troubled = sum(view.is_troubled for view in self.views) - sum(one.is_troubled for one in shown)
+        troubled = sum(view.is_troubled for view in self.views) - sum(view.is_troubled for view in shown)
         return Text(f"and {left} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
 
 
@@ -141,8 +141,8 @@ def _table(views: Sequence[View], width: int) -> Iterator[Text]:
     cells = [[Text(*column.cell(view)) for column in columns] for view in views]
     heads = [Text(column.head, "bold") for column in columns]
     widths = [
-        min(column.most, max(cell.cell_len for cell in those))
-        for column, those in zip(columns, zip(heads, *cells, strict=True), strict=True)
+        min(column.most, max(cell.cell_len for cell in cells_of_column))
+        for column, cells_of_column in zip(columns, zip(heads, *cells, strict=True), strict=True)
     ]
     if width < _NARROW:  # the name gives way, so that the state is seen
         widths[0] = max(1, min(widths[0], width - sum(widths[1:2]) - _GAP))

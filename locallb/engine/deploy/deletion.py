@@ -51,7 +51,7 @@ class Deleter:
         """Leave out what a resource that stays refers to; one whose creation isn't finished may come to stay."""
         snapshot = self.steps.recorder.snapshot
         staying = [old for number, old in snapshot.condemned.items() if number not in doomed]
-        staying += [one.resource for one in snapshot.pending.values() if one.kind == "creating"]
+        staying += [operation.resource for operation in snapshot.pending.values() if operation.kind == "creating"]
         for urn in [key for key in doomed if isinstance(key, str)]:
             users = [user for user in snapshot.users_of(urn) if user.urn not in doomed]
             users += [old for old in staying if urn in old.references]

@@ -96,8 +96,8 @@ async def urn_of(res: Any) -> str:  # noqa: ANN401 - a resource
 
 async def urns_of(found: Iterable[pulumi.Resource], of: pulumi.Resource) -> tuple[str, ...]:
     """Name resources; a component stands for what is in it."""
-    if all(isinstance(one, pulumi.CustomResource) for one in found):
-        return tuple(sorted({await urn_of(one) for one in found}))
+    if all(isinstance(resource, pulumi.CustomResource) for resource in found):
+        return tuple(sorted({await urn_of(resource) for resource in found}))
     return tuple(sorted(await rpc._expand_dependencies(found, of)))  # noqa: SLF001 - what depends_on means in the SDK
 
 

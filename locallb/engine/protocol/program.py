@@ -108,7 +108,7 @@ async def _finish(program: Program) -> None:
     """
     program()
     while waiting := [*SETTINGS.rpc_manager.rpcs, *SETTINGS.outputs]:
-        if any(_failed(one) for one in waiting) or all(one.done() for one in waiting):
+        if any(_failed(task) for task in waiting) or all(task.done() for task in waiting):
             return
         await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
 

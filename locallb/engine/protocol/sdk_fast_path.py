@@ -123,7 +123,7 @@ def _is_simple(res: pulumi.Resource, opts: pulumi.ResourceOptions) -> bool:
         and not any(value for option, value in vars(opts).items() if option not in _OPTIONS)
         and opts.delete_before_replace is None
         and has_plain_outputs(kind)
-        and all(isinstance(one, pulumi.CustomResource) for one in _listed(opts.depends_on))
+        and all(isinstance(dependency, pulumi.CustomResource) for dependency in _listed(opts.depends_on))
     )
 
 
@@ -179,7 +179,7 @@ class _Registration:
 
     async def _whole(self) -> Goal:
         """Wait for everything that the goal needs."""
-        goal, needed = self._goal, [await urn_of(one) for one in _listed(self._opts.depends_on)]
+        goal, needed = self._goal, [await urn_of(dependency) for dependency in _listed(self._opts.depends_on)]
         inputs, found = await self._read()
         properties = {key: await urns_of(found[key], self._res) for key in sorted(inputs)}
         for urns in properties.values():

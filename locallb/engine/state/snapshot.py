@@ -174,7 +174,11 @@ class Snapshot:
         self._forget_references(urn)
         self.live.pop(urn, None)
         self._position.pop(urn, None)
-        self.pending = {n: one for n, one in self.pending.items() if one.kind == "creating" or one.resource.urn != urn}
+        self.pending = {
+            n: operation
+            for n, operation in self.pending.items()
+            if operation.kind == "creating" or operation.resource.urn != urn
+        }
 
     def _forget_references(self, urn: str) -> None:
         old = self.live.get(urn)

@@ -38,7 +38,7 @@ def _read(cluster: ClusterName, document: Mapping[object, object], known: Memory
     service, said, unread = known.of_this(
         document, lambda: (parse_service(cluster, document), standing(document), unread_annotations(document))
     )
-    notices = tuple(f"{service.key}: {each}" for each in unread)
+    notices = tuple(f"{service.key}: {field}" for field in unread)
     if isinstance(service, MalformedService):
         return FrontendRead(None, service, said, notices, theirs)
     return FrontendRead(service, None, said, notices, theirs)

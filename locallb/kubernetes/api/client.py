@@ -60,9 +60,9 @@ SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
 @cache
 def namespaced(kind: ObjectKind) -> type[GenericNamespacedResource]:
     """Return the client's type of a frontend."""
-    one = frontend(kind)
-    group, _, version = one.api_version.rpartition("/")
-    return create_namespaced_resource(group, version, one.name, one.plural)
+    table = frontend(kind)
+    group, _, version = table.api_version.rpartition("/")
+    return create_namespaced_resource(group, version, table.name, table.plural)
 
 
 SERVICE = namespaced(ObjectKind.SERVICE)
@@ -117,7 +117,7 @@ class Cluster:
     def objects(self) -> list[Object]:
         """List every Service, Node and EndpointSlice. Raises KubeError."""
         return [
-            *(each for one in frontends().values() for each in self._list_frontends(one)),
+            *(item for table in frontends().values() for item in self._list_frontends(table)),
             *self._list("v1", "Node", lambda client: client.list(NODE, chunk_size=_PAGE)),
             *self._list(
                 "discovery.k8s.io/v1",
@@ -270,7 +270,7 @@ class Clusters:
         """Return the cluster of a context. Raises KubeError."""
         now = self._clock()
         with self._lock:
-            self._known = {one: kept for one, kept in self._known.items() if now - kept[0] < _KEPT}
+            self._known = {key: kept for key, kept in self._known.items() if now - kept[0] < _KEPT}
             known = self._known.get(access)
             cluster = known[1] if known else Cluster(access)
             self._known[access] = now, cluster

@@ -53,7 +53,7 @@ class Plugin:
             command = str(section["command"])
             if os.sep in command:
                 command = os.path.join(os.path.dirname(access.kubeconfig), command)  # noqa: PTH118, PTH120 - a text
-            variables = tuple((str(one["name"]), str(one["value"])) for one in section.get("env") or ())
+            variables = tuple((str(variable["name"]), str(variable["value"])) for variable in section.get("env") or ())
             arguments = tuple(str(argument) for argument in section.get("args") or ())
             return cls(access, str(section["apiVersion"]), command, arguments, variables)
         except (KeyError, TypeError, AttributeError):

@@ -29,7 +29,7 @@ from locallb.kubernetes.frontend import frontends
 from locallb.model.snapshot import Access
 
 PATHS: Mapping[str, tuple[str, str]] = {
-    **{one.name: (one.api_version, one.path) for one in frontends().values()},
+    **{table.name: (table.api_version, table.path) for table in frontends().values()},
     "Node": ("v1", "/api/v1/nodes"),
     "EndpointSlice": ("discovery.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"),
 }
@@ -101,9 +101,9 @@ class Feed:
     def cut(self) -> None:
         """Break off whatever is read now or later: it ends with a KubeError."""
         self._is_cut = True
-        for each in tuple(self._sockets):
+        for open_socket in tuple(self._sockets):
             with suppress(OSError):
-                socket.socket.shutdown(each, socket.SHUT_RDWR)
+                socket.socket.shutdown(open_socket, socket.SHUT_RDWR)
 
     def cut_if_overdue(self, now: float) -> None:
         """Break off an answer that takes longer than it may, however busily its bytes drip in."""

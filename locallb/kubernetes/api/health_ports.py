@@ -22,7 +22,7 @@ _ANSWERS = frozenset({200, 503})
 def answering(addresses: Collection[IPAddress], port: int, path: str = "/healthz") -> frozenset[Family]:
     """Find the families in which at least one of `addresses` answers on `port`; waits only while none has."""
     asked = {family: [address for address in addresses if Family.of(address) is family][:_AT_ONCE] for family in Family}
-    several = [address for those in asked.values() for address in those]
+    several = [address for addresses in asked.values() for address in addresses]
     found: set[Family] = set()
     if not several:
         return frozenset()

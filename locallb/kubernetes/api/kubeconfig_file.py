@@ -52,7 +52,7 @@ class Content:
         none of the lists any more, as `kind delete cluster` leaves it, and nobody has written to it for a while.
         """
         keys = list(self.values)
-        if any(one.key == "contexts" for one in self.document.repeated) or b"<<" in self.data:
+        if any(repeated.key == "contexts" for repeated in self.document.repeated) or b"<<" in self.data:
             return False
         if "contexts" in keys:
             return keys[-1] != "contexts" or self.data.lstrip().startswith(b"{")

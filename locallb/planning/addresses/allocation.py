@@ -122,9 +122,9 @@ def _choose(wish: _Request, market: _AddressPools) -> Answer:
 class _FamilyPool:
     """What one pool has of one family, and what of it is still free."""
 
-    def __init__(self, pool: Pool, those: Candidates, here: Candidates) -> None:
+    def __init__(self, pool: Pool, candidates: Candidates, here: Candidates) -> None:
         self.pool = pool
-        self.candidates = those
+        self.candidates = candidates
         self.here = here
         """Those that are this host's."""
         self.free = Slots(here)
@@ -157,17 +157,17 @@ class _AddressPools:
     def __init__(self, pools: Iterable[Pool], held: Holdings, host: HostFacts) -> None:
         self._pools = by_priority(pools)
         self._shelves = [
-            _FamilyPool(pool, those, possible(pool, family, host))
+            _FamilyPool(pool, usable, possible(pool, family, host))
             for pool in self._pools
             for family in Family
-            if (those := candidates(pool, family)).size
+            if (usable := candidates(pool, family)).size
         ]
         self._held = held
         self._host = host
         self._given: dict[IPAddress, list[Service]] = defaultdict(list)
         self._shared: dict[str, dict[IPAddress, None]] = defaultdict(dict)
         """By sharing key the addresses that may be shared, in the order in which they are tried."""
-        for address, holder in sorted(held.holders.items(), key=lambda each: (each[0].version, int(each[0]))):
+        for address, holder in sorted(held.holders.items(), key=lambda item: (item[0].version, int(item[0]))):
             if isinstance(holder, ByGroup):
                 self._shared[holder.sharing_key][address] = None
         self._mine: dict[ObjectKey, tuple[IPAddress, ...]] = {}
@@ -230,9 +230,14 @@ class _AddressPools:
             return refusals.no_pool(wish.service, family, [shelf.pool for shelf in all_shelves])
         mine = [*self._mine.get(wish.service.key, ()), *self._held.held.get(wish.service.key, ())]
         had = next(
-            (one for one in (*mine, *self._joinable(wish.service)) if self._fits(wish.service, one, shelves)), None
+            (
+                address
+                for address in (*mine, *self._joinable(wish.service))
+                if self._fits(wish.service, address, shelves)
+            ),
+            None,
         )
-        found = had or next((one for shelf in shelves if (one := shelf.next_free(wish.preferred))), None)
+        found = had or next((address for shelf in shelves if (address := shelf.next_free(wish.preferred))), None)
         return found or self._shortage(wish.service, family, shelves)
 
     def _joinable(self, service: Service) -> Iterator[IPAddress]:

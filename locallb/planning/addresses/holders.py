@@ -133,7 +133,9 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str,
     Ours in the ledger are the claims of this stack's home, and those that our state has word for word: after a move of
     the project both still name the old place (the ledger itself refuses a copy of a project that lives on).
     """
-    ages = {service.key: age(service) for service in snapshot.services} | {each.key: age(each) for each in services}
+    ages = {service.key: age(service) for service in snapshot.services} | {
+        service.key: age(service) for service in services
+    }
     ours = {service.key: service for service in services}
     status = _listed(snapshot.services)
     state, ledger = _claimed(snapshot.remembered), _claimed(snapshot.claims)
@@ -144,9 +146,11 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str,
     holders |= {address: _oldest(keys, ages, ours) for address, keys in status.items()}
     remembered = frozenset(snapshot.remembered)
     for claims in (state, ledger):
-        for address, those in claims.items():
-            foreign = [one.owner for one in those if one.owner.home != snapshot.home and one not in remembered]
-            keys = {one.owner.service for one in those}
+        for address, claimed in claims.items():
+            foreign = [
+                claim.owner for claim in claimed if claim.owner.home != snapshot.home and claim not in remembered
+            ]
+            keys = {claim.owner.service for claim in claimed}
             holders[address] = _stranger(min(foreign)) if foreign else _claimant(keys, ages, ours)
     return Holdings(holders, _ranked(holders, (ledger, state, status)))
 
@@ -238,5 +242,5 @@ def _keepers(holder: Holder) -> Sequence[ObjectKey]:
             return ()
 
 
-def _among(key: ObjectKey, those: Iterable[Claim | ObjectKey]) -> bool:
-    return any((each.owner.service if isinstance(each, Claim) else each) == key for each in those)
+def _among(key: ObjectKey, holders: Iterable[Claim | ObjectKey]) -> bool:
+    return any((holder.owner.service if isinstance(holder, Claim) else holder) == key for holder in holders)

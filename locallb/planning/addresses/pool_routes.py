@@ -87,7 +87,7 @@ class _Part:
 
 
 _LOOPBACK: dict[Family, list[Span]] = {
-    Family.of(one.network_address): [(int(one[0]), int(one[-1]))] for one in LOOPBACK
+    Family.of(network.network_address): [(int(network[0]), int(network[-1]))] for network in LOOPBACK
 }
 
 
@@ -95,7 +95,7 @@ def pool_routes(pools: Iterable[Pool], host: HostAddresses | None) -> tuple[Pool
     """Hold every prefix of the pools outside the loopback networks against the host; nothing where it isn't known."""
     if host is None:
         return ()
-    parts = [_Part(pool, each, host) for pool in pools for each in pool.ranges]
+    parts = [_Part(pool, addresses, host) for pool in pools for addresses in pool.ranges]
     return tuple(_judge(part, prefix) for part in parts for prefix in part.prefixes)
 
 
@@ -103,13 +103,13 @@ def pool_notices(pools: Iterable[Pool], host: HostFacts) -> tuple[str, ...]:
     """Return what everybody must hear who plans with these pools here, each sentence once."""
     judged = pool_routes(pools, host.addresses)
     missing = [sentence for partly, sentence in left_out(judged) if partly]
-    missing += [one.problem.message for one in judged if one.problem and one.partly]
-    return tuple(dict.fromkeys([*missing, *(text for one in judged for text in (one.warning, one.note) if text)]))
+    missing += [part.problem.message for part in judged if part.problem and part.partly]
+    return tuple(dict.fromkeys([*missing, *(text for part in judged for text in (part.warning, part.note) if text)]))
 
 
 def unchecked(pools: Iterable[Pool]) -> tuple[str, ...]:
     """Return what to say of the pools where no host is known; nothing where every Linux has their addresses."""
-    parts = [_Part(pool, each, HostAddresses()) for pool in pools for each in pool.ranges]
+    parts = [_Part(pool, addresses, HostAddresses()) for pool in pools for addresses in pool.ranges]
     some = ", ".join(dict.fromkeys(f"{part.addresses} (pool {part.pool.name})" for part in parts if any(part.prefixes)))
     told = f"no host is known here: whether {some} can be used is found out where the stack runs"
     return (told,) if some else ()
@@ -118,9 +118,9 @@ def unchecked(pools: Iterable[Pool]) -> tuple[str, ...]:
 def left_out(judged: Iterable[PoolRoute]) -> Iterator[tuple[bool, str]]:
     """Return of every pool which prefixes aren't this host's, and whether Services can have addresses beside them."""
     by_pool: dict[tuple[str, bool], list[str]] = {}
-    for one in judged:
-        if not one.local and not one.problem:
-            by_pool.setdefault((one.pool, one.partly), []).append(str(one.prefix))
+    for part in judged:
+        if not part.local and not part.problem:
+            by_pool.setdefault((part.pool, part.partly), []).append(str(part.prefix))
     for (pool, partly), prefixes in by_pool.items():
         few = ", ".join(prefixes[:_SHOWN]) + (f" and {len(prefixes) - _SHOWN} more" if len(prefixes) > _SHOWN else "")
         verb = "isn't" if len(prefixes) == 1 else "aren't"
@@ -130,9 +130,9 @@ def left_out(judged: Iterable[PoolRoute]) -> Iterator[tuple[bool, str]]:
 def is_local(prefix: IPNetwork, routes: Iterable[Route]) -> bool:
     """Return whether every address of `prefix` has a local route: by one route, or by several that add up."""
     local = {route.destination for route in routes if route.is_local}
-    if any(inside(prefix, one) for one in local):
+    if any(inside(prefix, network) for network in local):
         return True
-    spans = [(int(one[0]), int(one[-1])) for one in local if inside(one, prefix)]
+    spans = [(int(network[0]), int(network[-1])) for network in local if inside(network, prefix)]
     return not subtract([(int(prefix[0]), int(prefix[-1]))], spans)
 
 

@@ -24,8 +24,8 @@ class Slots:
     Each taken number points to a later one that may be free; `first_free` follows and shortens these paths.
     """
 
-    def __init__(self, those: Candidates) -> None:
-        self._candidates = those
+    def __init__(self, candidates: Candidates) -> None:
+        self._candidates = candidates
         self._later: dict[int, int] = {}
 
     def take(self, address: IPAddress) -> bool:

@@ -117,7 +117,7 @@ def none_on_host(
         own = f"{example} is this host's own address on {device}, which is only given where it is listed by itself"
         return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {family} address: {own} in local-lb:pools")
     judged = (route for route in pool_routes(pools, host.addresses) if example in route.prefix)
-    obstacle = next((one.problem.message for one in judged if one.problem), "")
+    obstacle = next((part.problem.message for part in judged if part.problem), "")
     remedy = obstacle or "as root, `locallb host setup --apply` makes it local"
     why = f"nothing that is free in {described(pools)} is this host's: no local route has {example}; {remedy}"
     return Problem(Reason.NOT_ON_HOST, f"{service.key} gets no {family} address: {why}")
@@ -125,12 +125,12 @@ def none_on_host(
 
 def _network(address: IPAddress, host: HostFacts) -> IPv6Network | None:
     """Find the network of this host that an IPv6 address lies in."""
-    return next((one for one in (host.addresses.on_link if host.addresses else ()) if address in one), None)
+    return next((network for network in (host.addresses.on_link if host.addresses else ()) if address in network), None)
 
 
 def described(pools: Sequence[Pool]) -> str:
     """Write pools with their ranges."""
-    several = [f"{pool.name} ({', '.join(str(each) for each in pool.ranges)})" for pool in pools]
+    several = [f"{pool.name} ({', '.join(str(addresses) for addresses in pool.ranges)})" for pool in pools]
     return f"pool{'s' if len(several) > 1 else ''} {', '.join(several)}" if several else "any pool: there is none"
 
 

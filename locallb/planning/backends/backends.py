@@ -83,7 +83,7 @@ def _find(service: Service, port: ServicePort, family: Family, around: BackendIn
     by_nodes = _on_nodes(service, here, nodes, ready if slices else None)
     if not reached or reached < len(ready):
         return by_nodes
-    backends = [_endpoint(port, one, *_asked(here, service.key.cluster, one, around)) for one in ready]
+    backends = [_endpoint(port, match, *_asked(here, service.key.cluster, match, around)) for match in ready]
     standby = (*by_nodes.backends, *by_nodes.standby)
     return _Found(backends, health=here.health, standby=standby, straight=True)
 
@@ -95,7 +95,7 @@ def _reached(ready: Sequence[Usable], choice: BackendChoice, reach: Reach) -> in
     """
     match choice:
         case BackendChoice.AUTO:
-            return sum(reach.has(one.endpoint.addresses[0]) for one in ready)
+            return sum(reach.has(match.endpoint.addresses[0]) for match in ready)
         case BackendChoice.PODS:
             return len(ready)
         case BackendChoice.NODE_PORTS:
@@ -119,10 +119,10 @@ def _on_nodes(service: Service, here: NodePorts, nodes: Sequence[Node], ready: S
         return _Found(why_none=why)
     others: Sequence[Node] = ()
     if service.traffic_policy is TrafficPolicy.LOCAL and ready is not None:
-        hosts = {one.endpoint.node for one in ready}
+        hosts = {match.endpoint.node for match in ready}
         # Only a check of kube-proxy itself tells whether an endpoint has come to one of the others meanwhile. What
         # drains is unhealthy for it: then those that stand by, no healthier, would get a share of the traffic.
-        follows = here.check and any(one.endpoint.ready for one in ready)
+        follows = here.check and any(match.endpoint.ready for match in ready)
         others = [node for node in nodes if node.name not in hosts] if follows else ()
         nodes = [node for node in nodes if node.name in hosts]
         if not nodes:
@@ -140,7 +140,7 @@ def _direct(port: ServicePort, family: Family, ready: Sequence[Usable], reached:
     if not ready:
         why = "it has no nodePort and no EndpointSlice is known; give it a nodePort or the Service its EndpointSlices"
         return _Found(why_none=why)
-    backends = [_endpoint(port, one) for one in ready]
+    backends = [_endpoint(port, match) for match in ready]
     near = [backend for backend in backends if reached(backend.address)]
     why = (
         f"it has no nodePort, and this host has no route to its {counted(len(ready), family + ' endpoint')}, such as "

@@ -53,13 +53,13 @@ def _reach(nodes: frozenset[IPAddress], behind: frozenset[IPNetwork], routes: tu
     by_destination: dict[IPNetwork, list[Route]] = {}
     for route in routes:
         by_destination.setdefault(route.destination, []).append(route)
-    is_node = any(one.is_own and one.destination[0] in nodes for one in routes)
+    is_node = any(route.is_own and route.destination[0] in nodes for route in routes)
     ways = [
-        Way(where.version, int(where[0]), int(where[-1]), all(_leads(one, nodes, is_node=is_node) for one in some))
+        Way(where.version, int(where[0]), int(where[-1]), all(_leads(route, nodes, is_node=is_node) for route in some))
         for where, some in by_destination.items()
     ]
     links = [] if is_node else [where for where, some in by_destination.items() if any(map(_is_link, some))]
-    ways += [_nowhere(one) for one in behind if _is_passed_on(one, links, by_destination)]
+    ways += [_nowhere(route) for route in behind if _is_passed_on(route, links, by_destination)]
     ways.sort(key=lambda way: (way.last - way.first, way))
     return Reach(tuple(ways)) if any(way.leads for way in ways) else Reach()
 

@@ -30,20 +30,20 @@ def usable(port: ServicePort, family: Family, slices: Sequence[EndpointSlice]) -
         if endpoint_slice.family is family and (match := _match(port, endpoint_slice))
         for endpoint in endpoint_slice.endpoints
     ]
-    ready = tuple(one for one in matching if one.endpoint.ready)
-    return ready or tuple(one for one in matching if one.endpoint.draining)
+    ready = tuple(match for match in matching if match.endpoint.ready)
+    return ready or tuple(match for match in matching if match.endpoint.draining)
 
 
-def _match(port: ServicePort, one: EndpointSlice) -> EndpointPort | None:
-    return next((p for p in one.ports if (p.name, p.protocol) == (port.name, port.protocol)), None)
+def _match(port: ServicePort, endpoint_slice: EndpointSlice) -> EndpointPort | None:
+    return next((p for p in endpoint_slice.ports if (p.name, p.protocol) == (port.name, port.protocol)), None)
 
 
 def why_none_is(port: ServicePort, family: Family, slices: Sequence[EndpointSlice]) -> str:
     """Return why there is no usable endpoint: half a sentence, with a remedy."""
     here = [endpoint_slice for endpoint_slice in slices if endpoint_slice.family is family]
-    known = sum(len(one.endpoints) for one in here)
+    known = sum(len(endpoint_slice.endpoints) for endpoint_slice in here)
     named = f' named "{port.name}"' if port.name else ""
-    if known and not any(_match(port, one) for one in here):
+    if known and not any(_match(port, endpoint_slice) for endpoint_slice in here):
         return f"no EndpointSlice has a {port.protocol} port{named or ' without a name'}; look at its targetPort"
     state = f"none of its {counted(known, family + ' endpoint')} is ready" if known else f"it has no {family} endpoint"
     return f"{state}; look at its pods and selector"

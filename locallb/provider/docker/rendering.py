@@ -74,7 +74,9 @@ def refreshed(before: Values, seen: Values) -> dict[str, Any]:
     forms = {
         **{key: before.get(key) or [] for key in _EMPTY_LISTS},
         **{key: before.get(key) or {} for key in (*_EMPTY_MAPS, "logOpts")},
-        "networksAdvanced": [{**one, "gwPriority": one.get("gwPriority") or 0} for one in before["networksAdvanced"]],
+        "networksAdvanced": [
+            {**network, "gwPriority": network.get("gwPriority") or 0} for network in before["networksAdvanced"]
+        ],
         "volumes": [{**volume, "readOnly": bool(volume.get("readOnly"))} for volume in before["volumes"]],
         "exitCode": before.get("exitCode") if running else seen["State"]["ExitCode"],
         "mustRun": running,

@@ -72,7 +72,7 @@ def _host_config(inputs: Values) -> dict[str, Any]:
 
 def networks(inputs: Values) -> dict[str, dict[str, Any]]:
     """Make, by network, what a container is connected with that is made on the bridge, as the official plugin does."""
-    return {one["name"]: {"IPAMConfig": _addresses(one)} for one in inputs.get("networksAdvanced", ())}
+    return {network["name"]: {"IPAMConfig": _addresses(network)} for network in inputs.get("networksAdvanced", ())}
 
 
 def _addresses(network: Values) -> dict[str, str]:

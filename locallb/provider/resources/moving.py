@@ -29,24 +29,24 @@ def leave(resources: Iterable[Resource], home: Home, state_home: Path) -> int:
     """
     known = list(resources)
     running = _running(known)
-    for one in running:
-        stop_process(state_home / "proxies" / str(one.inputs["proxy"]), _process(one))
-    for one in known:
+    for resource in running:
+        stop_process(state_home / "proxies" / str(resource.inputs["proxy"]), _process(resource))
+    for resource in known:
         with suppress(ClientError, OSError, KeyError, ValueError, TypeError):  # closed to this user, and harmless
-            if one.type == CONFIG:
-                _remove(Proxies(state_home / "proxies"), str(one.inputs["proxy"]), home)
-            elif one.type == ADDRESS:
-                _release(one)
+            if resource.type == CONFIG:
+                _remove(Proxies(state_home / "proxies"), str(resource.inputs["proxy"]), home)
+            elif resource.type == ADDRESS:
+                _release(resource)
     return len(running)
 
 
 def pids(resources: Iterable[Resource]) -> list[int]:
     """List the processes of proxies that run."""
-    return [_process(one).pid for one in _running(resources)]
+    return [_process(resource).pid for resource in _running(resources)]
 
 
 def _running(resources: Iterable[Resource]) -> list[Resource]:
-    return [one for one in resources if one.type == PROCESS and _lives(_process(one))]
+    return [resource for resource in resources if resource.type == PROCESS and _lives(_process(resource))]
 
 
 def _process(resource: Resource) -> Process:

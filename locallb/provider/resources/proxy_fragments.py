@@ -56,8 +56,8 @@ class _File:
     @cached_property
     def _parts(self) -> Mapping[str, Texts]:
         found: dict[str, dict[str, str]] = {}
-        for name, one in self.document.items():
-            found.setdefault(one.part, {})[name] = one.text
+        for name, tagged in self.document.items():
+            found.setdefault(tagged.part, {})[name] = tagged.text
         return found
 
 
@@ -197,4 +197,4 @@ def _signature(path: Path) -> _Signature:
 
 
 def _without(document: _Document, parts: Mapping[PartId, FragmentChange]) -> _Document:
-    return {name: one for name, one in document.items() if one.part not in parts}
+    return {name: tagged for name, tagged in document.items() if tagged.part not in parts}

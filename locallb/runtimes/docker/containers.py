@@ -75,7 +75,7 @@ class ProxyContainer:
 
     def address(self, family: Family) -> str | None:
         """Return its fixed address of a family."""
-        return next((str(one) for one in self.inside if Family.of(one) is family), None)
+        return next((str(address) for address in self.inside if Family.of(address) is family), None)
 
 
 def container_of(

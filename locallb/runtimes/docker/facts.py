@@ -64,10 +64,10 @@ def require_suitable(containers: Containers, settings: ContainerSettings, host: 
 
 def read_contained(containers: Containers, home: Home) -> Contained:
     """Find this stack's containers. Raises ContainersError."""
-    listed = [one for one in containers.labelled(PROXY_LABEL) if _home_of(one) == home]
-    seen = [found for one in listed if (found := containers.inspect(str(one["Id"])))]
-    pids = {int(one["State"]["Pid"]) for one in seen}
-    return Contained(frozenset(pids - {0}), frozenset(place for one in seen for place in _places(one)))
+    listed = [container for container in containers.labelled(PROXY_LABEL) if _home_of(container) == home]
+    seen = [found for container in listed if (found := containers.inspect(str(container["Id"])))]
+    pids = {int(container["State"]["Pid"]) for container in seen}
+    return Contained(frozenset(pids - {0}), frozenset(place for container in seen for place in _places(container)))
 
 
 def read_subnets(containers: Containers, network: str) -> tuple[Subnet, ...]:
@@ -79,7 +79,7 @@ def read_subnets(containers: Containers, network: str) -> tuple[Subnet, ...]:
             f" {network}`, or name another one: {{publish: NETWORK}}"
         )
     configured = (found.get("IPAM") or {}).get("Config") or ()
-    return tuple(_subnet(one) for one in configured if one.get("Subnet"))
+    return tuple(_subnet(config) for config in configured if config.get("Subnet"))
 
 
 def _subnet(config: Mapping[str, str]) -> Subnet:

@@ -40,7 +40,7 @@ class DockerPlanner:
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
         """Read the labels."""
         listed = declared.get("labels")
-        pairs = [_object(one) for one in listed] if isinstance(listed, list) else []
+        pairs = [_object(item) for item in listed] if isinstance(listed, list) else []
         owner = labelled_owner({_text(pair.get("label")): _text(pair.get("value")) for pair in pairs})
         return owner.service if owner else None
 

@@ -38,13 +38,13 @@ def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:
         inside = next(fits)
         taken.add((inside, protocol))
         found.append(PublishedPort(address, port, protocol, inside))
-    return tuple(sorted(found, key=lambda one: (one.container_port, one.protocol)))
+    return tuple(sorted(found, key=lambda mapping: (mapping.container_port, mapping.protocol)))
 
 
 def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
     """Have `places` published, and the listeners inside of the container; their names stay what clients use."""
     published = published_ports(places)
-    inside = {(one.address, one.port, one.protocol): one.container_port for one in published}
+    inside = {(mapping.address, mapping.port, mapping.protocol): mapping.container_port for mapping in published}
     listeners = tuple(
         replace(listener, container_port=inside[listener.address, listener.port, listener.protocol])
         for listener in proxy.listeners
@@ -65,7 +65,7 @@ def internal_addresses(
         family, last = Family.of(address), int(address) % LAST_BYTES
         if family in done or _ambiguous(last, family, pools):
             continue
-        inside = next((one for subnet in subnets if (one := _at(subnet, family, last))), None)
+        inside = next((own for subnet in subnets if (own := _at(subnet, family, last))), None)
         if inside:
             done.add(family)
             yield inside

@@ -52,9 +52,9 @@ class DockerRoutes:
 
     def change(self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner) -> None:
         """Have a container do it. Raises ContainersError, RouteHelperError."""
-        words = [*(("del", one) for one in remove), *(("replace", one) for one in put)]
+        words = [*(("del", route) for route in remove), *(("replace", route) for route in put)]
         metric = metric_of(owner.home)
-        lines = [f"route {verb} {one} proto {POD_PROTOCOL} metric {metric}" for verb, one in words]
+        lines = [f"route {verb} {route} proto {POD_PROTOCOL} metric {metric}" for verb, route in words]
         if lines:
             docker = Containers()
             if why := _shortcoming(docker):

@@ -85,8 +85,8 @@ def last_words(run: RunIdentity) -> str:
 def end_hanging(directory: Path) -> None:
     """Stop the proxy's containers, where its directory is one that containers use. Raises ContainersError."""
     if Proxies(paths.proxies_root()).is_shared(ProxyId(directory.name)):
-        for one in Containers().labelled(f"{PROXY_LABEL}={directory.name}"):
-            Containers().stop(str(one["Id"]), 0)
+        for container in Containers().labelled(f"{PROXY_LABEL}={directory.name}"):
+            Containers().stop(str(container["Id"]), 0)
 
 
 def name_of(run: RunIdentity) -> str:

@@ -53,13 +53,13 @@ class Docker(Runtime):
     def runs(self) -> Iterator[HostRun]:
         """Find them by their labels; none where Docker doesn't answer."""
         try:
-            listed = [one for label in (PROXY_LABEL, HELPER_LABEL) for one in Containers().labelled(label)]
+            listed = [container for label in (PROXY_LABEL, HELPER_LABEL) for container in Containers().labelled(label)]
         except DockerAbsentError:
             return
-        for one in listed:
-            labels, name = one["Labels"], str(one["Names"][0]).lstrip("/")
+        for container in listed:
+            labels, name = container["Labels"], str(container["Names"][0]).lstrip("/")
             directory = paths.proxies_root() / labels.get(PROXY_LABEL, name)
-            end = partial(Containers().remove, str(one["Id"]), volumes=True)
+            end = partial(Containers().remove, str(container["Id"]), volumes=True)
             yield HostRun("container", name, labelled_owner(labels), directory, apart=True, end=end)
 
     def await_start(self, run: RunIdentity, directory: Path) -> None:

@@ -74,8 +74,8 @@ class ProcessWatch:
         named = ((run, run.outputs.get("pid")) for run in runs if run.type == PROCESS)
         self._exits.follow(
             {
-                Process(int(pid), str(one.outputs["started"])): one.name
-                for one, pid in named
+                Process(int(pid), str(resource.outputs["started"])): resource.name
+                for resource, pid in named
                 if isinstance(pid, int | float)
             }
         )

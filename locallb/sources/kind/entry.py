@@ -28,7 +28,9 @@ class KindEntry:
             mistakes.add(key, f"{shown(value)} names no clusters; write {_EXAMPLE}")
             return None
         names = frozenset(
-            name for each, item in mistakes.items(key, value, _EXAMPLE) if (name := mistakes.label(each, item, "shop"))
+            name
+            for item_key, item in mistakes.items(key, value, _EXAMPLE)
+            if (name := mistakes.label(item_key, item, "shop"))
         )
         return KindSource(names)
 

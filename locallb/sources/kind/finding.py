@@ -70,8 +70,8 @@ def _look(containers: Containers, source: KindSource, known: Collection[str]) ->
     nodes = _control_planes(containers)
     there = {name for name in nodes if _is_meant(source, name)}
     seen = {name: containers.inspect(str(nodes[name]["Id"])) for name in nodes if name in there or name in known}
-    running = {name: one for name, one in seen.items() if one and one["State"]["Running"]}
-    ways = {name: _way(name, containers, str(nodes[name]["Id"]), one) for name, one in running.items()}
+    running = {name: inspected for name, inspected in seen.items() if inspected and inspected["State"]["Running"]}
+    ways = {name: _way(name, containers, str(nodes[name]["Id"]), inspected) for name, inspected in running.items()}
     gone = (name for name in sorted(known) if name not in nodes)
     return _Look(frozenset(there), frozenset(running), ways, tuple(gone))
 
@@ -137,11 +137,11 @@ def _source(name: str, path: Path) -> KubernetesSource:
 def _control_planes(containers: Containers) -> dict[str, Document]:
     """Find the first control-plane container of each cluster, running or not. Raises ContainersError."""
     found: dict[str, Document] = {}
-    for one in sorted(containers.labelled(CLUSTER_LABEL), key=lambda one: str(one.get("Names"))):
-        labels = one.get("Labels") or {}
+    for container in sorted(containers.labelled(CLUSTER_LABEL), key=lambda container: str(container.get("Names"))):
+        labels = container.get("Labels") or {}
         name, role = str(labels.get(CLUSTER_LABEL)), labels.get(ROLE_LABEL)
         if role == "control-plane" and LABEL.fullmatch(name):
-            found.setdefault(name, one)
+            found.setdefault(name, container)
     return found
 
 

@@ -54,7 +54,7 @@ class _FollowedObjects:
 
     def order(self) -> tuple[Identity, ...]:
         """Return the objects' names, sorted."""
-        if len(self._order) != len(self.parsed) or any(one not in self.parsed for one in self._order):
+        if len(self._order) != len(self.parsed) or any(identity not in self.parsed for identity in self._order):
             self._order = tuple(sorted(self.parsed))
         return self._order
 
@@ -122,11 +122,11 @@ class FollowedCluster:
             parts = [known.parsed[name] for known in self._known.values() for name in known.order()]
         return Parsed(
             services=tuple(service for part in parts for service in part.services),
-            malformed=tuple(one for part in parts for one in part.malformed),
+            malformed=tuple(malformed for part in parts for malformed in part.malformed),
             nodes=tuple(node for part in parts for node in part.nodes),
             slices=tuple(endpoint_slice for part in parts for endpoint_slice in part.slices),
             notices=tuple(notice for part in parts for notice in part.notices),
-            external_ips=frozenset(one for part in parts for one in part.external_ips),
+            external_ips=frozenset(address for part in parts for address in part.external_ips),
             standings=tuple(standing for part in parts for standing in part.standings),
         )
 
@@ -193,8 +193,8 @@ class FollowedCluster:
             self._changed()
 
     def _replace(self, kind: str, objects: Iterable[Object]) -> None:
-        fresh = {Identity.of(one): one for one in map(_slim, objects)}
-        parsed = {identity: self._understood(one) for identity, one in fresh.items()}
+        fresh = {Identity.of(document): document for document in map(_slim, objects)}
+        parsed = {identity: self._understood(document) for identity, document in fresh.items()}
         self._writers.listed(kind, fresh, parsed.values())
         with self._lock:
             known = self._known[kind]
@@ -225,10 +225,10 @@ class FollowedCluster:
         if now != (before or Parsed()):
             self._changed()
 
-    def _understood(self, one: Document) -> Parsed:
-        return parse_objects(self.cluster, [one])
+    def _understood(self, document: Document) -> Parsed:
+        return parse_objects(self.cluster, [document])
 
 
-def _slim(one: Object) -> Document:
-    document: dict[object, object] = {key: one[key] for key in one}
+def _slim(item: Object) -> Document:
+    document: dict[object, object] = {key: item[key] for key in item}
     return slim(document)

@@ -70,21 +70,21 @@ class Following:
             SourceError: if it is followed from now on, can't be read, and has no last good reading.
 
         """
-        one = self._live.get(source.cluster)
-        if one is not None and one.source != source == replace(one.source, silent=source.silent):
-            one.source, one.read = source, with_stale(one.read)
-        if one is not None and one.source != source:
+        live = self._live.get(source.cluster)
+        if live is not None and live.source != source == replace(live.source, silent=source.silent):
+            live.source, live.read = source, with_stale(live.read)
+        if live is not None and live.source != source:
             self._end(self._live.pop(source.cluster))
-            one = None
-        if one is None:
-            one = self._live[source.cluster] = self._begun(source, known, wait=everything)
-            return one.read
+            live = None
+        if live is None:
+            live = self._live[source.cluster] = self._begun(source, known, wait=everything)
+            return live.read
         if everything:
-            one.followed.look_after()
+            live.followed.look_after()
         if moved:
-            self._look_up(one)
-        self._refresh(one, everything=everything)
-        return one.read
+            self._look_up(live)
+        self._refresh(live, everything=everything)
+        return live.read
 
     def forget(self, others: Collection[ClusterName]) -> None:
         """Follow these and no others."""
@@ -95,10 +95,10 @@ class Following:
         """Follow nothing any more; keep what was read last."""
         self.forget(())
 
-    def _end(self, one: _Live) -> None:
+    def _end(self, live: _Live) -> None:
         """Follow one no more; keep what was read last."""
-        one.followed.stop()
-        self._keep(one, due=True)
+        live.followed.stop()
+        self._keep(live, due=True)
 
     def _begun(self, source: KubernetesSource, known: Collection[ObjectKey], *, wait: bool) -> _Live:
         """Begin to follow a cluster. Before everything is listed, it is read once as `up` does.
@@ -120,44 +120,44 @@ class Following:
             followed.await_answer(OPENING)
         return _Live(source, meant, followed, read)
 
-    def _look_up(self, one: _Live) -> None:
+    def _look_up(self, live: _Live) -> None:
         """Look at the kubeconfig, and follow whatever it means now."""
         try:
-            meant = self._meaning(one.source)
+            meant = self._meaning(live.source)
         except KubeError as error:
-            one.fault = str(error)
+            live.fault = str(error)
             return
-        if one.fault:
-            one.fault, one.read = "", with_stale(one.read)
-        if meant == one.meant:
+        if live.fault:
+            live.fault, live.read = "", with_stale(live.read)
+        if meant == live.meant:
             return
-        self._refresh(one, everything=False)
-        self._end(one)
-        one.meant, one.followed = meant, self._follow(one.source, meant.access, one.followed.tempos())
-        one.read, one.keep_at = with_stale(one.read), 0.0
+        self._refresh(live, everything=False)
+        self._end(live)
+        live.meant, live.followed = meant, self._follow(live.source, meant.access, live.followed.tempos())
+        live.read, live.keep_at = with_stale(live.read), 0.0
 
-    def _refresh(self, one: _Live, *, everything: bool) -> None:
+    def _refresh(self, live: _Live, *, everything: bool) -> None:
         """Take over what is known by now."""
-        cluster, why = one.source.cluster, one.followed.stale()
+        cluster, why = live.source.cluster, live.followed.stale()
         told = f"source {cluster}: {why}; its Services count as last read until it answers"
-        stale = (told,) if why and not one.source.silent else ()
-        if one.fault:
-            stale = (f"source {cluster}: {one.fault}; its Services count as last read until that is repaired",)
-        if one.read.unready and why and not everything:
+        stale = (told,) if why and not live.source.silent else ()
+        if live.fault:
+            stale = (f"source {cluster}: {live.fault}; its Services count as last read until that is repaired",)
+        if live.read.unready and why and not everything:
             return  # an API that comes up answers some questions before others: that is no complaint yet
-        if one.followed.ready():
-            self._keep(one, due=False)
-            parsed = one.followed.parsed()
+        if live.followed.ready():
+            self._keep(live, due=False)
+            parsed = live.followed.parsed()
             # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event, and
             # not while the cluster doesn't answer.
-            asked = one.read.health_ports
-            if not (why or stale) and (everything or parsed.nodes != one.read.reading.parsed.nodes):
+            asked = live.read.health_ports
+            if not (why or stale) and (everything or parsed.nodes != live.read.reading.parsed.nodes):
                 asked = {cluster: health_ports(parsed)}
-            one.read = SourceRead(SourceResult(parsed, stale), {cluster: one.followed.access}, asked)
-        elif one.read.unready:
-            one.read = _unready(one.source, one.followed.access, why) if why else one.read
-        elif stale and (one.fault or not one.read.reading.stale):
-            one.read = with_stale(one.read, *stale)
+            live.read = SourceRead(SourceResult(parsed, stale), {cluster: live.followed.access}, asked)
+        elif live.read.unready:
+            live.read = _unready(live.source, live.followed.access, why) if why else live.read
+        elif stale and (live.fault or not live.read.reading.stale):
+            live.read = with_stale(live.read, *stale)
 
     def _meaning(self, source: KubernetesSource) -> Meaning:
         return meaning(source.kubeconfig, source.context, Path(self.home.root))
@@ -167,12 +167,12 @@ class Following:
     ) -> FollowedCluster:
         return FollowedCluster(source.cluster, access, lambda: self.changed(source.cluster), tempos)
 
-    def _keep(self, one: _Live, *, due: bool) -> None:
+    def _keep(self, live: _Live, *, due: bool) -> None:
         """Write the last good reading, now and again."""
-        now, followed = time.monotonic(), one.followed
-        if not followed.ready() or followed.stale() or (not due and now < one.keep_at):
+        now, followed = time.monotonic(), live.followed
+        if not followed.ready() or followed.stale() or (not due and now < live.keep_at):
             return
-        one.keep_at = now + KEEP_EVERY
+        live.keep_at = now + KEEP_EVERY
         objects = tuple(followed.objects())
         ReadCache(readings_directory(self.home)).keep(followed.cluster, {followed.access.context: objects})
 

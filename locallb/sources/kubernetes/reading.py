@@ -85,7 +85,7 @@ def read_cluster(source: KubernetesSource, home: Home, known: Collection[ObjectK
 def _interesting(listed: Iterable[object]) -> Objects:
     """Return the objects that are read, without what makes them large."""
     kept, _ = relevant(listed)
-    return tuple(slim(one) for one in kept)
+    return tuple(slim(item) for item in kept)
 
 
 def _from_copy(
@@ -104,7 +104,7 @@ def _from_copy(
     stale = f"{told}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
     context = min(last)
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
-    parsed = parse_objects(source.cluster, (one for listed in last.values() for one in listed))
+    parsed = parse_objects(source.cluster, (item for listed in last.values() for item in listed))
     copied = frozenset(service.key for service in parsed.services)
     reading = _of_silent(source, parsed, copied) if source.silent else SourceResult(parsed, (stale,), copied)
     return ClusterResult(reading, access, health_ports(parsed))

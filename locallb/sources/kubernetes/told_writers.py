@@ -43,15 +43,15 @@ class ToldWriters:
         if (told := self._told(kind)) is None:
             return
         RECENT.forget(self._access, told)
-        for identity, each in objects.items():
-            RECENT.note(self._access, identity.namespace, identity.name, each, told)
+        for identity, document in objects.items():
+            RECENT.note(self._access, identity.namespace, identity.name, document, told)
         self._most[told] = 0
         self.grown(kind, parsed)
 
     def grown(self, kind: str, parsed: Iterable[Parsed]) -> None:
         """Let so many requests go at once as befit the most load balancers that there were since the last list."""
         if told := self._told(kind):
-            self._most[told] = max(self._most.get(told, 0), sum(bool(each.services) for each in parsed))
+            self._most[told] = max(self._most.get(told, 0), sum(bool(part.services) for part in parsed))
             QUOTAS.put(self._access, sum(self._most.values()))
 
     def changed(self, identity: Identity, after: Document | None) -> None:

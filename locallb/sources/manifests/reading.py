@@ -132,7 +132,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     fresh = _sorted_out(folder, memory)
     if not folder.files:
         fresh.notices.append(f"the directory {clipped(source.directory)} has no file that ends in {', '.join(ENDINGS)}")
-    if empty := [path for path, one in memory.files.items() if not one.data]:
+    if empty := [path for path, file in memory.files.items() if not file.data]:
         _distrust(empty, fresh, readings.load(source.cluster) or {}, alone=directory.is_file())
     if fresh.broken:
         last = readings.load(source.cluster)
@@ -165,7 +165,9 @@ def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, reading
     last = readings.load(source.cluster)
     told = f"source {source.cluster}: {directory} can't be read ({why})"
     if last is None:
-        raise SourceError(f"{told}; {next((one for sign, one in _NOT_EXPANDED if sign in source.directory), _REMEDY)}")
+        raise SourceError(
+            f"{told}; {next((meaning for sign, meaning in _NOT_EXPANDED if sign in source.directory), _REMEDY)}"
+        )
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
     return _reading(source.cluster, last, _Fresh(), stale, Memory())
 
@@ -186,8 +188,8 @@ def _reading(
 
 def _copied(parsed: Parsed, fresh: _Fresh) -> frozenset[ObjectKey]:
     """Find the Services that no file has now."""
-    known = {Identity.of(one) for listed in fresh.objects.values() for one in listed}
-    keys = [*(service.key for service in parsed.services), *(one.key for one in parsed.malformed)]
+    known = {Identity.of(document) for listed in fresh.objects.values() for document in listed}
+    keys = [*(service.key for service in parsed.services), *(malformed.key for malformed in parsed.malformed)]
     return frozenset(key for key in keys if Identity(frontend(key.kind).name, key.namespace, key.name) not in known)
 
 
@@ -222,8 +224,8 @@ def _understood(file: FolderFile, aliased: int) -> _Understood:
     allowance = Allowance(min(MOST_ALIASED, MOST_ALIASED_IN_ALL - aliased))
     documents = read_documents(file.data, is_json=file.path.endswith(".json"), allowance=allowance)
     sorted_out = [(document, *relevant([document.value])) for document in documents]
-    objects = tuple(slim(one) for _, kept, _ in sorted_out for one in kept)
-    notices = (told for each in sorted_out for told in _notices(file.path, *each))
+    objects = tuple(slim(document) for _, kept, _ in sorted_out for document in kept)
+    notices = (told for entry in sorted_out for told in _notices(file.path, *entry))
     some, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
     told = (*some, f"{clipped(file.path)}: and {more} more like these") if more else some
     kinds = few_kinds(kinds_of(document.value for document in documents))
@@ -239,8 +241,8 @@ def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: 
 
 
 def _repeated(path: str, document: ReadDocument) -> Iterable[str]:
-    for one in document.repeated:
-        yield f"{clipped(path)} line {one.line} has the key {shown(one.key)} again and the last one counts; remove one"
+    for key in document.repeated:
+        yield f"{clipped(path)} line {key.line} has the key {shown(key.key)} again and the last one counts; remove one"
 
 
 def _completed(fresh: _Fresh, last: FilesOfObjects) -> FilesOfObjects:
@@ -248,8 +250,8 @@ def _completed(fresh: _Fresh, last: FilesOfObjects) -> FilesOfObjects:
 
     The latter is counted to the first broken file, so that it stays known until that file can be read.
     """
-    now = {Identity.of(one) for listed in fresh.objects.values() for one in listed}
-    missing = {path: tuple(one for one in last[path] if Identity.of(one) not in now) for path in last}
+    now = {Identity.of(document) for listed in fresh.objects.values() for document in listed}
+    missing = {path: tuple(document for document in last[path] if Identity.of(document) not in now) for path in last}
     first = min(fresh.broken)
     completed = dict(fresh.objects)
     for path, objects in missing.items():

@@ -64,7 +64,7 @@ class FollowedManifests:
 
     def forget(self, others: Collection[ClusterName]) -> None:
         """Forget all but these."""
-        self._memories = {name: one for name, one in self._memories.items() if name in others}
+        self._memories = {name: memory for name, memory in self._memories.items() if name in others}
 
     def stop(self) -> None:
         """Nothing runs."""
