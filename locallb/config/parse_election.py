@@ -27,8 +27,8 @@ def parse_election(mistakes: Mistakes, value: object, sources: Sequence[Source])
         for key, default in (("lease", "local-lb"), ("namespace", "kube-system"))
     )
     timing = _timing(mistakes, entry)
-    found = next((name for name in live if name == cluster), None)
-    return LeaderElection(found, lease, namespace, timing) if found else None
+    live_cluster = next((name for name in live if name == cluster), None)
+    return LeaderElection(live_cluster, lease, namespace, timing) if live_cluster else None
 
 
 def _cluster(mistakes: Mistakes, entry: Mapping[str, object], live: Sequence[str]) -> str:

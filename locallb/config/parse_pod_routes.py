@@ -41,11 +41,11 @@ def parse_pod_cidrs(mistakes: Mistakes, key: str, value: object) -> tuple[IPNetw
 
 def _range(mistakes: Mistakes, key: str, value: object) -> IPNetwork | None:
     try:
-        found = ip_network(str(value))
+        network = ip_network(str(value))
     except ValueError:
         mistakes.add(key, f"{shown(value)} is no range; write {_RANGES}")
         return None
-    if found.prefixlen < _WIDEST[found.version]:
-        mistakes.add(key, f"{found} is wider than a cluster's pods ever are; write what the CNI's configuration says")
+    if network.prefixlen < _WIDEST[network.version]:
+        mistakes.add(key, f"{network} is wider than a cluster's pods ever are; write what the CNI's configuration says")
         return None
-    return found
+    return network

@@ -43,7 +43,7 @@ def _ports(mistakes: Mistakes, value: object) -> tuple[PortRange, ...]:
     entries = list(mistakes.items("policies.ports", value, f"a list {_PORTS}"))
     if isinstance(value, list | tuple) and not entries:
         mistakes.add("policies.ports", "the list is empty and would forbid every port; name some or remove the key")
-    return tuple(found for key, item in entries if (found := _port(mistakes, key, item)))
+    return tuple(port for key, item in entries if (port := _port(mistakes, key, item)))
 
 
 def _port(mistakes: Mistakes, key: str, value: object) -> PortRange | None:

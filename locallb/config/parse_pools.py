@@ -55,11 +55,11 @@ def _ranges(mistakes: Mistakes, key: str, value: object) -> tuple[AddressRange, 
     ranges = []
     for item_key, item in mistakes.items(key, value, _RANGES):
         text = mistakes.text(item_key, item, "127.77.0.0/27 or 127.78.0.10-127.78.0.20")
-        found = text and parse_range(text)
-        if isinstance(found, AddressRange):
-            ranges.append(found)
-        elif found:
-            mistakes.add(item_key, found)
+        parsed = text and parse_range(text)
+        if isinstance(parsed, AddressRange):
+            ranges.append(parsed)
+        elif parsed:
+            mistakes.add(item_key, parsed)
     return tuple(ranges)
 
 

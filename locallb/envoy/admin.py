@@ -105,10 +105,10 @@ class EnvoyAdmin:
 
     def _subscriptions(self, query: str) -> Subscriptions:
         answer = self._ask("GET", f"/stats?{query}")
-        found: dict[str, dict[str, str]] = {"lds": {}, "cds": {}}
+        statistics: dict[str, dict[str, str]] = {"lds": {}, "cds": {}}
         for match in _STATISTIC.finditer(answer):
-            found[match["kind"]][match["name"]] = match["value"]
-        return Subscriptions(_subscription(found["lds"]), _subscription(found["cds"]))
+            statistics[match["kind"]][match["name"]] = match["value"]
+        return Subscriptions(_subscription(statistics["lds"]), _subscription(statistics["cds"]))
 
     def listeners(self) -> frozenset[str]:
         """Read the names of the listeners that are bound."""
@@ -139,10 +139,10 @@ class EnvoyAdmin:
 
     def arrivals(self) -> dict[str, int]:
         """Count the connections that came to each listener of published ports, by its `stat_prefix`."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for match in _ARRIVAL.finditer(self._ask("GET", f"/stats?filter={_ARRIVALS}")):
-            found[match["name"]] = found.get(match["name"], 0) + int(match["value"])
-        return found
+            counts[match["name"]] = counts.get(match["name"], 0) + int(match["value"])
+        return counts
 
     def part(self, part: PartId, names: Collection[str]) -> PartSeen:
         """Read what runs of a part: its listeners among those called `names`, and its clusters.
@@ -221,16 +221,18 @@ def _versions(part: PartId, resources: Iterable[Mapping[str, Any] | None]) -> Ma
     """Return the versions of those that are tagged as the part's."""
     there = [resource for resource in resources if resource]
     return {
-        str(resource.get("name")): found.version
+        str(resource.get("name")): tagged.version
         for resource in there
-        if (found := tag(resource)) and found.part == part
+        if (tagged := tag(resource)) and tagged.part == part
     }
 
 
-def _subscription(found: dict[str, str]) -> Subscription:
+def _subscription(statistics: dict[str, str]) -> Subscription:
     def number(name: str) -> int:
-        value = found.get(name, "")
+        value = statistics.get(name, "")
         return int(value) if value.isdigit() else 0
 
     rejected = number("update_rejected") + number("update_failure")
-    return Subscription(found.get("version_text", ""), number("update_attempt"), number("update_success"), rejected)
+    return Subscription(
+        statistics.get("version_text", ""), number("update_attempt"), number("update_success"), rejected
+    )

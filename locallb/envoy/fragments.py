@@ -73,12 +73,12 @@ def part_version(versions: Mapping[str, str]) -> str:
 
 def tag(resource: Message) -> Tag | None:
     """Read the tag of a listener or cluster, as in our files and in Envoy's own dump; None if it has none of ours."""
-    found: object = resource
+    value: object = resource
     for key in ("metadata", "filter_metadata", METADATA):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    if not isinstance(found, Mapping):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping):
         return None
-    return Tag(PartId(str(found.get("part", ""))), str(found.get("version", "")))
+    return Tag(PartId(str(value.get("part", ""))), str(value.get("version", "")))
 
 
 def joined(resources_by_name: Mapping[str, Tagged]) -> tuple[str, str]:
@@ -95,8 +95,8 @@ def taken_apart(text: str) -> Mapping[str, Tagged]:
     except (ValueError, RecursionError):
         return {}
     resources = document.get("resources") if isinstance(document, dict) else None
-    found = resources if isinstance(resources, list) else []
-    return {str(resource.get("name")): _tagged(resource) for resource in found if isinstance(resource, dict)}
+    listed = resources if isinstance(resources, list) else []
+    return {str(resource.get("name")): _tagged(resource) for resource in listed if isinstance(resource, dict)}
 
 
 def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:
@@ -109,8 +109,8 @@ def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:
 
 
 def _tagged(resource: Message) -> Tagged:
-    found = tag(resource)
-    return Tagged(found.part if found else PartId(""), _canonical(resource))
+    known = tag(resource)
+    return Tagged(known.part if known else PartId(""), _canonical(resource))
 
 
 def _written(part: PartId, messages: Mapping[str, Message]) -> tuple[Texts, str]:

@@ -39,12 +39,12 @@ class Remove:
 Step = Write | Remove
 
 
-def steps(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Step]:
-    """Return how to get from the files `found` to those `wanted`; nothing for a file that is right already."""
-    different = {name for name, text in wanted.items() if found.get(name) != text}
+def steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Step]:
+    """Return how to get from the files `present` to those `wanted`; nothing for a file that is right already."""
+    different = {name for name, text in wanted.items() if present.get(name) != text}
     for name in sorted(different - {LISTENERS, CLUSTERS}):
         yield Write(name, wanted[name])
-    before, after = found.get(CLUSTERS, ""), wanted[CLUSTERS]
+    before, after = present.get(CLUSTERS, ""), wanted[CLUSTERS]
     between = _bridge(before, after) if LISTENERS in different else after
     if not _same_resources(before, between):
         yield _versioned(CLUSTERS, between)
@@ -52,7 +52,7 @@ def steps(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Step]
         yield _versioned(LISTENERS, wanted[LISTENERS])
     if CLUSTERS in different and (between != after or _same_resources(before, between)):
         yield _versioned(CLUSTERS, after)
-    for name in sorted(found.keys() - wanted.keys()):
+    for name in sorted(present.keys() - wanted.keys()):
         yield Remove(name)
 
 

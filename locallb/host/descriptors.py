@@ -29,24 +29,24 @@ class Held:
 
 def held(inodes: Collection[str], our_pids: Collection[int]) -> Held:
     """Look through all processes for the sockets with these inodes, and for what our own processes hold."""
-    found = Held()
+    totals = Held()
     for pid in _pids():
         with suppress(OSError):
             links = list(_links(pid))
             if pid in our_pids:
-                found.ours.update(_inodes(links))
+                totals.ours.update(_inodes(links))
             else:
-                _note(found, pid, links, inodes)
-    return found
+                _note(totals, pid, links, inodes)
+    return totals
 
 
-def _note(found: Held, pid: int, links: list[str], inodes: Collection[str]) -> None:
+def _note(totals: Held, pid: int, links: list[str], inodes: Collection[str]) -> None:
     """Note what a process that isn't ours holds."""
     if instances := links.count(_INOTIFY):
-        found.inotify += instances if Path(f"/proc/{pid}").stat().st_uid == os.geteuid() else 0
+        totals.inotify += instances if Path(f"/proc/{pid}").stat().st_uid == os.geteuid() else 0
     for inode in _inodes(links):
-        if inode in inodes and inode not in found.holders:
-            found.holders[inode] = f"{_name(pid)} ({pid})"
+        if inode in inodes and inode not in totals.holders:
+            totals.holders[inode] = f"{_name(pid)} ({pid})"
 
 
 def _pids() -> list[int]:

@@ -59,12 +59,12 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
     """
     status = _status()
     in_use = {protocol: [row for row in rows(protocol, state) if row.port] for protocol, _, state in _PROTOCOLS}
-    found = held({row.inode for listed in in_use.values() for row in listed}, our_pids)
-    foreign = {protocol: [row for row in in_use[protocol] if row.inode not in found.ours] for protocol in in_use}
+    descriptors = held({row.inode for listed in in_use.values() for row in listed}, our_pids)
+    foreign = {protocol: [row for row in in_use[protocol] if row.inode not in descriptors.ours] for protocol in in_use}
     facts = HostFacts(
         unprivileged_port_start=_port_start(status),
-        watches=max(0, inotify_limit() - found.inotify),
-        sockets=tuple(sorted(_sockets(foreign, found.holders), key=_order)),
+        watches=max(0, inotify_limit() - descriptors.inotify),
+        sockets=tuple(sorted(_sockets(foreign, descriptors.holders), key=_order)),
     )
     return with_routes(facts, pools, strict=strict)
 
@@ -135,14 +135,14 @@ def _port_start(status: dict[str, str]) -> int:
 
 
 def _sockets(foreign: dict[Protocol, list[Row]], holders: dict[str, str]) -> set[Socket]:
-    found = set()
+    sockets = set()
     for protocol, kind, _ in _PROTOCOLS:
         for row in foreign[protocol]:
             holder = holders.get(row.inode, "")
-            found.add(Socket(row.address, row.port, protocol, holder))
+            sockets.add(Socket(row.address, row.port, protocol, holder))
             if row.address == ip_address("::") and _covers_ipv4(kind, row.port):
-                found.add(Socket(ip_address("0.0.0.0"), row.port, protocol, holder))  # noqa: S104 - a fact, no bind
-    return found
+                sockets.add(Socket(ip_address("0.0.0.0"), row.port, protocol, holder))  # noqa: S104 - a fact, no bind
+    return sockets
 
 
 def _covers_ipv4(kind: socket.SocketKind, port: int) -> bool:

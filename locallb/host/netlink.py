@@ -50,13 +50,13 @@ class RouteError(ClientError):
 
 def routes() -> tuple[Route, ...]:
     """Read the routes of every table of this network namespace, both families. Raises RouteError."""
-    found = []
+    messages = []
     for family in _FAMILIES:
         try:
-            found += _dump(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))
+            messages += _dump(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))
         except OSError as error:
             raise RouteError(f"the routes of this host can't be read: {error.strerror}", error.errno) from error
-    return tuple(found)
+    return tuple(messages)
 
 
 def _dump(body: bytes) -> list[Route]:

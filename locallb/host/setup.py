@@ -96,8 +96,8 @@ def apply(step: Step) -> None:
     """Record what is found, then make the change. Raises ClientError."""
     changes = dict(read_record().changes)
     key = (step.sort, step.what)
-    found = changes[key].found if key in changes else step.now
-    changes[key] = Kept(found, step.wanted)
+    before = changes[key].found if key in changes else step.now
+    changes[key] = Kept(before, step.wanted)
     _write_record(changes)
     _change(step)
 

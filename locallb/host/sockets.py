@@ -50,8 +50,8 @@ def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
 def connections(places: Collection[tuple[IPAddress, int]], process: int = 0) -> int:
     """Count the established TCP connections to any of `places`, in the network of a process (0: in our own)."""
     everywhere = {port for address, port in places if address.is_unspecified}
-    found = rows(Protocol.TCP, _ESTABLISHED, process)
-    return sum(1 for row in found if (row.address, row.port) in places or row.port in everywhere)
+    established = rows(Protocol.TCP, _ESTABLISHED, process)
+    return sum(1 for row in established if (row.address, row.port) in places or row.port in everywhere)
 
 
 def connect(address: IPAddress, port: int, seconds: float) -> None:

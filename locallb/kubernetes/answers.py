@@ -67,19 +67,19 @@ def watch_line(text: bytes, api: str, kind: str) -> Told:
         return Told(BOOKMARK, about, _version(_mapping(about.get("metadata"), "a bookmark's metadata")))
     if not isinstance(sort, str) or sort not in {ADDED, MODIFIED, DELETED}:
         raise OddError(f"a line of the watch has the type {sort!s:.60}")
-    found = listed(about, api, kind)
-    return Told(sort, found, _version(found["metadata"]))
+    read = listed(about, api, kind)
+    return Told(sort, read, _version(read["metadata"]))
 
 
 def listed(value: object, api: str, kind: str) -> Object:
     """Check an object of that kind and add what it is. Raises OddError."""
-    found = _mapping(value, f"a {kind}")
-    metadata = _mapping(found.get("metadata"), f"the metadata of a {kind}")
-    if found.get("kind", kind) != kind:
-        raise OddError(f"a {found['kind']!s:.60} came instead of a {kind}")
+    document = _mapping(value, f"a {kind}")
+    metadata = _mapping(document.get("metadata"), f"the metadata of a {kind}")
+    if document.get("kind", kind) != kind:
+        raise OddError(f"a {document['kind']!s:.60} came instead of a {kind}")
     if not _optional(metadata, "name"):
         raise OddError(f"a {kind} has no name")
-    return {**found, "apiVersion": api, "kind": kind}
+    return {**document, "apiVersion": api, "kind": kind}
 
 
 def lines(chunks: Iterable[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes | None]:

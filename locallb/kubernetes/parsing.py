@@ -116,8 +116,8 @@ def _wrong_version(document: Document) -> str | None:
     right, version = VERSIONS.get(_text(document.get("kind"))), document.get("apiVersion")
     if right is None or version == right or (isinstance(version, str) and _group(version) != _group(right)):
         return None
-    found = "missing" if version is None else shown(version)
-    return f"{Identity.of(document)} is left out: apiVersion is {found}; use {right}"
+    written = "missing" if version is None else shown(version)
+    return f"{Identity.of(document)} is left out: apiVersion is {written}; use {right}"
 
 
 def _misspelt(document: Document) -> str | None:
@@ -131,8 +131,8 @@ def _misspelt(document: Document) -> str | None:
     meant = _MEANT.get(_text(kind).lower())
     if meant is None and not _is_balancer(document):
         return None
-    found = "missing" if kind is None else shown(kind)
-    return f"{Identity.of(document)} is left out: kind is {found}; write {meant or 'Service'}"
+    written = "missing" if kind is None else shown(kind)
+    return f"{Identity.of(document)} is left out: kind is {written}; write {meant or 'Service'}"
 
 
 def _is_balancer(document: Document) -> bool:

@@ -81,9 +81,9 @@ def routes_in(resources: Iterable[Resource]) -> set[str]:
     return {str(route) for routes in listed if isinstance(routes, list | tuple) for route in routes}
 
 
-def remove(found: Sequence[Leftover]) -> tuple[Leftover, ...]:
+def remove(leftovers: Sequence[Leftover]) -> tuple[Leftover, ...]:
     """Remove those that are ours; gives what was removed. Raises ClientError."""
-    removed = tuple(leftover for leftover in found if leftover.ours)
+    removed = tuple(leftover for leftover in leftovers if leftover.ours)
     for leftover in sorted(removed, key=_turn):
         _remove(leftover)
     return removed

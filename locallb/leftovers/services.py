@@ -58,23 +58,23 @@ def left_services(
     for claim in claims:
         held.setdefault(claim.owner.service, []).append(str(claim.address))
     for cluster, access in clusters.items():
-        for found in _services(access):
-            kind = frontends()[found["kind"]].kind
-            key = ObjectKey(cluster, found["metadata"]["namespace"], found["metadata"]["name"], kind)
-            if has_finalizer(found) and key not in known and _is_left(cluster, found, settings, held=key in held):
-                uid = Uid(str(found["metadata"]["uid"]))
+        for service in _services(access):
+            kind = frontends()[service["kind"]].kind
+            key = ObjectKey(cluster, service["metadata"]["namespace"], service["metadata"]["name"], kind)
+            if has_finalizer(service) and key not in known and _is_left(cluster, service, settings, held=key in held):
+                uid = Uid(str(service["metadata"]["uid"]))
                 yield LeftService(Owner(home, key, uid), access, tuple(held.get(key, ())))
 
 
-def _is_left(cluster: ClusterName, found: Live, settings: Settings, *, held: bool) -> bool:
-    selected = _is_selected(cluster, found, settings)
-    if is_deleted(found):
-        return held or (selected and bool(frontends()[found["kind"]].published(found, ()).conditions))
+def _is_left(cluster: ClusterName, service: Live, settings: Settings, *, held: bool) -> bool:
+    selected = _is_selected(cluster, service, settings)
+    if is_deleted(service):
+        return held or (selected and bool(frontends()[service["kind"]].published(service, ()).conditions))
     return held and not selected
 
 
-def _is_selected(cluster: ClusterName, found: Live, settings: Settings) -> bool:
-    parsed = parse_objects(cluster, [found])
+def _is_selected(cluster: ClusterName, live: Live, settings: Settings) -> bool:
+    parsed = parse_objects(cluster, [live])
     services: list[Service | MalformedService] = [*parsed.services, *parsed.malformed]
     return any(is_ours(service, settings) for service in services)
 

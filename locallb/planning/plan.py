@@ -107,14 +107,14 @@ def _rejections(
     """Return for every Service without a proxy why it has none."""
     without = {key: answer for key, answer in answers.items() if key not in seats}
     uids = {service.key: service.uid for service in snapshot.services if service.key in without}
-    found = [
+    problems = [
         (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, len(seats)), uids[key])
         for key, answer in without.items()
     ]
-    found += [(rejected.key, rejected.problem, rejected.uid) for rejected in _malformed(snapshot, settings)]
+    problems += [(rejected.key, rejected.problem, rejected.uid) for rejected in _malformed(snapshot, settings)]
     return tuple(
         Rejection(key, problem, Owner(snapshot.home, key, uid), snapshot.access.get(key.cluster))
-        for key, problem, uid in sorted(found)
+        for key, problem, uid in sorted(problems)
     )
 
 

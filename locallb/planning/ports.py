@@ -31,16 +31,16 @@ class HostPorts:
 
     def problems(self, service: Service) -> PortProblems:
         """Find the ports that can't be served whatever address they get."""
-        found = ((port, self._problem(service, port)) for port in service.ports)
-        return {port: problem for port, problem in found if problem}
+        judged = ((port, self._problem(service, port)) for port in service.ports)
+        return {port: problem for port, problem in judged if problem}
 
     def taken(
         self, service: Service, addresses: Iterable[IPAddress]
     ) -> Mapping[tuple[ServicePort, IPAddress], Problem]:
         """Find the ports that can't be served at some of `addresses`, which this Service holds."""
         places = ((port, address) for port in service.ports for address in addresses)
-        found = ((place, self._bound.get((place[1], place[0].port, place[0].protocol))) for place in places)
-        return {place: _taken(service, *place, socket) for place, socket in found if socket}
+        sockets = ((place, self._bound.get((place[1], place[0].port, place[0].protocol))) for place in places)
+        return {place: _taken(service, *place, socket) for place, socket in sockets if socket}
 
     def _problem(self, service: Service, port: ServicePort) -> Problem | None:
         if port.protocol is Protocol.SCTP:

@@ -69,10 +69,10 @@ class Dispatcher(protocol.Provider):
     async def read(self, request: protocol.ReadRequest) -> protocol.ReadResponse:
         """Read what is there; an empty id tells that nothing is."""
         known = plain(request.properties)
-        found = await self._run(lambda: self.direct.read(request.type, request.name, known))
-        if found is None:
+        seen = await self._run(lambda: self.direct.read(request.type, request.name, known))
+        if seen is None:
             return protocol.ReadResponse("", {}, {})
-        return protocol.ReadResponse(request.resource_id, wrapped(found[0]), wrapped(found[1]))
+        return protocol.ReadResponse(request.resource_id, wrapped(seen[0]), wrapped(seen[1]))
 
     async def update(self, request: protocol.UpdateRequest) -> protocol.UpdateResponse:
         """Update, or tell what updating would give."""

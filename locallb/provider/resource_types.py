@@ -57,10 +57,10 @@ class ResourceTypes:
         kind = self._kind(token)
         if not properties:
             raise ProviderError(f"{name} can't be imported: declare it, `up` adopts what is there already")
-        found = kind.read(codec.recall(kind.state, properties))
-        if found is None:
+        state = kind.read(codec.recall(kind.state, properties))
+        if state is None:
             return None
-        seen = codec.encode(found)
+        seen = codec.encode(state)
         return seen, {input_: seen[input_] for input_ in sorted(_names(kind.inputs))}
 
     def leaves_nothing(self, token: str, news: Values) -> bool:

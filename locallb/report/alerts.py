@@ -51,11 +51,11 @@ _ORDER = {topic: number for number, topic in enumerate(Topic)}
 
 def alerts(report: Report) -> tuple[Alert, ...]:
     """Find all alerts of a report, by topic, then in the order of Services."""
-    found = [Alert(Topic.UNREADABLE, complaint) for complaint in report.complaints]
-    found += [Alert(Topic.POLICY, violation.message) for violation in report.violations]
+    listed = [Alert(Topic.UNREADABLE, complaint) for complaint in report.complaints]
+    listed += [Alert(Topic.POLICY, violation.message) for violation in report.violations]
     for service in report.services:
-        found += _of_service(service)
-    return tuple(sorted(found, key=lambda alert: _ORDER[alert.topic]))
+        listed += _of_service(service)
+    return tuple(sorted(listed, key=lambda alert: _ORDER[alert.topic]))
 
 
 def _of_service(service: ServiceChange) -> Iterator[Alert]:

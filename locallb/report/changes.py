@@ -146,13 +146,13 @@ def compare(
 
 def _compared(key: ObjectKey, old: Side, new: Side, touched: Collection[str]) -> ServiceChange:
     before, after, problems = old.balancers.get(key), new.balancers.get(key), new.rejections.get(key, ())
-    found = ServiceChange(key, _kind(before, after, problems), before, after, problems)
+    change = ServiceChange(key, _kind(before, after, problems), before, after, problems)
     if before and after:
-        found = replace(found, differences=tuple(_differences(before, after)))
-        if found.change is Change.UNCHANGED and touched:
+        change = replace(change, differences=tuple(_differences(before, after)))
+        if change.change is Change.UNCHANGED and touched:
             resources = Difference(What.RESOURCES, after=tuple(sorted(touched)))
-            found = replace(found, change=Change.REPAIRED, differences=(*found.differences, resources))
-    return replace(found, exposures=exposures(before, after), narrowings=narrowings(before, after))
+            change = replace(change, change=Change.REPAIRED, differences=(*change.differences, resources))
+    return replace(change, exposures=exposures(before, after), narrowings=narrowings(before, after))
 
 
 def _kind(before: Balancer | None, after: Balancer | None, problems: tuple[Problem, ...]) -> Change:

@@ -54,7 +54,7 @@ def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """Read the backends of each upstream: from its own file, or from the clusters."""
     assignments = [resource for name in files if name.startswith("eds-") for resource in _resources(files, name)]
     assignments += [as_object(resource.get("load_assignment")) for resource in _resources(files, "cds.json")]
-    found = {}
+    backends = {}
     for assignment in assignments:
         if "cluster_name" in assignment:
             first = [endpoint for endpoint in _objects(assignment.get("endpoints")) if not endpoint.get("priority")]
@@ -65,8 +65,8 @@ def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
                 if "endpoint" in part and part.get("health_status") != "DEGRADED"
             ]
             sockets = [as_object(address["socket_address"]) for address in addresses if "socket_address" in address]
-            found[as_text(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)
-    return found
+            backends[as_text(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)
+    return backends
 
 
 def _objects(value: object) -> list[Mapping[str, object]]:

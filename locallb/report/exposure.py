@@ -90,10 +90,10 @@ def narrowings(before: Balancer | None, after: Balancer | None) -> tuple[Narrowi
     )
 
 
-def _joined(found: Iterable[Exposure]) -> tuple[Exposure, ...]:
+def _joined(exposures: Iterable[Exposure]) -> tuple[Exposure, ...]:
     """Make one of those that differ in their ports only."""
     ports: dict[Exposure, tuple[str, ...]] = {}
-    for exposure in found:
+    for exposure in exposures:
         alike = replace(exposure, ports=())
         ports[alike] = (*ports.get(alike, ()), *exposure.ports)
     return tuple(replace(alike, ports=labels) for alike, labels in ports.items())

@@ -81,21 +81,21 @@ def _head(report: Report) -> str:
     )
 
 
-def _alerts(found: Sequence[Alert]) -> str:
-    if not found:
+def _alerts(alerts: Sequence[Alert]) -> str:
+    if not alerts:
         return ""
-    shown, folded = found[:ALERTS_SHOWN], found[ALERTS_SHOWN:]
+    shown, folded = alerts[:ALERTS_SHOWN], alerts[ALERTS_SHOWN:]
     more = f"<details><summary>{len(folded)} more</summary>{_alert_list(folded)}</details>\n" if folded else ""
     return (
-        f'<section class="card alerts" id="alerts"><header><h2>To look at</h2><span>{len(found)}</span></header>'
+        f'<section class="card alerts" id="alerts"><header><h2>To look at</h2><span>{len(alerts)}</span></header>'
         f"{_alert_list(shown)}{more}</section>\n"
     )
 
 
-def _alert_list(found: Sequence[Alert]) -> str:
+def _alert_list(alerts: Sequence[Alert]) -> str:
     items = "".join(
         f'<li><b class="tag {alert.topic}">{alert.topic}</b><span>{html_text(alert.message)}</span></li>\n'
-        for alert in found
+        for alert in alerts
     )
     return f"<ul>\n{items}</ul>"
 

@@ -85,10 +85,10 @@ def _head(report: Report) -> str:
     )
 
 
-def _alerts(found: Sequence[Alert], most: int) -> str:
-    lines = [f"- {MARKS[alert.topic]} {markdown_text(alert.message)}\n" for alert in found[:most]]
-    if len(found) > most:
-        lines.append(f"- and {len(found) - most} more\n")
+def _alerts(alerts: Sequence[Alert], most: int) -> str:
+    lines = [f"- {MARKS[alert.topic]} {markdown_text(alert.message)}\n" for alert in alerts[:most]]
+    if len(alerts) > most:
+        lines.append(f"- and {len(alerts) - most} more\n")
     return "".join(lines)
 
 

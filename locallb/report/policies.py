@@ -18,16 +18,16 @@ _PERCENT = 100
 def violations(services: Iterable[ServiceChange], rooms: Iterable[Room], policies: Policies) -> tuple[Violation, ...]:
     """Find every violation, in the order of the gates, then of Services and pools."""
     listed = tuple(services)
-    found: list[Violation] = []
+    violated: list[Violation] = []
     if policies.address_changes_forbidden:
-        found += _address_changes(listed)
+        violated += _address_changes(listed)
     if policies.source_ranges_required:
-        found += _open_ports(listed)
+        violated += _open_ports(listed)
     if policies.ports:
-        found += _forbidden_ports(listed, policies.ports)
+        violated += _forbidden_ports(listed, policies.ports)
     if policies.headroom:
-        found += _full_pools(rooms, policies.headroom)
-    return tuple(found)
+        violated += _full_pools(rooms, policies.headroom)
+    return tuple(violated)
 
 
 def _address_changes(services: Iterable[ServiceChange]) -> Iterator[Violation]:

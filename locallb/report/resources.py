@@ -121,16 +121,16 @@ def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
 
 def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:
     """Return the ports that were shown, in their order, then those that listen and were not."""
-    found: dict[tuple[int, Protocol], list[Listener]] = defaultdict(list)
+    by_port: dict[tuple[int, Protocol], list[Listener]] = defaultdict(list)
     for listener in told_listeners(parts.files):
-        found[listener.port, listener.protocol].append(listener)
+        by_port[listener.port, listener.protocol].append(listener)
     backends = told_backends(parts.files)
     shown = [match.groups() for text in parts.labels if (match := _LABEL.fullmatch(text))]
     wanted = {(int(number), Protocol(protocol)): problem or "" for number, protocol, problem in shown}
-    wanted |= {key: "" for key in found if key not in wanted}
+    wanted |= {key: "" for key in by_port if key not in wanted}
     rank = {address: number for number, address in enumerate(addresses)}
     return tuple(
-        _port(number, protocol, problem, found.get((number, protocol), []), backends, rank)
+        _port(number, protocol, problem, by_port.get((number, protocol), []), backends, rank)
         for (number, protocol), problem in wanted.items()
     )
 

@@ -42,5 +42,5 @@ def markdown_text(text: object) -> str:
 
 def _references(text: str) -> str:
     """Write every character that Markdown may act on as a reference, and break what would become a link."""
-    safe = _MARKDOWN.sub(lambda found: found[0] if found[0].isalpha() else f"&#{ord(found[0])};", text)
+    safe = _MARKDOWN.sub(lambda match: match[0] if match[0].isalpha() else f"&#{ord(match[0])};", text)
     return safe.replace("://", "&#58;//").replace("www.", "www&#46;").replace("--", "-&#45;")

@@ -65,8 +65,8 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
     refuse_another_runtime(settings, held)
     claims = read_claims()
     known = known_services(home, held, claims)
-    sources, found = find_sources(home, settings, keep=keep)
-    read = [*found, *(source_type(source.type).read(source, home, known, keep=keep) for source in sources)]
+    sources, finders = find_sources(home, settings, keep=keep)
+    read = [*finders, *(source_type(source.type).read(source, home, known, keep=keep) for source in sources)]
     host = read_host(home, settings, held)
     return assemble(home, held, claims, [*read, told_of_pools(settings, host)], host)
 
@@ -79,16 +79,16 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     sources, told = list(settings.sources), []
     for finder in settings.finders:
         directory = readings_directory(home) / finder.type
-        found = finder_type(finder.type).find(finder, Path(home.root), directory, keep=keep)
-        for name in sorted({source.cluster for source in sources} & {source.cluster for source in found.sources}):
+        finding = finder_type(finder.type).find(finder, Path(home.root), directory, keep=keep)
+        for name in sorted({source.cluster for source in sources} & {source.cluster for source in finding.sources}):
             raise SourceError(
                 f"a source and a cluster of {finder.type} are both called {name}; give the source another `name`"
             )
-        for cluster in found.gone if keep else ():
+        for cluster in finding.gone if keep else ():
             ReadCache(readings_directory(home)).drop(cluster)
-        sources.extend(found.sources)
-        parsed = Parsed(notices=found.notices)
-        told.append(SourceRead(SourceResult(parsed, found.complaints), unready=found.unready))
+        sources.extend(finding.sources)
+        parsed = Parsed(notices=finding.notices)
+        told.append(SourceRead(SourceResult(parsed, finding.complaints), unready=finding.unready))
     return tuple(sources), tuple(told)
 
 

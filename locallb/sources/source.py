@@ -162,8 +162,8 @@ class FinderType(ABC, Generic[FinderT]):
         """
 
     @abstractmethod
-    def watch(self, finder: FinderT, root: Path, found: Callable[[str], None]) -> Watch:
-        """Call `found` with the name of a source that may have come or gone; with an empty one where nobody knows."""
+    def watch(self, finder: FinderT, root: Path, changed: Callable[[str], None]) -> Watch:
+        """Call `changed` with the name of a source that may have come or gone; with an empty one where nobody knows."""
 
 
 @cache

@@ -131,8 +131,8 @@ def _parsed(document: Mapping[str, object]) -> Belonging:
 def _told_by_state(state: Path) -> Belonging | None:
     """Return what the resources of a state say that an earlier version wrote."""
     ours = str(paths.state_home())
-    found = sorted(deployed_from(state), key=lambda home: (not home.state_home, home.state_home != ours))
-    return found[0] if found else None
+    homes = sorted(deployed_from(state), key=lambda home: (not home.state_home, home.state_home != ours))
+    return homes[0] if homes else None
 
 
 def deployed_from(state: Path) -> list[Belonging]:

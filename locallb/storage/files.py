@@ -59,16 +59,16 @@ def stamp(status: os.stat_result) -> Stamp:
 
 def stamps(directory: Path) -> Mapping[str, Stamp]:
     """Stamp what is in a directory, and in those directly in it, by path; what can't be seen is left out."""
-    found: dict[str, Stamp] = {}
+    stamps_by_path: dict[str, Stamp] = {}
     below = [os.fspath(directory)]
     for place in below:
         with suppress(OSError), os.scandir(place) as entries:
             for entry in entries:
                 with suppress(OSError):
-                    found[entry.path] = stamp(entry.stat(follow_symlinks=False))
+                    stamps_by_path[entry.path] = stamp(entry.stat(follow_symlinks=False))
                     if place == below[0] and entry.is_dir(follow_symlinks=False):
                         below.append(entry.path)
-    return found
+    return stamps_by_path
 
 
 def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> Path:

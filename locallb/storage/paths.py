@@ -34,15 +34,15 @@ def state_home() -> Path:
 def home() -> Path:
     """Return this user's home directory. Raises PlaceError."""
     try:
-        found = Path.home()
+        user_home = Path.home()
     except RuntimeError:
         raise PlaceError(
             f"HOME isn't set, and user {os.getuid()} has no entry in /etc/passwd: set XDG_STATE_HOME to an absolute"
             " path where this user may write"
         ) from None
-    if not found.is_absolute():
-        raise PlaceError(f"HOME is {str(found)!r}, which is no absolute path: correct it, or set XDG_STATE_HOME")
-    return found
+    if not user_home.is_absolute():
+        raise PlaceError(f"HOME is {str(user_home)!r}, which is no absolute path: correct it, or set XDG_STATE_HOME")
+    return user_home
 
 
 def proxies_root() -> Path:
@@ -67,7 +67,7 @@ def ledger_directory() -> Path:
 def is_another_directory(there: str, here: str) -> bool:
     """Return whether `there` still exists and isn't `here` under another name; what may not be looked at exists."""
     try:
-        found = Path(there).stat()
+        stat = Path(there).stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
@@ -76,7 +76,7 @@ def is_another_directory(there: str, here: str) -> bool:
         ours = Path(here).stat()
     except OSError:
         return True
-    return (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino)
+    return (stat.st_dev, stat.st_ino) != (ours.st_dev, ours.st_ino)
 
 
 def ledgers() -> tuple[Path, ...]:

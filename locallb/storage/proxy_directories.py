@@ -94,13 +94,13 @@ class Proxies:
 
     def make(self, proxy: ProxyId, owner: Owner, name: ProxyName) -> ProxyDirectory:
         """Make the directory, or take the one that is `owner`'s already. Raises ProxiesError if it is another's."""
-        found = self.find(proxy)
-        if found and found.owner and _same_service(found.owner, owner):
-            self._sign(found.path, owner, name)
-        elif found and any(found.path.iterdir()):
-            whose = f"belongs to {found.owner}" if found.owner else f"has no readable {OWNER}"
+        directory = self.find(proxy)
+        if directory and directory.owner and _same_service(directory.owner, owner):
+            self._sign(directory.path, owner, name)
+        elif directory and any(directory.path.iterdir()):
+            whose = f"belongs to {directory.owner}" if directory.owner else f"has no readable {OWNER}"
             raise ProxiesError(
-                f"proxy {proxy} of {owner} can't be made: {found.path} {whose}; look at it and remove it"
+                f"proxy {proxy} of {owner} can't be made: {directory.path} {whose}; look at it and remove it"
             )
         else:
             self._publish(proxy, owner, name)

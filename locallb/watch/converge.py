@@ -82,8 +82,8 @@ class Converger:
             if resource.type in ROOTS:
                 key = ObjectKey.parse(resource.name)
                 tells = resource.type == BALANCER or not key.cluster
-                found = str(resource.inputs.get("digest", "")) if tells else ""
-                self.applied[key] = found or self.applied.get(key, "")
+                digest = str(resource.inputs.get("digest", "")) if tells else ""
+                self.applied[key] = digest or self.applied.get(key, "")
         self._unchecked = set(self.applied)
 
     def wanted(self, plan: Plan) -> Mapping[ObjectKey, str]:
@@ -142,9 +142,9 @@ class Converger:
         if seen == self._in_order:
             return set()
         names, keys = map(name_of, self.engine.drifted(LOOKED_AFTER)), {str(key): key for key in self.applied}
-        found = {named_after(name, keys) for name in names}
-        self._in_order = None if found else seen
-        return {key for key in found if key}
+        roots = {named_after(name, keys) for name in names}
+        self._in_order = None if roots else seen
+        return {key for key in roots if key}
 
     def work(self, wanted: Mapping[ObjectKey, str], broken: Collection[ObjectKey]) -> Work:
         """Return what isn't as planned. `broken` are those known to need repair although nothing was planned again."""

@@ -44,8 +44,8 @@ class Triggers:
             self._unwatch_runs()
             word, ended = settings.runtime, self._marker(Cause.PROXY)
             self._runs = word, runtime(word).watch(ended, partial(self._presence, word))
-        found = self._marker(Cause.KIND)
-        self._watches += [finder_type(finder.type).watch(finder, self._root, found) for finder in settings.finders]
+        changed = self._marker(Cause.KIND)
+        self._watches += [finder_type(finder.type).watch(finder, self._root, changed) for finder in settings.finders]
         self._watched = settings
 
     def runs(self, resources: Iterable[Run]) -> None:

@@ -56,13 +56,13 @@ def test_every_moment_of_a_change_is_sound(before: Mapping[str, int], after: Map
 
 @settings(deadline=None)
 @given(
-    found=st.dictionaries(st.sampled_from(["lds.json", "cds.json", "eds-a.json", "eds-x.json"]), st.text()),
+    present=st.dictionaries(st.sampled_from(["lds.json", "cds.json", "eds-a.json", "eds-x.json"]), st.text()),
     after=contents,
 )
-def test_whatever_lies_there_is_put_right(found: Mapping[str, str], after: Mapping[str, int]) -> None:
+def test_whatever_lies_there_is_put_right(present: Mapping[str, str], after: Mapping[str, int]) -> None:
     """Damaged and foreign files don't keep the wanted ones from being written."""
-    disk, wanted = dict(found), files(after, "1")
-    for step in steps(found, wanted):
+    disk, wanted = dict(present), files(after, "1")
+    for step in steps(present, wanted):
         if isinstance(step, Write):
             disk[step.name] = step.text
         else:

@@ -29,19 +29,19 @@ def gc(session: Session, args: Arguments, out: Out) -> int:
     known = session.engine(lambda _event: None).resources()
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
     addresses = {str(resource.id) for resource in known if resource.type == ADDRESS}
-    found = leftovers(session.home, proxies, addresses, routes_in(known))
+    left = leftovers(session.home, proxies, addresses, routes_in(known))
     services = _services(session, {str(resource.id) for resource in known if resource.type == CLAIM})
-    if not found and not services:
+    if not left and not services:
         session.require_stack()
     if args.yes:
         for service in services:  # while the ledger still tells whose they are
             service.let_go()
-    removed = remove(found) if args.yes else ()
+    removed = remove(left) if args.yes else ()
     if args.json:
-        listed = [_fields(leftover, removed=leftover in removed) for leftover in found]
+        listed = [_fields(leftover, removed=leftover in removed) for leftover in left]
         out.raw(json.dumps([*listed, *(_service_fields(service, removed=args.yes) for service in services)], indent=2))
     else:
-        _print(out, found, removed, services, asked=args.yes)
+        _print(out, left, removed, services, asked=args.yes)
     return 0
 
 
@@ -63,13 +63,13 @@ def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
 
 def _print(
     out: Out,
-    found: tuple[Leftover, ...],
+    left: tuple[Leftover, ...],
     removed: tuple[Leftover, ...],
     services: tuple[LeftService, ...],
     *,
     asked: bool,
 ) -> None:
-    if not found and not services:
+    if not left and not services:
         out.line("Nothing was left behind.")
         return
     out.table(
@@ -82,12 +82,12 @@ def _print(
                     str(leftover.owner or "unknown"),
                     _fate(leftover, leftover in removed),
                 )
-                for leftover in found
+                for leftover in left
             ),
             *((FINALIZER, str(service), str(service.owner), "removed" if asked else "") for service in services),
         ],
     )
-    if not asked and (services or any(leftover.ours for leftover in found)):
+    if not asked and (services or any(leftover.ours for leftover in left)):
         out.line("")
         out.line("`locallb gc --yes` removes those of this stack.")
 

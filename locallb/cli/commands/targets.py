@@ -42,11 +42,11 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
 
 def matching(target: str, names: Iterable[str]) -> str:
     """Find the one name that is `target`, or that ends with it after a slash."""
-    found = [name for name in names if name == target or name.endswith(f"/{target}")]
-    if len(found) == 1:
-        return found[0]
-    known = list(found or names)
+    matches = [name for name in names if name == target or name.endswith(f"/{target}")]
+    if len(matches) == 1:
+        return matches[0]
+    known = list(matches or names)
     more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
     listed = ", ".join(known[:MOST_NAMES]) or "none"
-    what = f"{target!r} may be several" if found else f"there is no load balancer {target!r}"
+    what = f"{target!r} may be several" if matches else f"there is no load balancer {target!r}"
     raise TargetError(f"{what}; name one as <cluster>/<namespace>/<name>: {listed}{more}")

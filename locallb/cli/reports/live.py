@@ -41,10 +41,10 @@ def report_live(session: Session, result: Result, reading: SnapshotResult, plan:
 def _touched(result: Result, old: Side, new: Side) -> Mapping[ObjectKey, set[str]]:
     """Find the resources that would change, by the Service whose load balancer or proxy they belong to."""
     keys = {str(key): key for key in (*old.balancers, *new.balancers)}
-    found: dict[ObjectKey, set[str]] = defaultdict(set)
+    operations: dict[ObjectKey, set[str]] = defaultdict(set)
     for step in result.steps:
         subject = step.subject
         root = subject.name if subject.type in {BALANCER, PROXY} else subject.parent.rpartition("::")[2]
         if step.op not in QUIET and root in keys:
-            found[keys[root]].add(f"{subject.type.rpartition(':')[2]} {step.op.value}")
-    return found
+            operations[keys[root]].add(f"{subject.type.rpartition(':')[2]} {step.op.value}")
+    return operations

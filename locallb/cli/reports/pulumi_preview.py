@@ -77,29 +77,29 @@ def _document(path: Path) -> Mapping[str, object]:
 
 def _states(steps: list[dict[str, object]], *, new: bool) -> Iterator[Resource]:
     """Return the resources of one side, each once. What was only refreshed has no other step: it stays as it is."""
-    found: dict[str, Resource] = {}
+    states: dict[str, Resource] = {}
     for step in steps:
         urn, op = str(step.get("urn", "")), str(step.get("op"))
         state = step.get("newState" if new else "oldState")
         if new and op in _DELETES:
-            found.pop(urn, None)
-        elif isinstance(state, dict) and op not in _REPLACED and (new or urn not in found):
+            states.pop(urn, None)
+        elif isinstance(state, dict) and op not in _REPLACED and (new or urn not in states):
             inputs = state.get("inputs")
-            found[urn] = Resource(str(state.get("type", "")), _name(urn), inputs if isinstance(inputs, dict) else {})
-    yield from found.values()
+            states[urn] = Resource(str(state.get("type", "")), _name(urn), inputs if isinstance(inputs, dict) else {})
+    yield from states.values()
 
 
 def _touched(steps: list[dict[str, object]], sides: tuple[Side, Side]) -> Mapping[ObjectKey, set[str]]:
     """Find the resources that would change, by Service."""
     keys = {str(key): key for side in sides for key in side.balancers}
-    found: dict[ObjectKey, set[str]] = defaultdict(set)
+    operations: dict[ObjectKey, set[str]] = defaultdict(set)
     for step in steps:
         urn, op = str(step.get("urn", "")), str(step.get("op"))
         key = named_after(_name(urn), keys)
         if key is not None and op not in _QUIET | _REPLACED:
             kind = urn.rpartition("::")[0].rpartition(":")[2]
-            found[key].add(f"{kind} {op}")
-    return found
+            operations[key].add(f"{kind} {op}")
+    return operations
 
 
 def _name(urn: str) -> str:
@@ -112,9 +112,9 @@ def _with_problems(side: Side, messages: list[str]) -> Side:
     notices: list[str] = []
     for message in messages:
         match = _WARNING.fullmatch(message.strip())
-        found = _SERVICE.search(match[2]) if match else None
-        if match and found and match[1] in set(Reason):
-            key = ObjectKey(ClusterName(found[1]), found[2], found[3])
+        subject = _SERVICE.search(match[2]) if match else None
+        if match and subject and match[1] in set(Reason):
+            key = ObjectKey(ClusterName(subject[1]), subject[2], subject[3])
             rejections[key] = (*rejections.get(key, ()), Problem(Reason(match[1]), match[2]))
         elif message.startswith("warning: "):
             notices.append(" ".join(message.split()))

@@ -45,13 +45,13 @@ def beside_the_table(report: Report) -> list[Alert]:
     return [alert for alert in alerts(report) if alert.topic not in TOLD_BY_TABLE and alert.service not in known]
 
 
-def print_alerts(out: Out, found: Sequence[Alert]) -> None:
+def print_alerts(out: Out, listed: Sequence[Alert]) -> None:
     """Print the sentences that a reader must not miss.
 
     Not what is an error anyway: what can't be read, and, where errors are seen beside the report, violated policies.
     """
     errors = {Topic.UNREADABLE, Topic.POLICY} if out.together else {Topic.UNREADABLE}
-    told = [alert for alert in found if alert.topic not in errors]
+    told = [alert for alert in listed if alert.topic not in errors]
     for alert in told[:MOST_ALERTS]:
         out.line(("! ", "bold red" if alert.topic is Topic.POLICY else "yellow"), visible(alert.message))
     if len(told) > MOST_ALERTS:

@@ -93,8 +93,8 @@ class Board:
             return []
         plan = self.planned.plan
         unasked = self._open | {placement.key for placement in plan.placements if placement.proxy not in self.seen}
-        found = self._looked_at(plan)
-        return [View(self._explained(row, unasked), self._changes.get(row.key)) for row in found]
+        rows = self._looked_at(plan)
+        return [View(self._explained(row, unasked), self._changes.get(row.key)) for row in rows]
 
     def _looked_at(self, plan: Plan) -> list[Row]:
         """Return a row for each Service; what was planned and seen before isn't looked at again."""

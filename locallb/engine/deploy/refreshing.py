@@ -35,16 +35,16 @@ class Refresher:
         asked = [resource for resource in resources if not is_provider(resource.type)]
         all_read = True
         with waited_for(ThreadPoolExecutor(self.workers, "refresh")) as pool:
-            for old, found in zip(asked, pool.map(self._look, asked), strict=True):
-                self._settle(old, found)
-                all_read &= not isinstance(found, EngineError)
+            for old, seen in zip(asked, pool.map(self._look, asked), strict=True):
+                self._settle(old, seen)
+                all_read &= not isinstance(seen, EngineError)
         return all_read
 
     def drifted(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
         """Return those that are gone, differ where that matters, or can't be read; an update tells why not."""
         for old in resources:
-            found = self._look(old)
-            if found is None or isinstance(found, EngineError) or self._changed(old, found):
+            seen = self._look(old)
+            if seen is None or isinstance(seen, EngineError) or self._changed(old, seen):
                 yield old
 
     def _look(self, old: ResourceState) -> Found | EngineError | None:
@@ -58,37 +58,37 @@ class Refresher:
         except (StepError, Unsupported) as error:
             return error
 
-    def _settle(self, old: ResourceState, found: Found | EngineError | None) -> None:
+    def _settle(self, old: ResourceState, seen: Found | EngineError | None) -> None:
         """Take over what was seen: here one at a time, because a resource that is gone touches its users."""
-        if isinstance(found, EngineError):
-            self.steps.reporter.say(Severity.ERROR, str(found), old.urn)
+        if isinstance(seen, EngineError):
+            self.steps.reporter.say(Severity.ERROR, str(seen), old.urn)
             return
         if self.counting:
-            changed = self._changed(old, found)
-            changes = changes_between(old.outputs, found.outputs) if found and changed else ()
+            changed = self._changed(old, seen)
+            changes = changes_between(old.outputs, seen.outputs) if seen and changed else ()
             with self.steps.reporter.step(
-                Op.DELETE if found is None else Op.UPDATE if changed else Op.SAME, old, changes
+                Op.DELETE if seen is None else Op.UPDATE if changed else Op.SAME, old, changes
             ):
                 pass
-        self._take_over(old, found)
+        self._take_over(old, seen)
 
-    def _changed(self, old: ResourceState, found: Found | None) -> bool:
+    def _changed(self, old: ResourceState, read: Found | None) -> bool:
         """Let the provider say whether a difference matters."""
-        if found is None or found.outputs == dict(old.outputs):
+        if read is None or read.outputs == dict(old.outputs):
             return False
-        seen = replace(old, id=found.id, inputs=found.inputs, outputs=found.outputs)
+        seen = replace(old, id=read.id, inputs=read.inputs, outputs=read.outputs)
         return bool(self.providers.handle_of(old).diff(seen, old.inputs).changes)
 
-    def _take_over(self, old: ResourceState, found: Found | None) -> None:
+    def _take_over(self, old: ResourceState, seen: Found | None) -> None:
         recorder = self.steps.recorder
-        if found is None:
+        if seen is None:
             recorder.apply(*self._forget(old))
             return
         current = recorder.snapshot.live.get(old.urn, old)  # a reference of it may be gone meanwhile
-        new = replace(current, id=found.id, inputs=found.inputs or old.inputs, outputs=found.outputs)
+        new = replace(current, id=seen.id, inputs=seen.inputs or old.inputs, outputs=seen.outputs)
         if new.equals(current):
             return
-        drifted = dict(found.outputs) != dict(old.outputs)
+        drifted = dict(seen.outputs) != dict(old.outputs)
         recorder.apply(Put(replace(new, modified=timestamp()) if drifted else new))
 
     def _forget(self, old: ResourceState) -> list[Mutation]:

@@ -13,12 +13,12 @@ from locallb.engine.state.values import UNKNOWN
 def dependents_to_replace(snapshot: Snapshot, old: ResourceState, providers: ProviderResources) -> list[ResourceState]:
     """List the dependents that go too, each before what it depends on."""
     doomed = {old.urn: old}
-    found: list[ResourceState] = []
+    dependents: list[ResourceState] = []
     for resource in _users_in_order(snapshot, old):
         if resource.custom and not resource.pending_replacement and _must_go(resource, doomed, providers):
             doomed[resource.urn] = resource
-            found.append(resource)
-    return found[::-1]
+            dependents.append(resource)
+    return dependents[::-1]
 
 
 def _users_in_order(snapshot: Snapshot, old: ResourceState) -> list[ResourceState]:

@@ -56,26 +56,26 @@ def _text(value: str) -> str:
 async def read(props: Mapping[str, Any]) -> tuple[dict[str, Value], Mapping[str, set[pulumi.Resource]]]:
     """Wait for the outputs among the inputs; gives the values that there are, and whose outputs they came from."""
     inputs: dict[str, Value] = {}
-    found: dict[str, set[pulumi.Resource]] = {}
+    resources: dict[str, set[pulumi.Resource]] = {}
     for name in sorted(props):
         of: set[pulumi.Resource] = set()
         value = await _awaited(props[name], of)
         if value is not None:
-            inputs[name], found[name] = value, of
-    return inputs, found
+            inputs[name], resources[name] = value, of
+    return inputs, resources
 
 
-async def _awaited(value: Any, found: set[pulumi.Resource]) -> Value:  # noqa: ANN401 - any input
+async def _awaited(value: Any, resources: set[pulumi.Resource]) -> Value:  # noqa: ANN401 - any input
     if isinstance(value, pulumi.Output):
         data = await value._data  # noqa: SLF001 - all that it knows at once
-        found |= data.resources
+        resources |= data.resources
         if data.is_secret:
             raise NotPlain
-        return await _awaited(_copied(data.value), found) if data.is_known else UNKNOWN
+        return await _awaited(_copied(data.value), resources) if data.is_known else UNKNOWN
     if isinstance(value, dict) and _holds_output(value):
-        return {key: await _awaited(item, found) for key, item in value.items()}
+        return {key: await _awaited(item, resources) for key, item in value.items()}
     if isinstance(value, list) and _holds_output(value):
-        return [await _awaited(item, found) for item in value]
+        return [await _awaited(item, resources) for item in value]
     plain: Value = value
     return plain
 
@@ -94,11 +94,11 @@ async def urn_of(res: Any) -> str:  # noqa: ANN401 - a resource
     return urn
 
 
-async def urns_of(found: Iterable[pulumi.Resource], of: pulumi.Resource) -> tuple[str, ...]:
+async def urns_of(resources: Iterable[pulumi.Resource], of: pulumi.Resource) -> tuple[str, ...]:
     """Name resources; a component stands for what is in it."""
-    if all(isinstance(resource, pulumi.CustomResource) for resource in found):
-        return tuple(sorted({await urn_of(resource) for resource in found}))
-    return tuple(sorted(await rpc._expand_dependencies(found, of)))  # noqa: SLF001 - what depends_on means in the SDK
+    if all(isinstance(resource, pulumi.CustomResource) for resource in resources):
+        return tuple(sorted({await urn_of(resource) for resource in resources}))
+    return tuple(sorted(await rpc._expand_dependencies(resources, of)))  # noqa: SLF001 - what depends_on means in the SDK
 
 
 def projected(kind: type, name: str, value: Value) -> Any:  # noqa: ANN401 - any output

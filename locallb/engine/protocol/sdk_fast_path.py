@@ -180,8 +180,8 @@ class _Registration:
     async def _whole(self) -> Goal:
         """Wait for everything that the goal needs."""
         goal, needed = self._goal, [await urn_of(dependency) for dependency in _listed(self._opts.depends_on)]
-        inputs, found = await self._read()
-        properties = {key: await urns_of(found[key], self._res) for key in sorted(inputs)}
+        inputs, references = await self._read()
+        properties = {key: await urns_of(references[key], self._res) for key in sorted(inputs)}
         for urns in properties.values():
             needed += urns
         parent = None if goal.is_stack else self._opts.parent or get_root_resource()
@@ -199,10 +199,10 @@ class _Registration:
             return await read(self._props)
         except NotPlain:
             pass
-        found: dict[str, list[pulumi.Resource]] = {}
-        struct = await rpc.serialize_properties(self._props, found, self._res)
+        references: dict[str, list[pulumi.Resource]] = {}
+        struct = await rpc.serialize_properties(self._props, references, self._res)
         who = f"{self._goal.type} resource '{self._goal.name}'"
-        return self._monitor.noted(lambda: from_struct(struct, who)), found
+        return self._monitor.noted(lambda: from_struct(struct, who)), references
 
     def _resolve(self, goal: Goal, reply: Reply) -> None:
         """Wake everybody who waits; of what failed nothing is known."""

@@ -71,10 +71,10 @@ class DirectHandle(Handle):
 
     def diff(self, old: ResourceState, news: Properties) -> Difference:
         """Compare a resource's state with new inputs."""
-        found = attempt(lambda: self._direct.diff(old.type, old.outputs, news))
-        keys = tuple(sorted(found.changed))
-        replaces = tuple(key for key in keys if key in found.replacing)
-        return Difference(bool(keys), keys, replaces, bool(replaces) and found.delete_first)
+        difference = attempt(lambda: self._direct.diff(old.type, old.outputs, news))
+        keys = tuple(sorted(difference.changed))
+        replaces = tuple(key for key in keys if key in difference.replacing)
+        return Difference(bool(keys), keys, replaces, bool(replaces) and difference.delete_first)
 
     def create(self, new: ResourceState, *, preview: bool) -> tuple[str, dict[str, Value]]:
         """Create a resource; gives its id (empty in a preview) and outputs."""
@@ -91,5 +91,5 @@ class DirectHandle(Handle):
 
     def read(self, old: ResourceState) -> Found | None:
         """Read a resource as it is now."""
-        found = attempt(lambda: self._direct.read(old.type, name_of(old.urn), old.outputs))
-        return Found(old.id, found[1], found[0]) if found else None
+        seen = attempt(lambda: self._direct.read(old.type, name_of(old.urn), old.outputs))
+        return Found(old.id, seen[1], seen[0]) if seen else None

@@ -169,10 +169,10 @@ def load_config(project: Project, stack: str) -> dict[str, str]:
     raw = _read_yaml(path)
     if raw.get("environment"):
         raise Unsupported(f"{path}: environment")
-    found: dict[str, str] = {}
+    config: dict[str, str] = {}
     for key, value in _section(raw, "config", path).items():
-        found[key if ":" in key else f"{project.name}:{key}"] = _config_text(value, f"{path}: {key}")
-    return found
+        config[key if ":" in key else f"{project.name}:{key}"] = _config_text(value, f"{path}: {key}")
+    return config
 
 
 def _config_text(value: Value, what: str) -> str:
@@ -224,11 +224,11 @@ def _section(raw: Mapping[str, Value], key: str, path: Path) -> dict[str, Value]
     value = raw.get(key)
     if not isinstance(value or {}, dict):
         raise ProjectError(f"{path}: {key} must hold keys and values, not {value!r}")
-    found = value if isinstance(value, dict) else {}
-    for name in found:
+    section = value if isinstance(value, dict) else {}
+    for name in section:
         if not isinstance(name, str):
             raise ProjectError(f"{path}: {key} has the key {name!r}, which is no text; put it in quotes")
-    return found
+    return section
 
 
 def _text(value: Value) -> str:

@@ -68,18 +68,18 @@ class ResourceState:
     @cached_property
     def references(self) -> frozenset[str]:
         """The URNs of everything that must precede this resource: parent, dependencies, provider."""
-        found = {*self.dependencies}
+        urns_named = {*self.dependencies}
         for urns in (self.property_dependencies or {}).values():
-            found.update(urns)
-        found.add(self.parent)
+            urns_named.update(urns)
+        urns_named.add(self.parent)
         if self.provider:
-            found.add(split_reference(self.provider)[0])
+            urns_named.add(split_reference(self.provider)[0])
         for extra in ("deletedWith",):
             other = self.extras.get(extra)
             if isinstance(other, str):
-                found.add(other)
-        found.discard("")
-        return frozenset(found)
+                urns_named.add(other)
+        urns_named.discard("")
+        return frozenset(urns_named)
 
     @cached_property
     def data(self) -> bytes:

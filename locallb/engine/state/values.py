@@ -63,8 +63,8 @@ def changes_between(old: Properties, new: Properties, replaces: Sequence[str] = 
             path == key or path.startswith((f"{key}.", f"{key}[")) or key.startswith(f"{path}.") for key in forced
         )
 
-    found = _differences("", dict(old), dict(new))
-    return tuple(PropertyChange(path, kind, was, now, force(path)) for path, kind, was, now in found)
+    differences = _differences("", dict(old), dict(new))
+    return tuple(PropertyChange(path, kind, was, now, force(path)) for path, kind, was, now in differences)
 
 
 def _differences(path: str, old: Value, new: Value) -> Iterator[tuple[str, str, Value, Value]]:

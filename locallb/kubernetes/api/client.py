@@ -78,22 +78,22 @@ class _Connected:
         self.stamp: Stamp | None = None
         with suppress(KubeError):  # using them tells what is wrong
             self.stamp = stamp(access, named)  # before they are read: what changes now is seen next time
-        found = connection(access)
-        self.files = found.files
-        self.server = found.server
+        reached = connection(access)
+        self.files = reached.files
+        self.server = reached.server
         try:
             self.client = Client(
-                found.config,
+                reached.config,
                 timeout=TIMEOUT,
                 field_manager=_MANAGER,
-                trust_env=found.trust_env,
-                proxy=found.proxy,
+                trust_env=reached.trust_env,
+                proxy=reached.proxy,
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
             raise KubeError(Fault.KUBECONFIG, told) from None
-        if found.plugin:
-            self.client._client._client.auth = PluginAuth(found.plugin)  # noqa: SLF001 - no other way to its requests
+        if reached.plugin:
+            self.client._client._client.auth = PluginAuth(reached.plugin)  # noqa: SLF001 - no other way to its requests
         hooks = [_hurry_event, PageGuard().look, lambda request: QUOTAS.wait(access, request.method, request.url.path)]
         self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
         weakref.finalize(self, self.client.close)
@@ -135,8 +135,8 @@ class Cluster:
     def service(self, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
         """Return a Service, or another frontend; None if there is none. Raises KubeError."""
         resource, told = namespaced(kind), f"{frontend(kind).name} {namespace}/{name}"
-        found = self._call(told, lambda client: client.get(resource, name, namespace=namespace), absent=True)
-        return None if found is None else dict(found)
+        document = self._call(told, lambda client: client.get(resource, name, namespace=namespace), absent=True)
+        return None if document is None else dict(document)
 
     def patch_status(
         self, namespace: str, name: str, patch: Mapping[str, object], kind: ObjectKind = ObjectKind.SERVICE
@@ -181,9 +181,9 @@ class Cluster:
         """List a kind, all pages; items of a list don't say what they are, so that is added."""
 
         def read(client: Client) -> list[Object]:
-            found = pages(client)
-            objects = [listed(item, api, kind) for item in found]
-            if not found.resourceVersion:  # an answer that is no list must not count as an empty one
+            page = pages(client)
+            objects = [listed(item, api, kind) for item in page]
+            if not page.resourceVersion:  # an answer that is no list must not count as an empty one
                 raise OddError("the list has no version")
             return objects
 

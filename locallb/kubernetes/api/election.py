@@ -89,8 +89,8 @@ class Election:
     def step(self) -> None:
         """Read the Lease, and take or renew it if that may be."""
         try:
-            found = self._leases.lease(self._namespace, self._name)
-            self._candidate = observed(self._candidate, lease_record(found) if found else None, self._clock())
+            known = self._leases.lease(self._namespace, self._name)
+            self._candidate = observed(self._candidate, lease_record(known) if known else None, self._clock())
             asked = self._clock()
             term = wanted_term(self._candidate, asked, self._least())
             if term is not None:

@@ -141,13 +141,13 @@ def _parsed(output: bytes) -> tuple[str, float]:
     """Read an ExecCredential: the token, and when it expires."""
     try:
         status = json.loads(output)["status"]
-        found, until = str(status["token"] or ""), status.get("expirationTimestamp")
+        token, until = str(status["token"] or ""), status.get("expirationTimestamp")
         expires = datetime.fromisoformat(str(until)).timestamp() if until else float("inf")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         raise _FailedError("what it prints is no ExecCredential with a token") from None
-    if not found.isprintable() or not found:
+    if not token.isprintable() or not token:
         raise _FailedError("what it prints is no ExecCredential with a token")
-    return found, expires
+    return token, expires
 
 
 def _run(plugin: Plugin) -> bytes:

@@ -78,16 +78,16 @@ class Feed:
         self._sockets: list[socket.socket] = []
         self._is_cut = False
         self._due = float("inf")
-        found = connection(access)
-        self._server = found.server
+        reached = connection(access)
+        self._server = reached.server
         try:
             self._client = httpx2.Client(
-                base_url=found.config.cluster.server,
-                verify=TLS.of(found.config, found.files, trust_env=found.trust_env),
-                auth=PluginAuth(found.plugin) if found.plugin else user_auth(found.config.user),
+                base_url=reached.config.cluster.server,
+                verify=TLS.of(reached.config, reached.files, trust_env=reached.trust_env),
+                auth=PluginAuth(reached.plugin) if reached.plugin else user_auth(reached.config.user),
                 timeout=_TIMEOUT,
-                trust_env=found.trust_env,
-                proxy=found.proxy,
+                trust_env=reached.trust_env,
+                proxy=reached.proxy,
                 event_hooks={"request": [lambda request: QUOTAS.wait(access, request.method, request.url.path)]},
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
@@ -115,14 +115,14 @@ class Feed:
 
         Further pages of a long list are asked for at a pace that `pause` keeps.
         """
-        found: list[Object] = []
+        objects: list[Object] = []
         parameters = {"limit": str(_PAGE)}
         for number in range(1, _MOST_PAGES + 1):
             with self._telling():
                 page = list_page(self._get(parameters), self._api, self.kind)
-                found.extend(page.objects)
+                objects.extend(page.objects)
                 if not page.more:
-                    return found, page.version
+                    return objects, page.version
                 if page.more == parameters.get("continue"):
                     raise OddError("the list turns no page")
             parameters["continue"] = page.more

@@ -33,10 +33,10 @@ class Fence:
         """Return the number of this process's term; None where nobody is elected. Raises NotLeaderError."""
         if self._ask is None:
             return None
-        found = self._ask()
-        if found is None or self._clock() >= found.until:
+        granted = self._ask()
+        if granted is None or self._clock() >= granted.until:
             raise NotLeaderError("this process isn't the leader any more, so it changes nothing; the leader goes on")
-        return found.number
+        return granted.number
 
 
 FENCE = Fence()

@@ -23,7 +23,7 @@ def answering(addresses: Collection[IPAddress], port: int, path: str = "/healthz
     """Find the families in which at least one of `addresses` answers on `port`; waits only while none has."""
     asked = {family: [address for address in addresses if Family.of(address) is family][:_AT_ONCE] for family in Family}
     several = [address for addresses in asked.values() for address in addresses]
-    found: set[Family] = set()
+    families: set[Family] = set()
     if not several:
         return frozenset()
     pool = ThreadPoolExecutor(len(several))
@@ -31,12 +31,12 @@ def answering(addresses: Collection[IPAddress], port: int, path: str = "/healthz
         futures = {pool.submit(_answers, str(address), port, path): Family.of(address) for address in several}
         for future in as_completed(futures):
             if future.result():
-                found.add(futures[future])
-            if found == {family for family in Family if asked[family]}:
+                families.add(futures[future])
+            if families == {family for family in Family if asked[family]}:
                 break
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    return frozenset(found)
+    return frozenset(families)
 
 
 def _answers(address: str, port: int, path: str) -> bool:

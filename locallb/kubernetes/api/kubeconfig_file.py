@@ -94,11 +94,11 @@ def read_content(path: Path) -> Content:
 
 def _lists(values: Any) -> Mapping[str, Mapping[str, Section]]:  # noqa: ANN401 - of somebody else
     """Return the sections of each list by name; a list that is null, as `kubectl` leaves it, is empty."""
-    found = {kind: _named(values.get(kind) or (), kind.removesuffix("s")) for kind in _LISTS}
-    for sections in found.values():
+    lists = {kind: _named(values.get(kind) or (), kind.removesuffix("s")) for kind in _LISTS}
+    for sections in lists.values():
         for section in sections.values():
             section.get("name")
-    return found
+    return lists
 
 
 _LISTS = ("clusters", "contexts", "users")

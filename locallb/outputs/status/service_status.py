@@ -49,23 +49,23 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
         if live_service.is_watched_to_be(state.access, state.owner, lambda seen: _says(seen, state)):
             return state
         try:
-            found = live_service.find(state.access, state.owner)
+            live = live_service.find(state.access, state.owner)
         except KubeError:
             return state
-        if found is None:
+        if live is None:
             return None
-        if _says(found, state):
+        if _says(live, state):
             return state
-        seen = _kind(state).published(found, None if state.alone else _addresses(state))
+        seen = _kind(state).published(live, None if state.alone else _addresses(state))
         return replace(state, ingress=seen.ingress, conditions=seen.conditions)
 
     def leaves_nothing(self, state: ServiceStatusState) -> bool:
         """Return whether the status has nothing of ours, or its Service or the whole cluster is gone."""
         try:
-            found = live_service.find(state.access, state.owner)
+            live = live_service.find(state.access, state.owner)
         except KubeError as error:
             return error.fault is Fault.NO_CONTEXT
-        ours = _kind(state).published(found, _addresses(state)) if found else NOTHING
+        ours = _kind(state).published(live, _addresses(state)) if live else NOTHING
         return not ours.ingress and not ours.conditions
 
     def update(self, old: ServiceStatusState, new: ServiceStatusInputs) -> ServiceStatusState:
@@ -83,7 +83,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
         wanted = _said(new)
         if (
             live_service.write(
-                new.access, new.owner, lambda found: _kind(new).publishing(found, ours, wanted, _now(), alone=new.alone)
+                new.access, new.owner, lambda live: _kind(new).publishing(live, ours, wanted, _now(), alone=new.alone)
             )
             is None
         ):
@@ -98,7 +98,7 @@ def _says(live: Live, state: ServiceStatusState) -> bool:
 
 def _withdrawing(state: ServiceStatusState) -> Callable[[Live], Mapping[str, object] | None]:
     ours = _addresses(state)
-    return lambda found: _kind(state).publishing(found, ours, NOTHING, _now())
+    return lambda live: _kind(state).publishing(live, ours, NOTHING, _now())
 
 
 def _kind(known: ServiceStatusInputs | ServiceStatusState) -> Frontend:

@@ -109,11 +109,11 @@ def _choose(wish: _Request, market: _AddressPools) -> Answer:
         chosen[Family.of(asked.address)] = asked.address
     missing: list[Problem] = []
     for family in (family for family in wish.families if family not in chosen):
-        found = market.find(wish, family)
-        if isinstance(found, Problem):
-            missing.append(found)
+        answer = market.find(wish, family)
+        if isinstance(answer, Problem):
+            missing.append(answer)
         else:
-            chosen[family] = found
+            chosen[family] = answer
     if missing and not (chosen and wish.service.family_policy is FamilyPolicy.PREFER_DUAL):
         return missing[0]
     return tuple(chosen[family] for family in wish.families if family in chosen)
@@ -237,8 +237,8 @@ class _AddressPools:
             ),
             None,
         )
-        found = had or next((address for shelf in shelves if (address := shelf.next_free(wish.preferred))), None)
-        return found or self._shortage(wish.service, family, shelves)
+        given = had or next((address for shelf in shelves if (address := shelf.next_free(wish.preferred))), None)
+        return given or self._shortage(wish.service, family, shelves)
 
     def _joinable(self, service: Service) -> Iterator[IPAddress]:
         """Return the addresses that others of its sharing key have and let it have as well."""

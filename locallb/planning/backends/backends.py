@@ -58,14 +58,14 @@ def upstreams(service: Service, around: BackendIndex) -> tuple[PortBackends, ...
     )
 
 
-def _entry(service: Service, port: ServicePort, family: Family, found: _Found) -> PortBackends:
-    backends = tuple(sorted(set(found.backends)))
+def _entry(service: Service, port: ServicePort, family: Family, reached: _Found) -> PortBackends:
+    backends = tuple(sorted(set(reached.backends)))
     if backends:
-        health = found.health or (ConnectCheck() if port.protocol is Protocol.TCP else None)
-        standby = tuple(sorted(set(found.standby).difference(backends)))
-        return PortBackends(port, family, backends, health, standby=standby, straight=found.straight)
-    sentence = f"{service.key} port {port}: {found.why_none}"
-    return PortBackends(port, family, problem=Problem(found.reason, sentence))
+        health = reached.health or (ConnectCheck() if port.protocol is Protocol.TCP else None)
+        standby = tuple(sorted(set(reached.standby).difference(backends)))
+        return PortBackends(port, family, backends, health, standby=standby, straight=reached.straight)
+    sentence = f"{service.key} port {port}: {reached.why_none}"
+    return PortBackends(port, family, problem=Problem(reached.reason, sentence))
 
 
 def _find(service: Service, port: ServicePort, family: Family, around: BackendIndex) -> _Found:

@@ -39,11 +39,11 @@ class Lifecycle:
 
     def create(self, new: Values) -> tuple[str, dict[str, Any]]:
         """Make it and start it, or take the one that is just this; gives id and outputs."""
-        found = self._containers.inspect(new["name"])
-        if found is not None:
-            if adopted := self._adopt(found, new):
+        container = self._containers.inspect(new["name"])
+        if container is not None:
+            if adopted := self._adopt(container, new):
                 return adopted
-            self._containers.remove(found["Id"], volumes=True)
+            self._containers.remove(container["Id"], volumes=True)
         self._provide_image(new["image"], new["name"])
         identity = self._containers.create(new["name"], spec.body(new))
         try:
@@ -89,13 +89,13 @@ class Lifecycle:
             self._containers.stop(identity, int(grace))
         self._containers.remove(identity, volumes=bool(old.get("removeVolumes", True)))
 
-    def _adopt(self, found: Values, new: Values) -> tuple[str, dict[str, Any]] | None:
+    def _adopt(self, container: Values, new: Values) -> tuple[str, dict[str, Any]] | None:
         """Take what was found under the name: None where it is ours and has to make room.
 
         Raises ProviderError where it isn't ours.
         """
         ours = {label["label"]: label["value"] for label in new.get("labels", ())}
-        labels: Mapping[str, str] = found["Config"].get("Labels") or {}
+        labels: Mapping[str, str] = container["Config"].get("Labels") or {}
         owner = labelled_owner(ours)
         if owner is None or labelled_owner(labels) != owner:
             whose = labelled_owner(labels) or "somebody else"
@@ -103,11 +103,11 @@ class Lifecycle:
                 f"the container {new['name']} exists already and belongs to {whose};"
                 f" look at it, then `docker rm -f {new['name']}`"
             )
-        outputs = rendering.refreshed(rendering.made(new, found), found)
+        outputs = rendering.refreshed(rendering.made(new, container), container)
         difference = compare(outputs, new, inputs.KNOWN)
         if difference.replacing:
             return None
-        return found["Id"], self.update(found["Id"], rendering.made(new, found), new, difference.changed)
+        return container["Id"], self.update(container["Id"], rendering.made(new, container), new, difference.changed)
 
     def _have_run(self, identity: str) -> None:
         seen = self._inspected(identity)

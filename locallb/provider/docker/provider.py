@@ -85,10 +85,10 @@ class DockerProvider(protocol.Provider):
         """Look at it; an empty id tells that it is gone."""
         _refuse_others(request.type)
         before, declared = plain(request.properties), plain(request.inputs)
-        found = self._life.read(request.resource_id, before, declared)
-        if found is None:
+        seen = self._life.read(request.resource_id, before, declared)
+        if seen is None:
             return protocol.ReadResponse("", {}, {})
-        return protocol.ReadResponse(request.resource_id, wrapped(found), wrapped(_as_inputs(declared, found)))
+        return protocol.ReadResponse(request.resource_id, wrapped(seen), wrapped(_as_inputs(declared, seen)))
 
     async def update(self, request: protocol.UpdateRequest) -> protocol.UpdateResponse:
         """Change it in place, and start it where it should run and doesn't."""
@@ -114,12 +114,12 @@ def _refuse_others(kind: str) -> None:
         raise ProviderError(f"{token} is not known to the embedded engine, only {TOKEN} is; use `pulumi up` for it")
 
 
-def _as_inputs(declared: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+def _as_inputs(declared: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs that would make what was found: those declared, but for what is different."""
-    drifted = compare(found, declared, frozenset()).changed
+    drifted = compare(seen, declared, frozenset()).changed
     top = {key: inputs.without_notes(value) for key, value in declared.items() if key != inputs.NOTE}
     if inputs.NOTE in declared:
         top[inputs.NOTE] = declared[inputs.NOTE]
     if isinstance(declared.get("healthcheck"), dict):
         top["healthcheck"] = declared["healthcheck"]
-    return {**top, **{key: found.get(key) for key in drifted}}
+    return {**top, **{key: seen.get(key) for key in drifted}}

@@ -158,13 +158,13 @@ def _network_data(seen: Values) -> list[dict[str, Any]]:
 
 def _ports(seen: Values) -> list[dict[str, Any]]:
     """List published ports by container port and protocol; those of one port in the daemon's order."""
-    found = []
+    ports = []
     for inner, places in (seen["NetworkSettings"]["Ports"] or {}).items():
         number, _, protocol = inner.partition("/")
         for place in places or ():
             port = {"external": int(place["HostPort"]), "internal": int(number), "ip": place["HostIp"]}
-            found.append({**port, "protocol": protocol})
-    return sorted(found, key=lambda port: (port["internal"], port["protocol"]))
+            ports.append({**port, "protocol": protocol})
+    return sorted(ports, key=lambda port: (port["internal"], port["protocol"]))
 
 
 def _capabilities(told: Values | None) -> dict[str, Any] | None:

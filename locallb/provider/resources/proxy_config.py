@@ -60,11 +60,11 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         directory = _proxies().find(state.proxy)
         if directory is None or directory.owner != state.owner:
             return None
-        found = _found(directory.path)
+        texts = _texts(directory.path)
         if _in_parts(state.files):
-            found = _own(found)
+            texts = _own(texts)
         shared = _proxies().is_shared(state.proxy)
-        return replace(state, name=directory.name, files=found, shared=shared, bootstrap=rollout.fingerprint(found))
+        return replace(state, name=directory.name, files=texts, shared=shared, bootstrap=rollout.fingerprint(texts))
 
     def update(self, old: ProxyConfigState, new: ProxyConfigInputs) -> ProxyConfigState:
         """Write what differs; the directory is signed by its new owner where that changed."""
@@ -91,22 +91,22 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         _proxies().remove(state.proxy)
 
     def _write(self, directory: ProxyDirectory, new: ProxyConfigInputs) -> ProxyConfigState:
-        found = _found(directory.path)
+        texts = _texts(directory.path)
         if not _in_parts(new.files) and EnvoyAdmin(directory.path).answers():
             # An Envoy that can't have what it watches aborts.
-            watches = rollout.new_watches(found.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
+            watches = rollout.new_watches(texts.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
             inotify.require(watches, f"the change of proxy {new.name}")
         _proxies().share(new.proxy, shared=new.shared)
         mode = files.SHARED if new.shared else files.PRIVATE
-        _set_modes(directory.path, found, mode)
-        steps = _begin(found, new.files) if _in_parts(new.files) else rollout.steps(found, new.files)
+        _set_modes(directory.path, texts, mode)
+        steps = _begin(texts, new.files) if _in_parts(new.files) else rollout.steps(texts, new.files)
         _roll_out(directory.path, steps, mode)
         return grown(self.state, new, directory=str(directory.path), bootstrap=rollout.fingerprint(new.files))
 
 
-def _set_modes(directory: Path, found: Mapping[str, str], mode: int) -> None:
+def _set_modes(directory: Path, texts: Mapping[str, str], mode: int) -> None:
     """Set the mode of new files on those that stay as they are."""
-    for name in found:
+    for name in texts:
         files.set_mode(directory / name, mode)
 
 
@@ -124,21 +124,21 @@ def _in_parts(texts: Mapping[str, str]) -> bool:
     return set(texts) == {rollout.BOOTSTRAP}
 
 
-def _begin(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[rollout.Step]:
+def _begin(texts: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[rollout.Step]:
     """Put the bootstrap, and beside it listeners and clusters of nobody, unless there are some already."""
     empty, _ = joined({})
-    files_wanted = {name: found.get(name, empty) for name in (rollout.LISTENERS, rollout.CLUSTERS)} | dict(wanted)
-    yield from (rollout.Write(name, text) for name, text in files_wanted.items() if found.get(name) != text)
-    yield from (rollout.Remove(name) for name in sorted(found.keys() - files_wanted.keys()))
+    completed = {name: texts.get(name, empty) for name in (rollout.LISTENERS, rollout.CLUSTERS)} | dict(wanted)
+    yield from (rollout.Write(name, text) for name, text in completed.items() if texts.get(name) != text)
+    yield from (rollout.Remove(name) for name in sorted(texts.keys() - completed.keys()))
 
 
-def _own(found: Mapping[str, str]) -> Mapping[str, str]:
+def _own(texts: Mapping[str, str]) -> Mapping[str, str]:
     """Return the file that isn't made of parts; nothing where those can't be put in because a file is missing."""
-    whole = found.keys() >= set(_NEEDED)
-    return {name: text for name, text in found.items() if name == rollout.BOOTSTRAP} if whole else {}
+    whole = texts.keys() >= set(_NEEDED)
+    return {name: text for name, text in texts.items() if name == rollout.BOOTSTRAP} if whole else {}
 
 
-def _found(directory: Path) -> Mapping[str, str]:
+def _texts(directory: Path) -> Mapping[str, str]:
     try:
         names = sorted(entry.name for entry in directory.iterdir() if rollout.NAME.fullmatch(entry.name))
     except OSError as error:

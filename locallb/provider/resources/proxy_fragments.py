@@ -55,10 +55,10 @@ class _File:
 
     @cached_property
     def _parts(self) -> Mapping[str, Texts]:
-        found: dict[str, dict[str, str]] = {}
+        by_part: dict[str, dict[str, str]] = {}
         for name, tagged in self.document.items():
-            found.setdefault(tagged.part, {})[name] = tagged.text
-        return found
+            by_part.setdefault(tagged.part, {})[name] = tagged.text
+        return by_part
 
 
 @dataclass(slots=True)
@@ -190,10 +190,10 @@ def _file(path: Path) -> _File:
 def _signature(path: Path) -> _Signature:
     """Return which file this is: a file renamed into place is another."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return (0, 0, 0)
-    return (found.st_ino, found.st_mtime_ns, found.st_size)
+    return (stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
 
 def _without(document: _Document, parts: Mapping[PartId, FragmentChange]) -> _Document:

@@ -45,18 +45,18 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
         if live_service.is_watched_to_be(state.access, state.owner, has_finalizer):
             return state
         try:
-            found = live_service.find(state.access, state.owner)
+            service = live_service.find(state.access, state.owner)
         except KubeError:
             return state
-        return state if found is not None and has_finalizer(found) else None
+        return state if service is not None and has_finalizer(service) else None
 
     def leaves_nothing(self, state: ServiceClaimState) -> bool:
         """Return whether it isn't there, or its cluster is gone for good."""
         try:
-            found = live_service.find(state.access, state.owner)
+            service = live_service.find(state.access, state.owner)
         except KubeError as error:
             return error.fault is Fault.NO_CONTEXT
-        return found is None or not has_finalizer(found)
+        return service is None or not has_finalizer(service)
 
     def update(self, old: ServiceClaimState, new: ServiceClaimInputs) -> ServiceClaimState:
         """Claim the Service of now, then let go of the one before, if it is another one."""
@@ -72,7 +72,7 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
             live_service.tell(state.access, state.owner, Event(NORMAL, DELETED, "nothing of it is left"))
 
 
-def _claiming(found: Live) -> Mapping[str, object] | None:
-    if is_deleted(found) and not has_finalizer(found):
-        raise ProviderError(f"Service {found['metadata']['name']} is being deleted and can't be claimed; run again")
-    return claiming(found)
+def _claiming(service: Live) -> Mapping[str, object] | None:
+    if is_deleted(service) and not has_finalizer(service):
+        raise ProviderError(f"Service {service['metadata']['name']} is being deleted and can't be claimed; run again")
+    return claiming(service)

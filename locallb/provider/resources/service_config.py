@@ -73,7 +73,7 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
 
 def _directory(known: ServiceConfigInputs) -> Path | None:
     """Find the proxy's directory, if it is this stack's."""
-    found = Proxies(paths.proxies_root()).find(known.proxy)
-    if found is None or found.owner is None or found.owner.home != known.owner.home:
+    directory = Proxies(paths.proxies_root()).find(known.proxy)
+    if directory is None or directory.owner is None or directory.owner.home != known.owner.home:
         return None
-    return found.path
+    return directory.path

@@ -94,10 +94,10 @@ class Containers:
         """Read a container by id or name; None if there is none."""
         with self._telling():
             try:
-                found: Document = self._client().inspect_container(name)
+                container: Document = self._client().inspect_container(name)
             except NotFound:
                 return None
-            return found
+            return container
 
     @_told
     def labelled(self, label: str) -> Sequence[Document]:
@@ -129,8 +129,8 @@ class Containers:
         try:
             with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
                 member = opened.next()
-                found = opened.extractfile(member) if member and member.isfile() and member.size <= most else None
-                return found.read() if found else None
+                content = opened.extractfile(member) if member and member.isfile() and member.size <= most else None
+                return content.read() if content else None
         except tarfile.TarError as error:
             raise ContainersError(
                 f"Docker gives {path} of {identity:.12} in a way that can't be read: {error}"
@@ -159,10 +159,10 @@ class Containers:
         """Read a network; None if there is none."""
         with self._telling():
             try:
-                found: Document = self._client().inspect_network(name)
+                answer: Document = self._client().inspect_network(name)
             except NotFound:
                 return None
-            return found
+            return answer
 
     @_told
     def start(self, identity: str) -> None:

@@ -65,20 +65,20 @@ def require_suitable(containers: Containers, settings: ContainerSettings, host: 
 def read_contained(containers: Containers, home: Home) -> Contained:
     """Find this stack's containers. Raises ContainersError."""
     listed = [container for container in containers.labelled(PROXY_LABEL) if _home_of(container) == home]
-    seen = [found for container in listed if (found := containers.inspect(str(container["Id"])))]
+    seen = [inspected for container in listed if (inspected := containers.inspect(str(container["Id"])))]
     pids = {int(container["State"]["Pid"]) for container in seen}
     return Contained(frozenset(pids - {0}), frozenset(place for container in seen for place in _places(container)))
 
 
 def read_subnets(containers: Containers, network: str) -> tuple[Subnet, ...]:
     """Read the subnets of the network on which ports are published. Raises UnfitError, ContainersError."""
-    found = containers.network(network)
-    if found is None:
+    inspected = containers.network(network)
+    if inspected is None:
         raise UnfitError(
             f"local-lb:network: Docker has no network {network}; make a kind cluster or run `docker network create"
             f" {network}`, or name another one: {{publish: NETWORK}}"
         )
-    configured = (found.get("IPAM") or {}).get("Config") or ()
+    configured = (inspected.get("IPAM") or {}).get("Config") or ()
     return tuple(_subnet(config) for config in configured if config.get("Subnet"))
 
 

@@ -29,7 +29,7 @@ def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:
     port has two. The answer doesn't depend on the order of `places`.
     """
     taken: set[tuple[int, Protocol]] = set()
-    found = []
+    mappings = []
     wanted = sorted(places, key=lambda place: (place[0].version, place[1], place[2], int(place[0])))
     own = {(port, protocol) for _, port, protocol in wanted}
     for address, port, protocol in wanted:
@@ -37,8 +37,8 @@ def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:
         fits = (n for n in numbers if (n, protocol) not in taken and (n == port or (n, protocol) not in own))
         inside = next(fits)
         taken.add((inside, protocol))
-        found.append(PublishedPort(address, port, protocol, inside))
-    return tuple(sorted(found, key=lambda mapping: (mapping.container_port, mapping.protocol)))
+        mappings.append(PublishedPort(address, port, protocol, inside))
+    return tuple(sorted(mappings, key=lambda mapping: (mapping.container_port, mapping.protocol)))
 
 
 def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:

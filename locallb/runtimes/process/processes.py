@@ -100,8 +100,8 @@ def is_alive(process: Process) -> bool:
 
 def mark_of(process: Process) -> Mapping[str, str]:
     """Read a living process's environment; empty if it is gone or isn't this user's."""
-    found = _environment(_environment_bytes(process.pid))
-    return found if is_alive(process) else {}
+    environment = _environment(_environment_bytes(process.pid))
+    return environment if is_alive(process) else {}
 
 
 def marked(key: str) -> Mapping[Process, Mapping[str, str]]:
@@ -109,9 +109,9 @@ def marked(key: str) -> Mapping[Process, Mapping[str, str]]:
     wanted = key.encode() + b"="
     names = [entry.name for entry in Path("/proc").iterdir()]
     pids = [int(name) for name in names if name.isdigit() and name != str(os.getpid())]
-    found = {pid: raw for pid in pids if wanted in (raw := _environment_bytes(pid))}
-    stats = {pid: stat for pid in sorted(found) if (stat := _stat(pid)) is not None and stat.runs}
-    environments = {stat.process: _environment(found[pid]) for pid, stat in stats.items()}
+    raws = {pid: raw for pid in pids if wanted in (raw := _environment_bytes(pid))}
+    stats = {pid: stat for pid in sorted(raws) if (stat := _stat(pid)) is not None and stat.runs}
+    environments = {stat.process: _environment(raws[pid]) for pid, stat in stats.items()}
     return {process: pairs for process, pairs in environments.items() if key in pairs}
 
 

@@ -89,9 +89,9 @@ def _end(directory: Path, process: Process, owner: Owner | None) -> None:
     """Stop a process whose directory is gone, or lies under another state home: then that goes as well."""
     stop_process(directory, process)
     proxies = Proxies(directory.parent)
-    found = proxies.find(ProxyId(directory.name))
-    if found is not None and found.owner is not None and found.owner == owner:
-        proxies.remove(found.id)
+    directory_record = proxies.find(ProxyId(directory.name))
+    if directory_record is not None and directory_record.owner is not None and directory_record.owner == owner:
+        proxies.remove(directory_record.id)
 
 
 RUNTIME = Processes()

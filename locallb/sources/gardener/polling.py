@@ -24,12 +24,12 @@ PACE = Pace(first=5.0, longest=20.0, floor=5.0)
 
 
 class SeedPolls:
-    """Calls `found` from a thread of its own where something is different, and at first, until `stop`."""
+    """Calls `changed` from a thread of its own where something is different, and at first, until `stop`."""
 
-    def __init__(self, finder: GardenerSource, root: Path, found: Callable[[str], None], pace: Pace = PACE) -> None:
+    def __init__(self, finder: GardenerSource, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> None:
         self._finder = finder
         self._root = root
-        self._found = found
+        self._changed = changed
         self._backoff = Backoff(pace)
         self._seed: Seed | None = None
         self._thread = SupervisedThread(
@@ -47,7 +47,7 @@ class SeedPolls:
             now = self._look()
             if seen != [now] and not self._thread.stopped.is_set():
                 seen = [now]
-                self._found("")
+                self._changed("")
 
     def _look(self) -> Look | None:
         """Return what the seed has; None where it doesn't answer."""
@@ -64,4 +64,4 @@ class SeedPolls:
 
     def _lose(self, _sentence: str) -> None:
         """Let somebody else ask, where nobody does here for a while."""
-        self._found("")
+        self._changed("")

@@ -63,8 +63,10 @@ class Seed(Cluster):
     def _control_planes(self) -> set[str]:
         """Return the namespaces of shoots; one that hosts itself is the seed. Raises KubeError."""
         labels: dict[str, Any] = dict(LABELS)
-        found = self._list("v1", "Namespace", lambda client: client.list(NAMESPACE, chunk_size=_PAGE, labels=labels))
-        return {str(document["metadata"]["name"]) for document in found} - {_SYSTEM}
+        namespaces = self._list(
+            "v1", "Namespace", lambda client: client.list(NAMESPACE, chunk_size=_PAGE, labels=labels)
+        )
+        return {str(document["metadata"]["name"]) for document in namespaces} - {_SYSTEM}
 
     def _clusters(self) -> list[Object]:
         return self._list(f"{_GROUP}/{_VERSION}", "Cluster", lambda client: client.list(_CLUSTER, chunk_size=_PAGE))
@@ -75,5 +77,5 @@ class Seed(Cluster):
     def _secret(self, namespace: str, name: str) -> Secret | None:
         """Return a Secret; None if there is none. Raises KubeError."""
         told = f"Secret {namespace}/{name}"
-        found = self._call(told, lambda client: client.get(SECRET, name, namespace=namespace), absent=True)
-        return None if found is None else dict(found)
+        secret = self._call(told, lambda client: client.get(SECRET, name, namespace=namespace), absent=True)
+        return None if secret is None else dict(secret)

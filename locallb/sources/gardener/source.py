@@ -18,9 +18,9 @@ class Gardener(FinderType[GardenerSource]):
         """Find the seed and its shoots."""
         return find_shoots(finder, root, directory, keep=keep)
 
-    def watch(self, finder: GardenerSource, root: Path, found: Callable[[str], None]) -> SeedPolls:
+    def watch(self, finder: GardenerSource, root: Path, changed: Callable[[str], None]) -> SeedPolls:
         """Ask every few seconds whether anything is different."""
-        return SeedPolls(finder, root, found)
+        return SeedPolls(finder, root, changed)
 
 
 SOURCE = Gardener()

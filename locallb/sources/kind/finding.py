@@ -136,13 +136,13 @@ def _source(name: str, path: Path) -> KubernetesSource:
 
 def _control_planes(containers: Containers) -> dict[str, Document]:
     """Find the first control-plane container of each cluster, running or not. Raises ContainersError."""
-    found: dict[str, Document] = {}
+    control_planes: dict[str, Document] = {}
     for container in sorted(containers.labelled(CLUSTER_LABEL), key=lambda container: str(container.get("Names"))):
         labels = container.get("Labels") or {}
         name, role = str(labels.get(CLUSTER_LABEL)), labels.get(ROLE_LABEL)
         if role == "control-plane" and LABEL.fullmatch(name):
-            found.setdefault(name, container)
-    return found
+            control_planes.setdefault(name, container)
+    return control_planes
 
 
 def _way(name: str, containers: Containers, identity: str, container: Document) -> Way:

@@ -19,10 +19,10 @@ class Kind(FinderType[KindSource]):
         del root
         return find_clusters(finder, directory, keep=keep)
 
-    def watch(self, finder: KindSource, root: Path, found: Callable[[str], None]) -> ContainerEvents:
+    def watch(self, finder: KindSource, root: Path, changed: Callable[[str], None]) -> ContainerEvents:
         """Hear of containers. A Docker that went away or came back tells nobody which clusters there are now."""
         del finder, root
-        return ContainerEvents(CLUSTER_LABEL, LIFE, found, lambda _fault: found(""))
+        return ContainerEvents(CLUSTER_LABEL, LIFE, changed, lambda _fault: changed(""))
 
 
 SOURCE = Kind()

@@ -77,9 +77,9 @@ def read_kubernetes(
 def read_cluster(source: KubernetesSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
     """Read a running cluster of a stack; `known` are the Services that hold something. Raises SourceError."""
     held = any(key.cluster == source.cluster for key in known)
-    found = read_kubernetes(source, Path(home.root), readings_directory(home), keep=keep, held=held)
-    ports = {source.cluster: found.health_ports}
-    return SourceRead(found.reading, {source.cluster: found.access}, ports, found.unready)
+    read = read_kubernetes(source, Path(home.root), readings_directory(home), keep=keep, held=held)
+    ports = {source.cluster: read.health_ports}
+    return SourceRead(read.reading, {source.cluster: read.access}, ports, read.unready)
 
 
 def _interesting(listed: Iterable[object]) -> Objects:
