@@ -1,14 +1,15 @@
 """When to try again, and how often at all: the one back-off of everything that is tried more than once.
 
 `Pace` says how often at most, `Backoff` what has happened so far. Whoever tries asks `wait` first and reports how the
-attempt ended. `Quota` gives turns to many. All times are seconds of one monotonic clock. Not here: threads, clocks,
-chance, and what is tried.
+attempt ended. `Quota` gives turns to many, `Credit` a few more to whoever changes. All times are seconds of one
+monotonic clock. Not here: threads, clocks, chance, and what is tried.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 _MOST_STEPS = 64
 """Failures in a row after which a wait grows no more: numbers stay finite."""
@@ -89,26 +90,71 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
+class Credit:
+    """Turns that whoever changes brings: `each`, once in a `life`, and lost at its end."""
+
+    each: int = 0
+    life: float = 0.0
+    """Seconds."""
+    _brought: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    """By who brought them, until when they count and how many are left; what ends first comes first."""
+
+    def brought(self, who: str, now: float) -> Credit:
+        """Note that somebody changed. Who changes again and again brings no more for it."""
+        valid = {name: turns for name, turns in self._brought.items() if turns[0] > now}
+        return replace(self, _brought=valid if who in valid else {**valid, who: (now + self.life, self.each)})
+
+    def is_left(self, now: float) -> bool:
+        """Return whether there is a turn."""
+        return self._next(now) is not None
+
+    def spent(self, now: float) -> Credit:
+        """Note that one was taken, if there was one."""
+        if (who := self._next(now)) is None:
+            return self
+        end, left = self._brought[who]
+        return replace(self, _brought={**self._brought, who: (end, left - 1)})
+
+    def _next(self, now: float) -> str | None:
+        return next((who for who, (end, left) in self._brought.items() if end > now and left > 0), None)
+
+
+_NOTHING = Credit()
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
-    """Turns of many who do the same: no more than `most` within any `span`, and a few more that are owed."""
+    """Turns of many who do the same: no more than `most` within any `span`, and a few more that are owed or brought."""
 
     most: int
     span: float = 1.0
     """Seconds."""
     owed: int = 0
     """How many more than `most` there may be, if those that come last are owed to somebody who waits."""
+    credit: Credit = _NOTHING
+    """Turns besides those, taken where there is no other."""
     _taken: tuple[float, ...] = ()
     """When the last turns were taken, as many as may count, in order."""
 
     def wait(self, now: float, *, is_owed: bool = False) -> float:
         """Return the seconds until the next turn is free; 0 if one may be taken now."""
-        most = self.most + self.owed * is_owed
-        return max(0.0, self._taken[-most] + self.span - now) if len(self._taken) >= most else 0.0
+        return 0.0 if self.credit.is_left(now) else self._wait(now, is_owed=is_owed)
 
-    def taken(self, now: float) -> Quota:
+    def taken(self, now: float, *, is_owed: bool = False) -> Quota:
         """Note that a turn was taken."""
+        if self.credit.is_left(now) and self._wait(now, is_owed=is_owed) > 0:
+            return replace(self, credit=self.credit.spent(now))
         return replace(self, _taken=(*self._taken, now)[-self.most - self.owed :])
+
+    def brought(self, who: str, now: float) -> Quota:
+        """Note that somebody changed, who brings turns."""
+        return replace(self, credit=self.credit.brought(who, now))
 
     def allowing(self, most: int) -> Quota:
         """Give so many turns from now on. What was forgotten of earlier turns was too long ago to count."""
         return replace(self, most=most, _taken=self._taken[-most - self.owed :])
+
+    def _wait(self, now: float, *, is_owed: bool) -> float:
+        """Return the seconds until there is a turn that nobody brought."""
+        most = self.most + self.owed * is_owed
+        return max(0.0, self._taken[-most] + self.span - now) if len(self._taken) >= most else 0.0

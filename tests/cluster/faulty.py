@@ -11,6 +11,7 @@ import ssl
 import struct
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -96,6 +97,12 @@ class FaultyApi:
             if last + 1 - first > end - begin:
                 begin, end = first, last + 1
         return [one for _, one in asked[begin:end]]
+
+    def in_each_second(self) -> Iterator[tuple[float, int]]:
+        """Return when each request came, and how many in the second that begins then."""
+        with self.lock:
+            times = tuple(self.times)
+        return ((at, bisect_left(times, at + 1) - first) for first, at in enumerate(times))
 
     def end_watches(self) -> None:
         """End the watches that are open, as the server does now and again."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from locallb.model.pacing import Backoff, Pace, Quota
+from locallb.model.pacing import Backoff, Credit, Pace, Quota
 
 chances = st.floats(0, 1)
 seconds = st.floats(0, 1000)
@@ -167,3 +167,49 @@ def test_another_number_of_turns_counts_from_now_on(before: int, after: int, tak
     for _ in range(taken):
         quota = quota.taken(0.0)
     assert (quota.allowing(after).wait(0.5) > 0) == (min(taken, before) >= after)
+
+
+NAMES = ("a", "b", "c")
+changes = st.lists(st.tuples(st.floats(0, 3), st.sampled_from((None, None, *NAMES)), st.booleans()), max_size=80)
+"""Each by how late it comes, who changes (None: a turn is taken instead), and whether that turn is owed."""
+
+
+@given(st.integers(1, 4), st.integers(0, 2), st.integers(0, 3), st.floats(0.1, 5), changes)
+def test_nobody_brings_more_turns_than_so_many_once_in_a_while(
+    most: int, owed: int, each: int, life: float, history: list[tuple[float, str | None, bool]]
+) -> None:
+    """However often one changes: beyond what all have, a second has the turns that are still good in it, at most."""
+    quota, now, turns, brought = Quota(most, 1.0, owed, Credit(each, life)), 0.0, list[float](), list[float]()
+    ends = dict.fromkeys(NAMES, -math.inf)
+    for late, who, is_owed in history:
+        now += late
+        if who is not None:
+            quota = quota.brought(who, now)
+            brought += [now] if ends[who] <= now else []
+            ends[who] = now + life if ends[who] <= now else ends[who]
+            continue
+        now += quota.wait(now, is_owed=is_owed)
+        quota = quota.taken(now, is_owed=is_owed)
+        turns.append(now)
+    for begun in turns:
+        good = sum(begun - life < at < begun + 1 for at in brought)
+        assert sum(begun <= at < begun + 1 - SLACK for at in turns) <= most + owed + each * good
+
+
+@given(st.integers(1, 4), st.integers(0, 3), st.lists(st.sampled_from(NAMES)), st.floats(0, 4.9))
+def test_whoever_changes_finds_the_turns_that_it_brings(most: int, each: int, who: list[str], late: float) -> None:
+    """Besides those of all, as long as they are good; and not one more."""
+    quota = Quota(most, credit=Credit(each, 5.0))
+    for name in who:
+        quota = quota.brought(name, 0.0)
+    for _ in range(most + each * len(set(who))):
+        assert quota.wait(late) == 0.0
+        quota = quota.taken(late)
+    assert quota.wait(late) == pytest.approx(1.0)
+
+
+@given(st.integers(1, 4), st.floats(0, 20))
+def test_turns_that_were_brought_and_not_taken_are_lost_in_the_end(each: int, late: float) -> None:
+    """They help nobody later."""
+    quota = Quota(1, credit=Credit(each, 5.0)).brought("a", 0.0).taken(late)
+    assert (quota.wait(late) == 0.0) == (late < 5.0)

@@ -11,7 +11,7 @@ from tests.cluster.faulty import FaultyApi
 LISTS, WATCHES = r"^GET .*[?&]limit=", r"^GET .*[?&]watch=true"
 FOR_EVER = 1_000_000
 MOST = 20
-"""Requests that reach the API in any second, whatever they are."""
+"""Requests that reach the API in any second while nobody changes a Service, whatever they are."""
 RUBBISH = ("{}", "[]", "null", "<html>log in first</html>", '{"metadata": null, "items": ["x"]}', '{"kind": "PodList"}')
 LINES = ("hello\n", "[]\n", '{"type": "ADDED"}\n', '{"type": "ERROR"}\n', '{"type": "RENAMED", "object": {}}\n')
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from locallb.kubernetes.api.quota import EACH, LIFE
+from tests.cluster.faulty import FaultyApi
+
+LATE = 30.0
+"""Seconds by which a loop may hear of a change later than it is made, under any fault."""
 IDLE = 0.05
 """Part of a core that a loop may use while nothing can be done."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -69,3 +75,18 @@ def size(pid: int) -> tuple[int, int, int]:
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
     return int(status["VmRSS"].split()[0]) // 1024, descriptors, int(status["Threads"])
+
+
+def unasked(api: FaultyApi, changes: Sequence[float], since: float = 0.0) -> int:
+    """Return the most requests in a second, besides those that Services bring which their users changed before.
+
+    `changes` says when, in order.
+    """
+    return max(
+        (
+            number - EACH * (bisect(changes, at + 1) - bisect(changes, at - LATE - LIFE))
+            for at, number in api.in_each_second()
+            if at >= since
+        ),
+        default=0,
+    )

@@ -10,7 +10,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -52,7 +52,8 @@ def node(name: str, version: str = "1") -> dict[str, Any]:
 def balancer(name: str) -> dict[str, Any]:
     """Write a Service of type LoadBalancer."""
     ports = [{"port": 80, "protocol": "TCP", "nodePort": 30000}]
-    return {"metadata": {"namespace": "n", "name": name, "uid": name}, "spec": {"type": "LoadBalancer", "ports": ports}}
+    metadata = {"namespace": "n", "name": name, "uid": name, "resourceVersion": "1"}
+    return {"metadata": metadata, "spec": {"type": "LoadBalancer", "ports": ports}}
 
 
 def healthy(kind: str, objects: list[dict[str, Any]]) -> bytes:
@@ -66,6 +67,8 @@ class Api:
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
     services: list[dict[str, Any]] = field(default_factory=list)
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """What a healthy watch of Services says, as it is added here: its type and the object."""
     listed: tuple[int, bytes] | None = None
     """Instead of a healthy list: status and body."""
     watched: tuple[int, bytes] | None = None
@@ -110,7 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(*api.watched)
         else:
             self._head(200, "Transfer-Encoding", "chunked")
-            self._wait(renewed, api.nodes if "/nodes" in self.path else [])
+            for each in api.nodes if "/nodes" in self.path else []:
+                self._say("ADDED", each)
+            self._wait(renewed)
 
     def _head(self, status: int, name: str, value: str) -> None:
         self.send_response(status)
@@ -127,17 +132,22 @@ class _Handler(BaseHTTPRequestHandler):
                 return
         self.wfile.write(b"" if self.api.drip else body)
 
-    def _wait(self, renewed: threading.Event, objects: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Say what objects there are, then nothing until the client goes or the test wants another watch."""
-        for each in objects:
-            line = json.dumps({"type": "ADDED", "object": each}).encode() + b"\n"
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+    def _wait(self, renewed: threading.Event) -> None:
+        """Say what happens to Services, until the client goes or the test wants another watch."""
+        said = 0
         while not (self.api.over.is_set() or renewed.is_set()):
             if select.select([self.connection], [], [], 0.01)[0]:
                 break
+            for kind, each in self.api.events[said:] if "/services" in self.path else []:
+                self._say(kind, each)
+                said += 1
         if renewed.is_set():
             self.wfile.write(b"0\r\n\r\n")
         self.close_connection = True
+
+    def _say(self, kind: str, each: Mapping[str, Any]) -> None:
+        line = json.dumps({"type": kind, "object": each}).encode() + b"\n"
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

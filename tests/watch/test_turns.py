@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from locallb.kubernetes.api import client, feed
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.quota import EACH, MOST, OWED, SPAN, Quotas
+from locallb.kubernetes.api.quota import EACH, LIFE, MOST, OWED, SPAN, Quotas
+from locallb.kubernetes.api.recent import RECENT
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import told_writers
 from tests.watch.api import Api, balancer, becomes, follower, served
@@ -27,20 +29,29 @@ class Moment:
 
     def __init__(self) -> None:
         self.now, self.slept = 100.0, list[float]()
+        self.quotas = Quotas(lambda: self.now, self.sleep)
 
     def sleep(self, seconds: float) -> None:
         """Let the time pass."""
         self.slept.append(seconds)
         self.now += seconds
 
+    def turns_left(self, access: Access) -> int:
+        """Take all turns of writers that there are without waiting, and one more; return how many there were."""
+        self.slept.clear()
+        taken = 0
+        while not self.slept:
+            self.quotas.wait(access, "PATCH", "/api/v1/namespaces/n/services/web/status")
+            taken += 1
+        return taken - 1
+
 
 @pytest.fixture
 def moment(monkeypatch: pytest.MonkeyPatch) -> Moment:
     """Replace the quotas by those of a moment that passes only while somebody waits for a turn."""
     moment = Moment()
-    made = Quotas(lambda: moment.now, moment.sleep)
     for module in (client, feed, told_writers):
-        monkeypatch.setattr(module, "QUOTAS", made)
+        monkeypatch.setattr(module, "QUOTAS", moment.quotas)
     return moment
 
 
@@ -85,7 +96,7 @@ def test_what_somebody_waits_for_goes_before_what_waits(
 ) -> None:
     """Patches before reads and events, though not without bound; leases always."""
     moment, access = Moment(), Access("k", "c")
-    quotas = Quotas(lambda: moment.now, moment.sleep)
+    quotas = moment.quotas
     quotas.put(access, 0)
     for number in range(patches):
         quotas.wait(access, "PATCH", f"/api/v1/namespaces/n/services/web{number}/status")
@@ -104,4 +115,72 @@ def test_more_load_balancers_may_be_told_more_at_once(api: tuple[Api, Access], m
     for _ in range(10):
         Cluster(access).objects()
     assert moment.slept == [pytest.approx(SPAN)] * ((3 + 3 + 30 - 1) // (MOST + 2 * EACH))
+    followed.stop()
+
+
+def web(**changed: object) -> dict[str, Any]:
+    """Write the Service that is there from the beginning, with other fields than those."""
+    return {**balancer("web"), **changed}
+
+
+STATUS = {"loadBalancer": {"ingress": [{"ip": "127.77.0.5"}]}}
+SPEC = balancer("web")["spec"]
+METADATA = balancer("web")["metadata"]
+TOLD: Mapping[str, tuple[list[tuple[str, dict[str, Any]]], int]] = {
+    "another port": ([("MODIFIED", web(spec={**SPEC, "ports": [{"port": 81, "nodePort": 30000}]}))], 1),
+    "a flood of other ports": (
+        [("MODIFIED", web(spec={**SPEC, "ports": [{"port": 81 + number}]})) for number in range(50)],
+        1,
+    ),
+    "no address any more": ([("MODIFIED", web(spec={**SPEC, "type": "ClusterIP"}))], 1),
+    "another status": ([("MODIFIED", web(status=STATUS)), ("MODIFIED", web())] * 20, 0),
+    "our finalizer": ([("MODIFIED", web(metadata={**METADATA, "finalizers": ["local-lb.dev/address"]}))], 0),
+    "the same again": ([("ADDED", web()), ("MODIFIED", web())], 0),
+    "its deletion": ([("MODIFIED", web(metadata={**METADATA, "deletionTimestamp": "2026-01-01T00:00:00Z"}))], 1),
+    "another port, then its deletion": (
+        [
+            ("MODIFIED", web(spec={**SPEC, "ports": [{"port": 81}]})),
+            ("MODIFIED", web(metadata={**METADATA, "deletionTimestamp": "2026-01-01T00:00:00Z"})),
+        ],
+        2,
+    ),
+    "its end": ([("DELETED", web())], 0),
+    "another of its name": ([("DELETED", web()), ("ADDED", web(metadata={**METADATA, "uid": "2"}))], 1),
+    "nonsense in its place": ([("MODIFIED", web(spec={**SPEC, "ports": "x"}))], 1),
+    "ten new ones": ([("ADDED", balancer(f"s{number}")) for number in range(10)], 10),
+    "others than load balancers": (
+        [("ADDED", {**balancer(f"s{number}"), "spec": {"type": "ClusterIP"}}) for number in range(10)],
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_its_users_change_brings_a_service_turns_and_nothing_else_does(
+    name: str, api: tuple[Api, Access], moment: Moment
+) -> None:
+    """Once in a while, however much an open watch tells of it; statuses and finalizers are ours and others'."""
+    answers, access = api
+    answers.services = [web()]
+    followed = follower(access)
+    becomes(lambda: answers.count("watch") == 3)
+    moment.turns_left(access)
+    events, changes = TOLD[name]
+    answers.events = [*events, ("ADDED", {**balancer("last"), "spec": {"type": "ClusterIP"}})]
+    becomes(lambda: RECENT.find(access, "n", "last"))
+    moment.now += SPAN
+    assert moment.turns_left(access) == MOST + OWED + changes * EACH
+    moment.now += LIFE
+    assert moment.turns_left(access) == MOST + OWED
+    followed.stop()
+
+
+def test_what_is_only_listed_brings_nothing(api: tuple[Api, Access], moment: Moment) -> None:
+    """A loop that begins, or a watch that has ended, asks no more than at any time, whatever is new there."""
+    answers, access = api
+    answers.services = [balancer(f"s{number}") for number in range(10)]
+    followed = follower(access)
+    becomes(lambda: answers.count("watch") == 3)
+    moment.now += SPAN
+    assert moment.turns_left(access) == MOST + OWED
     followed.stop()

@@ -1,8 +1,9 @@
 """How many requests this process sends to a cluster that it follows: each waits for its turn, reads and events longest.
 
 A loop may begin, lose all its watches, or find every Service changed by others, and the API is others' as well. Patches
-are owed to somebody who waits for an address, and go before what waits; a lease that is late is lost, and never waits.
-Commands are not held up. Not here: the rule (`model.pacing`), and how often what fails is tried again.
+are owed to somebody who waits for an address, and go before what waits; a Service that its users change brings turns of
+its own; a lease that is late is lost, and never waits. Commands are not held up. Not here: the rule (`model.pacing`),
+and how often what fails is tried again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from locallb.model.pacing import Quota
+from locallb.model.pacing import Credit, Quota
 from locallb.model.snapshot import Access
 
 MOST, SPAN = 18, 1.6
@@ -19,8 +20,9 @@ MOST, SPAN = 18, 1.6
 one time than the other, no more than 20 arrive in one."""
 OWED = 2
 """Patches more, in the same time."""
-EACH = 4
-"""Requests more for each load balancer above that: its finalizer, its status, two events."""
+EACH, LIFE = 4, 5.0
+"""Requests that a load balancer may need when it changes (its finalizer, its status, two events), and the seconds for
+which it brings them. Those above `MOST` may need them at any time."""
 
 
 class Quotas:
@@ -38,8 +40,14 @@ class Quotas:
         """Allow `MOST` requests in a `SPAN`, more where there are many load balancers: all may change at once."""
         most = MOST + EACH * max(0, services - MOST)
         with self._lock:
-            quota = self._quotas.get(access, Quota(most, SPAN, OWED))
+            quota = self._quotas.get(access, Quota(most, SPAN, OWED, Credit(EACH, LIFE)))
             self._quotas[access] = quota.allowing(most)
+
+    def bring(self, access: Access, who: str) -> None:
+        """Allow `EACH` requests more for somebody who changed, once in a `LIFE`."""
+        with self._lock:
+            if quota := self._quotas.get(access):
+                self._quotas[access] = quota.brought(who, self._clock())
 
     def drop(self, access: Access) -> None:
         """Hold nobody up any more."""
@@ -65,7 +73,7 @@ class Quotas:
             now = self._clock()
             seconds = 0.0 if anyhow else quota.wait(now, is_owed=is_owed)
             if seconds <= 0:
-                self._quotas[access] = quota.taken(now)
+                self._quotas[access] = quota.taken(now, is_owed=is_owed)
             return seconds
 
 

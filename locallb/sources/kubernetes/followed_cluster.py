@@ -43,14 +43,13 @@ class _FollowedObjects:
     broken: str = ""
     _order: tuple[Identity, ...] = ()
 
-    def put(self, identity: Identity, document: Document | None, parsed: Parsed) -> Parsed:
-        """Take over what an object is now (None: it is gone), and return what that means."""
+    def put(self, identity: Identity, document: Document | None, parsed: Parsed) -> None:
+        """Take over what an object is now and what that means; None: it is gone."""
         if document is None:
             self.objects.pop(identity, None)
             self.parsed.pop(identity, None)
-            return Parsed()
-        self.objects[identity], self.parsed[identity] = document, parsed
-        return parsed
+        else:
+            self.objects[identity], self.parsed[identity] = document, parsed
 
     def order(self) -> tuple[Identity, ...]:
         """Return the objects' names, sorted."""
@@ -214,15 +213,17 @@ class FollowedCluster:
             return
         document = _slim(event.object)
         identity = Identity.of(document)
-        after = None if event.type == DELETED else document
+        after, parsed = (None, Parsed()) if event.type == DELETED else (document, self._understood(document))
+        known = self._known[kind]  # which this thread alone changes
+        before = known.parsed.get(identity)
         self._writers.changed(identity, after)
+        if after:
+            self._writers.wanted(before or Parsed(), parsed)
         with self._lock:
-            known = self._known[kind]
-            before = known.parsed.get(identity)
-            now = known.put(identity, after, self._understood(document))
+            known.put(identity, after, parsed)
             if before is None:
                 self._writers.grown(kind, known.parsed.values())
-        if now != (before or Parsed()):
+        if parsed != (before or Parsed()):
             self._changed()
 
     def _understood(self, document: Document) -> Parsed:

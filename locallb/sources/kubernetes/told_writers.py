@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.parsing import Document, Identity, Parsed
 from locallb.model.identities import ObjectKind
+from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Access
 
 
 def hold_back(access: Access) -> None:
     """Let requests to a cluster wait for their turn from now on: it will be followed."""
     QUOTAS.put(access, 0)
+
+
+def _wishes(parsed: Parsed) -> tuple[Service | MalformedService, ...]:
+    """Return what gets an address, or is refused one, without what others than its users say of it."""
+    return (*(replace(service, ingress=()) for service in parsed.services), *parsed.malformed)
 
 
 class ToldWriters:
@@ -62,6 +69,13 @@ class ToldWriters:
             RECENT.drop(self._access, identity.namespace, identity.name, told)
         else:
             RECENT.note(self._access, identity.namespace, identity.name, after, told)
+
+    def wanted(self, before: Parsed, after: Parsed) -> None:
+        """Let an object that is wanted otherwise than before bring turns; another status is nobody's wish."""
+        wishes = _wishes(after) or _wishes(before)
+        if not self._is_over and _wishes(before) != _wishes(after):
+            for wish in wishes:
+                QUOTAS.bring(self._access, f"{wish.key} {wish.uid} {wish.deleting}")
 
     def opened(self, kind: str) -> None:
         """Tell that every change of a kind is told from now on."""
