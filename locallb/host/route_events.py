@@ -2,19 +2,22 @@
 
 A message only says that it is worth a look: the routes are read and compared, so what no address of a Service and no
 pod can be behind (link-local routes of each container that starts) wakes nobody, and a lost message loses nothing. A
-flood of messages costs a tenth of a core at most. Not here: what routes mean.
+flood of messages costs a tenth of a core at most, and routes that can't be read are asked for less and less often. Not
+here: what routes mean.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import random
 import select
 import socket
 import time
 from collections.abc import Callable
 
 from locallb.host.netlink import RouteError, routes
+from locallb.model.pacing import Backoff, Pace
 from locallb.model.routes import Route
 from locallb.threads.supervised import SupervisedThread, Task
 
@@ -24,6 +27,8 @@ _REST = 0.01
 """Seconds at least between two looks."""
 _SHARE = 9
 """A rest is so many times as long as the look before it."""
+UNREADABLE = Pace(first=_REST, longest=5.0)
+"""Of looks while the routes can't be read."""
 _MOST = 1000
 """Messages that are taken at once."""
 
@@ -35,8 +40,8 @@ class RouteEvents:
         self._changed = changed
         self._seen: frozenset[Route] | None = None
         """What was there at the last look; None where that isn't known."""
-        self._due = False
-        """Something was heard that hasn't been looked at."""
+        self._looks = Backoff(UNREADABLE).succeeded(time.monotonic())
+        """How they ended; after one that failed the next is due, whatever is heard."""
         self._bell = os.eventfd(0, os.EFD_CLOEXEC)
         self._link = _subscribed()
         self._thread = SupervisedThread(Task.ROUTES, "routes", self._follow)
@@ -59,14 +64,19 @@ class RouteEvents:
         for descriptor in (self._link.fileno(), self._bell):
             waiting.register(descriptor, select.POLLIN)
         while not self._thread.stopped.is_set():
-            if not self._due:
+            if self._looks.is_well:
                 waiting.poll()
             if self._thread.stopped.is_set():
                 return
-            self._due, began = True, time.monotonic()
+            began = time.monotonic()
             _take(self._link)
-            self._due = not self._look()
-            self._thread.stopped.wait(max(_REST, _SHARE * (time.monotonic() - began)))
+            is_read, now = self._look(), time.monotonic()
+            self._looks = self._looks.succeeded(now) if is_read else self._looks.failed(now, random.random())  # noqa: S311 - no secret
+            self._rest(max(_REST, _SHARE * (now - began), self._looks.wait(now)))
+
+    def _rest(self, seconds: float) -> None:
+        """Look at nothing for so long, unless it ends."""
+        self._thread.stopped.wait(seconds)
 
     def _look(self) -> bool:
         """Compare the routes with those of the last look; False if they can't be read while they change."""

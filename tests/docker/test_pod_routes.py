@@ -22,7 +22,7 @@ from tests.docker.support import Network, containers, content, docker, own_pool
 from tests.e2e.support import Stage, stage
 from tests.host.support import PYTHON, Namespace, background
 from tests.host.test_pod_routes import node
-from tests.host.test_route_events import SERVICE, SLICE
+from tests.host.test_routes_in_the_loop import SERVICE, SLICE
 
 pytestmark = [
     pytest.mark.docker,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.host.support import LOCALLB, Namespace, Project, asked, project, served
-from tests.host.test_route_events import SERVICE, SLICE
+from tests.host.test_routes_in_the_loop import SERVICE, SLICE
 from tests.watch.api import becomes
 
 pytestmark = [pytest.mark.slow, pytest.mark.envoy]

@@ -17,8 +17,10 @@ from typing import NoReturn
 
 import pytest
 
+from locallb.host import route_events
+from locallb.host.netlink import RouteError
 from locallb.host.route_events import RouteEvents
-from tests.host.support import LOCALLB, PYTHON, Namespace, Project, project
+from tests.host.support import PYTHON, Namespace
 from tests.watch.api import becomes
 
 SPACE = """\
@@ -36,10 +38,13 @@ def routes(real=route_events.routes):
     looks += 1
     return real()
 route_events.routes = routes
-events = route_events.RouteEvents(lambda: print("changed", flush=True))
-print("ready", flush=True)
+def say(line):
+    sys.stdout.write(line + "\\n")  # whole: two threads say something
+    sys.stdout.flush()
+events = route_events.RouteEvents(lambda: say("changed"))
+say("ready")
 for line in sys.stdin:
-    print("looks", looks, flush=True)
+    say(f"looks {looks}")
 events.stop()
 """
 
@@ -179,6 +184,28 @@ def test_as_many_open_files_as_a_thousand_proxies_need_do_not_deafen_it() -> Non
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_routes_that_cannot_be_read_are_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until they can, which is as good as a change; the next time begins anew."""
+    rests, failures, changed = list[float](), [15], SimpleQueue[int]()
+
+    def routes() -> tuple[()]:
+        failures[0] -= 1
+        if failures[0] >= 0:
+            raise RouteError("the routes of this host can't be read: no memory", errno.ENOMEM)
+        return ()
+
+    monkeypatch.setattr(route_events, "routes", routes)
+    monkeypatch.setattr(RouteEvents, "_rest", lambda _self, seconds: rests.append(seconds))
+    events = RouteEvents(lambda: changed.put(len(rests)))
+    try:
+        os.eventfd_write(events._bell, 1)
+        assert changed.get(timeout=20) == 15
+        assert all(rest >= min(0.01 * 2**number, 5.0) for number, rest in enumerate(rests[:15]))
+        assert max(rests[:15]) <= 5.0 * 1.25
+    finally:
+        events.stop()
+
+
 def test_where_nobody_may_speak_netlink_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sandbox refuses the socket itself; every full pass looks at the routes all the same."""
 
@@ -198,46 +225,3 @@ def test_it_ends_in_the_midst_of_a_silence() -> None:
         assert heard.process.returncode == 0, out
         with pytest.raises(Empty):
             heard.lines.get_nowait()
-
-
-POD = "10.244.1.5"
-SERVICE = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "web", "namespace": "shop"},
-    "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 8000}]},
-}
-SLICE = {
-    "apiVersion": "discovery.k8s.io/v1",
-    "kind": "EndpointSlice",
-    "metadata": {"name": "web-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}},
-    "addressType": "IPv4",
-    "ports": [{"port": 8080}],
-    "endpoints": [{"addresses": [POD]}],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.envoy
-def test_the_loop_serves_pods_as_soon_as_somebody_makes_the_route() -> None:
-    """Its next full pass would be a minute away; when the route goes, the port closes."""
-    with project() as made:
-        made.space.shell(SPACE)
-        made.write("web.yaml", SERVICE, SLICE)
-        home = {"XDG_STATE_HOME": str(made.root / "s"), "HOME": str(made.root)}
-        command = made.space.enter(*LOCALLB, "-C", str(made.root), "watch")
-        watch = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **home})
-        try:
-            becomes(lambda: _said(made) == "Unreachable")
-            made.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
-            becomes(lambda: _said(made) == "serving", lambda: made.locallb("status").out)
-            made.space.shell("ip route del 10.244.1.0/24")
-            becomes(lambda: _said(made) == "Unreachable")
-        finally:
-            watch.terminate()
-            watch.wait(60)
-
-
-def _said(made: Project) -> str:
-    row = made.status().get("web", {})
-    return str(row.get("reason") or row.get("state"))

@@ -1,0 +1,54 @@
+"""Routes that others make while the loop runs, in a network namespace of the test's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.host.support import LOCALLB, Project, project
+from tests.host.test_route_events import SPACE
+from tests.watch.api import becomes
+
+POD = "10.244.1.5"
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 8000}]},
+}
+SLICE = {
+    "apiVersion": "discovery.k8s.io/v1",
+    "kind": "EndpointSlice",
+    "metadata": {"name": "web-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}},
+    "addressType": "IPv4",
+    "ports": [{"port": 8080}],
+    "endpoints": [{"addresses": [POD]}],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.envoy
+def test_the_loop_serves_pods_as_soon_as_somebody_makes_the_route() -> None:
+    """Its next full pass would be a minute away; when the route goes, the port closes."""
+    with project() as made:
+        made.space.shell(SPACE)
+        made.write("web.yaml", SERVICE, SLICE)
+        home = {"XDG_STATE_HOME": str(made.root / "s"), "HOME": str(made.root)}
+        command = made.space.enter(*LOCALLB, "-C", str(made.root), "watch")
+        watch = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **home})
+        try:
+            becomes(lambda: _said(made) == "Unreachable")
+            made.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
+            becomes(lambda: _said(made) == "serving", lambda: made.locallb("status").out)
+            made.space.shell("ip route del 10.244.1.0/24")
+            becomes(lambda: _said(made) == "Unreachable")
+        finally:
+            watch.terminate()
+            watch.wait(60)
+
+
+def _said(made: Project) -> str:
+    row = made.status().get("web", {})
+    return str(row.get("reason") or row.get("state"))
