@@ -68,6 +68,11 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount",
         )
 
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd answers."""
+        return f"http://127.0.0.1:{self._etcd_port}"
+
     def start(self) -> None:
         """Start everything and wait until it answers."""
         self.root.mkdir(parents=True)
@@ -84,7 +89,7 @@ class ControlPlane:
 
     def start_etcd(self) -> None:
         """Start etcd, again if need be, with what it had."""
-        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
+        client, peer = self.etcd_url, f"http://127.0.0.1:{self._peer_port}"
         self.spawn(
             "etcd",
             str(etcd()),
@@ -102,7 +107,7 @@ class ControlPlane:
         self.spawn(
             "kube-apiserver",
             str(kubernetes("kube-apiserver")),
-            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            f"--etcd-servers={self.etcd_url}",
             f"--bind-address={self.address}",
             f"--advertise-address={self.address}",
             f"--secure-port={self.port}",
