@@ -193,7 +193,8 @@ class Loop:
             if left.keys and len(self._inbox):
                 self._take(*self._inbox.take(), Mark(Cause.RETRY))
                 return
-        self._listen(Converged(len(self._schedule.retries)))
+        if not left.keys:
+            self._listen(Converged(len(self._schedule.retries)))
 
     def _look_by(self, *moments: float | None) -> None:
         """Look again by the first of these."""

@@ -16,10 +16,11 @@ from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
 from locallb.watch.converge import Outcome
-from locallb.watch.events import Cause, Happening, Mark
+from locallb.watch.events import Cause, Converged, Happening, Mark
 from locallb.watch.loop import Loop
 from locallb.watch.schedule import OF_OTHERS, UPDATES
-from locallb.watch.work import Work
+from locallb.watch.troubles import Troubles
+from locallb.watch.work import MOST, Batch, Work
 
 HOME = Home("p", "s", "/p")
 SETTINGS = Settings((), ())
@@ -120,3 +121,31 @@ def test_what_a_silent_cluster_makes_fail_is_tried_once_it_answers_and_rarely_be
     loop._read(frozenset(), 0.0)
     assert loop._schedule.waiting(time.monotonic(), {}) <= {of_demo}
     SILENT.put({})
+
+
+@pytest.mark.parametrize("ends", ["all is done", "it is stopped", "something else came"])
+def test_everything_is_said_to_be_as_planned_once_nothing_is_left_of_the_plan(
+    ends: str, loop: Loop, told: list[Happening], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by a loop that was stopped in the midst of it, nor by one that looks again before it goes on."""
+    keys = tuple(ObjectKey(DEMO, "n", f"s{number}") for number in range(2 * MOST))
+    result: Any = SimpleNamespace(changes={})
+    batches = list[int]()
+
+    def update(_plan: Plan, _wanted: object, batch: Batch) -> Outcome:
+        batches.append(len(batch.keys))
+        if ends == "it is stopped":
+            loop.stop()
+        elif ends == "something else came":
+            loop.mark(Mark(Cause.SOURCE, "demo"))
+        return Outcome(result)
+
+    known = dict.fromkeys(keys, "digest")
+    converger: Any = SimpleNamespace(
+        update=update, learn=lambda: None, applied={}, wanted=lambda _plan: known, work=lambda *_: Work(new=keys)
+    )
+    loop._converger = converger
+    monkeypatch.setattr(Troubles, "look", lambda *_: ())
+    look(loop)
+    assert batches == ([MOST, MOST] if ends == "all is done" else [MOST])
+    assert (Converged() in told) == (ends == "all is done")

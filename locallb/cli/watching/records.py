@@ -77,8 +77,9 @@ class Narrator:
             at = batch.entries[0].at if batch.entries else 0.0
             sentence = f"{counted(batch.lost, 'happening')} went untold: the output didn't take them in time"
             yield LogRecord(at, Level.WARNING, "lost", sentence, {"count": batch.lost})
-        for entry in batch.entries:
-            yield from self._happening(entry.at, entry.happening, views)
+        plans = [number for number, entry in enumerate(batch.entries) if isinstance(entry.happening, Planned)]
+        for number, entry in enumerate(batch.entries):
+            yield from self._happening(entry.at, entry.happening, None if number < max(plans, default=0) else views)
 
     def services(self, at: float, views: Sequence[View]) -> Iterator[LogRecord]:
         """Return which Services are in another state than was told."""
@@ -96,7 +97,8 @@ class Narrator:
         self._told = {key: told for key, told in self._told.items() if key in present and key not in serving}
         self._failing = {key: why for key, why in self._failing.items() if key in present or not key.cluster}
 
-    def _happening(self, at: float, event: Happening, views: Sequence[View]) -> Iterator[LogRecord]:
+    def _happening(self, at: float, event: Happening, views: Sequence[View] | None) -> Iterator[LogRecord]:
+        """Return what to tell of it; there are no views of what another plan has overtaken."""
         match event:
             case Planned():
                 yield from self._planned(at, event)
@@ -157,11 +159,11 @@ class Narrator:
                 at, Level.ERROR, "failed", failed.sentence, {"kind": failed.kind, "message": failed.sentence}
             )
 
-    def _converged(self, at: float, converged: Converged, views: Sequence[View]) -> Iterator[LogRecord]:
+    def _converged(self, at: float, converged: Converged, views: Sequence[View] | None) -> Iterator[LogRecord]:
         if self._failure:
             text, self._failure = self._failure, ""
             yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
-        if self._calm:
+        if self._calm or views is None:
             return
         self._calm = True
         states = {str(state): count for state, count in sorted(count_states(list(views)).items())}
