@@ -21,7 +21,7 @@ TESTS = tuple(
     ROOT / "tests" / name
     for name in (
         *("config", "envoy/test_goldens.py", "envoy/test_words.py", "host/test_doctor.py", "host/test_setup_plan.py"),
-        *("kubernetes", "model", "planning", "report", "watch/test_schedule.py", "watch/test_work.py"),
+        *("gateway", "kubernetes", "model", "planning", "report", "watch/test_schedule.py", "watch/test_work.py"),
     )
 )
 UNMEASURED = ("hypothesis", "envoy", "browser")

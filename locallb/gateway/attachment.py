@@ -1,0 +1,132 @@
+"""Which routes are attached to which listeners, and what each parent says of a route.
+
+Not here: listeners themselves (`listeners`), backends of rules (`backends`), and how it becomes a status (`statuses`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from locallb.gateway.conditions import UNSUPPORTED, Trouble
+from locallb.gateway.hostnames import intersection, intersections
+from locallb.gateway.listeners import BoundListener
+from locallb.model.gateway.objects import ParentRef, Reference, Route, RouteKind
+
+_BY_NAME = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
+_EXCLUSIVE = frozenset({RouteKind.HTTP, RouteKind.GRPC})
+
+
+class Attached(NamedTuple):
+    """A route at a listener, and the hostnames that both have; an empty one is every one."""
+
+    route: Route
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParentVerdict:
+    """What one of a route's parents says: that it takes it, or why not."""
+
+    route: Route
+    parent: ParentRef
+    accepted: Trouble | None = None
+    places: tuple[int, ...] = ()
+    """Which of the listeners it is attached to, by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """All that is attached to the listeners of one Gateway."""
+
+    routes: Mapping[int, tuple[Attached, ...]]
+    """By number of the listener, in the order of age."""
+    verdicts: tuple[ParentVerdict, ...]
+
+
+def attach(
+    listeners: Sequence[BoundListener], routes: Iterable[Route], namespaces: Mapping[str, Mapping[str, str]]
+) -> Attachment:
+    """Attach routes, the oldest first, to one Gateway's listeners."""
+    owners = {one.owner for one in listeners}
+    attached: dict[int, list[Attached]] = {}
+    verdicts = []
+    for route in sorted(routes, key=lambda route: (route.meta.age, route.kind)):
+        for parent in route.parents:
+            if Reference(parent.group, parent.kind, parent.key) in owners:
+                places, why = _places(route, parent, listeners, namespaces, attached)
+                why = why or invalid(route)
+                verdicts.append(ParentVerdict(route, parent, why, () if why else tuple(places)))
+                for number, names in () if why else places.items():
+                    _add(attached.setdefault(number, []), Attached(route, names))
+    return Attachment({number: tuple(some) for number, some in attached.items()}, tuple(verdicts))
+
+
+def _add(attached: list[Attached], one: Attached) -> None:
+    """Attach a route once, whatever the number of its parents that lead here."""
+    if all(other.route is not one.route for other in attached):
+        attached.append(one)
+
+
+def _places(
+    route: Route,
+    parent: ParentRef,
+    listeners: Sequence[BoundListener],
+    namespaces: Mapping[str, Mapping[str, str]],
+    attached: Mapping[int, Sequence[Attached]],
+) -> tuple[Mapping[int, tuple[str, ...]], Trouble | None]:
+    """Return the listeners that a parent reference leads to, with the hostnames that both have, or why to none."""
+    owner = Reference(parent.group, parent.kind, parent.key)
+    named = {number: one for number, one in enumerate(listeners) if one.owner == owner and _is_named(one, parent)}
+    if not named:
+        what = f" {parent.section}" if parent.section else ""
+        why = f"{parent.kind} {parent.key} has no listener{what}{f' on port {parent.port}' if parent.port else ''}"
+        return {}, Trouble("NoMatchingParent", f"{why}; correct parentRefs")
+    allowed = {number: one for number, one in named.items() if _is_allowed(one, route, namespaces)}
+    if not allowed:
+        why = f"no listener of {parent.kind} {parent.key} allows {route.kind}s of namespace {route.meta.key.namespace}"
+        return {}, Trouble("NotAllowedByListeners", f"{why}; look at its allowedRoutes")
+    if route.kind not in _BY_NAME:
+        return dict.fromkeys(allowed, ("",)), None
+    common = {number: intersections(one.listener.hostname, route.hostnames) for number, one in allowed.items()}
+    fitting = {number: names for number, names in common.items() if names}
+    if not fitting:
+        why = f"no listener of {parent.kind} {parent.key} has one of the hostnames {', '.join(route.hostnames)}"
+        return {}, Trouble("NoMatchingListenerHostname", f"{why}; correct one of both")
+    free = {number: names for number, names in fitting.items() if not _is_taken(route, names, attached.get(number, ()))}
+    if not free:
+        other = RouteKind.GRPC if route.kind is RouteKind.HTTP else RouteKind.HTTP
+        why = f"an older {other} is attached for the same hostname; give one of both another hostname"
+        return {}, Trouble("RouteConflict", why)
+    return free, None
+
+
+def _is_named(one: BoundListener, parent: ParentRef) -> bool:
+    return parent.section in {"", one.listener.name} and parent.port in {0, one.listener.port}
+
+
+def _is_allowed(one: BoundListener, route: Route, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+    other = route.meta.key.namespace
+    return route.kind in one.kinds and one.listener.allowed.admits(
+        one.owner.key.namespace, other, namespaces.get(other, {})
+    )
+
+
+def _is_taken(route: Route, names: Iterable[str], attached: Iterable[Attached]) -> bool:
+    """Return whether an older route of the other kind of HTTP is attached to one of the names."""
+    if route.kind not in _EXCLUSIVE:
+        return False
+    others = [one for one in attached if one.route.kind in _EXCLUSIVE and one.route.kind is not route.kind]
+    return any(intersection(name, theirs) is not None for one in others for theirs in one.names for name in names)
+
+
+def invalid(route: Route) -> Trouble | None:
+    """Return why nothing of a route can be served: it, or each of its rules, says what isn't."""
+    if route.problem:
+        return Trouble(UNSUPPORTED, route.problem)
+    problems = [rule for rule in route.rules if rule.problem]
+    if not problems or len(problems) < len(route.rules):
+        return None
+    reason = "IncompatibleFilters" if problems[0].incompatible else UNSUPPORTED
+    return Trouble(reason, "; ".join(rule.problem for rule in problems))

@@ -1,0 +1,27 @@
+"""Conditions as Gateway API names them: types, reasons, and how a verdict becomes them. Not here: who decides."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from locallb.model.status_entries import Condition
+
+ACCEPTED, PROGRAMMED, RESOLVED = "Accepted", "Programmed", "ResolvedRefs"
+CONFLICTED, PARTIALLY_INVALID, OVERLAPPING_TLS = "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"
+INVALID, PENDING, UNSUPPORTED = "Invalid", "Pending", "UnsupportedValue"
+LISTENERS_INVALID = "ListenersNotValid"
+_LONGEST = 1024
+
+
+class Trouble(NamedTuple):
+    """Why something isn't as it should be: a reason of the specification, and a sentence."""
+
+    reason: str
+    message: str
+
+
+def verdict(kind: str, trouble: Trouble | None, reason: str = "", message: str = "") -> Condition:
+    """Return a condition that is true where there is no trouble; its reason then is its own name unless given."""
+    if trouble:
+        return Condition(kind, "False", trouble.reason, trouble.message[:_LONGEST])
+    return Condition(kind, "True", reason or kind, message[:_LONGEST])

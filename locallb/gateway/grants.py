@@ -1,0 +1,25 @@
+"""Who may refer to an object of another namespace: whom a ReferenceGrant there allows. Not here: what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from locallb.model.gateway.objects import Reference, ReferenceGrant
+
+
+class Grants:
+    """The ReferenceGrants of a cluster, by the namespace of what is referred to."""
+
+    def __init__(self, grants: Iterable[ReferenceGrant]) -> None:
+        self._by_namespace: dict[str, list[ReferenceGrant]] = {}
+        for grant in grants:
+            self._by_namespace.setdefault(grant.namespace, []).append(grant)
+
+    def allow(self, source: Reference, target: Reference) -> bool:
+        """Return whether `source` may refer to `target`: in its own namespace always."""
+        if source.key.namespace == target.key.namespace:
+            return True
+        asked = source.group, source.kind, source.key.namespace
+        wanted = {(target.group, target.kind, name) for name in ("", target.key.name)}
+        grants = self._by_namespace.get(target.key.namespace, ())
+        return any(asked in grant.sources and wanted & grant.targets for grant in grants)

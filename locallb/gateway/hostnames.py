@@ -1,0 +1,36 @@
+"""Which hostnames a listener and a route have in common, and which of several is the most specific one.
+
+`*.` stands for any number of labels, one at least; an empty hostname is every one. Not here: which are
+valid (`fields`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_WILDCARD = "*."
+
+
+def covers(general: str, special: str) -> bool:
+    """Return whether every name that `special` stands for is one that `general` stands for, too."""
+    if general in {"", special}:
+        return True
+    return general.startswith(_WILDCARD) and special.removeprefix(_WILDCARD).endswith(general[1:])
+
+
+def intersection(one: str, other: str) -> str | None:
+    """Return the names that both stand for: the more specific one; None if there are none."""
+    if covers(one, other):
+        return other
+    return one if covers(other, one) else None
+
+
+def intersections(listener: str, route: Iterable[str]) -> tuple[str, ...]:
+    """Return what a listener and a route have in common; a route without hostnames takes all of the listener's."""
+    both = (intersection(listener, name) for name in tuple(route) or ("",))
+    return tuple(dict.fromkeys(name for name in both if name is not None))
+
+
+def specificity(name: str) -> tuple[bool, int]:
+    """Return what to sort by, most specific first: names, then wildcards, longer ones first."""
+    return not name or name.startswith(_WILDCARD), -len(name)

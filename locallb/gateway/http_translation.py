@@ -1,0 +1,100 @@
+"""From routes that are attached to listeners of one port to the hosts that a proxy serves there.
+
+A request belongs to the most specific listener of its host, and to no other one (listener isolation); there the routes
+with the more specific hostname come first. Not here: ports, TLS and TCP (`translation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from locallb.gateway.attachment import Attached
+from locallb.gateway.backends import Upstreams
+from locallb.gateway.hostnames import covers, specificity
+from locallb.gateway.precedence import rank
+from locallb.model.gateway.objects import Route
+from locallb.model.gateway.rules import BackendRef, Rule
+from locallb.model.http import ANY, HttpRoutes, VirtualHost
+from locallb.model.http_policies import Mirror
+from locallb.model.http_routes import Forward, Match, Redirect, Target
+from locallb.model.http_routes import Route as ServedRoute
+
+
+class Hosted(NamedTuple):
+    """A listener's hostname, and what is attached to it."""
+
+    hostname: str
+    attached: Sequence[Attached]
+
+
+def http_routes(hosted: Iterable[Hosted], upstreams: Upstreams) -> HttpRoutes:
+    """Return the hosts of listeners that share a port."""
+    by_listener = list(hosted)
+    return HttpRoutes(tuple(host for one in by_listener for host in _hosts(one, by_listener, upstreams)))
+
+
+def _hosts(listener: Hosted, beside: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
+    """Return the hosts of one listener, but for those that belong to another one."""
+    served = {id(one.route): _Served(one.route, upstreams) for one in listener.attached}
+    names = {listener.hostname, *(name for one in listener.attached for name in one.names)}
+    for name in sorted(names, key=lambda name: (specificity(name), name)):
+        if home(name, beside) is listener:
+            yield VirtualHost((name or ANY,), tuple(_routes(name, listener.attached, served)))
+
+
+def home(name: str, listeners: Iterable[Hosted]) -> Hosted | None:
+    """Return the listener to which a hostname belongs: the most specific one that has it."""
+    having = [one for one in listeners if covers(one.hostname, name)]
+    return min(having, key=lambda one: specificity(one.hostname), default=None)
+
+
+class _Served:
+    """The rules of one route, as the proxy has them; each made once."""
+
+    def __init__(self, route: Route, upstreams: Upstreams) -> None:
+        self._route, self._upstreams = route, upstreams
+        self.matches = [
+            ((rank(match), route.meta.age, number, place), served)
+            for number, rule in enumerate(route.rules)
+            if not rule.problem
+            for place, (match, served) in enumerate(self._matches(rule))
+        ]
+
+    def _matches(self, rule: Rule) -> Iterator[tuple[Match, ServedRoute]]:
+        action, filters = self._action(rule), rule.filters
+        for match in rule.matches:
+            yield match, ServedRoute(match, action, filters.request, filters.response, filters.cors)
+
+    def _action(self, rule: Rule) -> Forward | Redirect:
+        filters = rule.filters
+        if filters.redirect:
+            return filters.redirect
+        mirrors = ((self._upstream(one.backend), one.per_million) for one in filters.mirrors)
+        return Forward(
+            tuple(
+                Target(self._upstream(one), one.weight, one.request, one.response)
+                for one in rule.backends
+                if one.weight
+            ),
+            filters.hostname,
+            filters.path,
+            tuple(Mirror(name, share) for name, share in mirrors if name),
+            rule.timeout,
+            rule.attempt_timeout,
+            rule.retry,
+            rule.session,
+        )
+
+    def _upstream(self, ref: BackendRef) -> str:
+        return self._upstreams.name(self._route, ref)
+
+
+def _routes(name: str, attached: Iterable[Attached], served: Mapping[int, _Served]) -> Iterator[ServedRoute]:
+    """Return the routes of one host in the order in which they are asked."""
+    found = []
+    for one in attached:
+        common = [specificity(theirs) for theirs in one.names if covers(theirs, name)]
+        if common:
+            found += [((min(common), *order), route) for order, route in served[id(one.route)].matches]
+    return (route for _, route in sorted(found, key=lambda entry: entry[0]))

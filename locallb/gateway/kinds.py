@@ -1,0 +1,129 @@
+"""Which kinds of Gateway API are read, in which versions, and how each becomes an object of the model.
+
+Versions are those of the standard and the experimental channel, preferred ones first; they are the same in all fields
+that are used. Not here: who asks a cluster which it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from locallb.gateway.parsing.gateways import (
+    parse_class,
+    parse_gateway,
+    parse_grant,
+    parse_listener_set,
+    parse_meta,
+    parse_policy,
+)
+from locallb.gateway.parsing.routes import parse_route
+from locallb.model.gateway.objects import (
+    GROUP,
+    ApiObject,
+    BackendService,
+    BackendTlsPolicy,
+    Gateway,
+    GatewayClass,
+    GatewayObjects,
+    ListenerSet,
+    Meta,
+    Namespace,
+    ObjectOfCluster,
+    ReferenceGrant,
+    Route,
+    RouteKind,
+    TlsSecret,
+)
+from locallb.model.identities import ClusterName
+
+Document = Mapping[Any, Any]
+_Kept = TypeVar("_Kept", bound=GatewayClass | Gateway | ListenerSet | Route | BackendTlsPolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKind:
+    """A kind of Gateway API."""
+
+    name: str
+    plural: str
+    versions: tuple[str, ...]
+    parse: Callable[[Meta, Document], ApiObject | None]
+    namespaced: bool = True
+
+    def path(self, version: str) -> str:
+        """Return where all of them are listed."""
+        return f"/apis/{GROUP}/{version}/{self.plural}"
+
+
+def _routes(kind: RouteKind, *versions: str) -> ApiKind:
+    return ApiKind(kind.value, f"{kind.value.lower()}s", versions, partial(parse_route, kind))
+
+
+KINDS: Mapping[str, ApiKind] = {
+    kind.name: kind
+    for kind in (
+        ApiKind("GatewayClass", "gatewayclasses", ("v1", "v1beta1"), parse_class, namespaced=False),
+        ApiKind("Gateway", "gateways", ("v1", "v1beta1"), parse_gateway),
+        ApiKind("ListenerSet", "listenersets", ("v1",), parse_listener_set),
+        ApiKind("ReferenceGrant", "referencegrants", ("v1", "v1beta1"), parse_grant),
+        ApiKind("BackendTLSPolicy", "backendtlspolicies", ("v1", "v1alpha3"), parse_policy),
+        _routes(RouteKind.HTTP, "v1", "v1beta1"),
+        _routes(RouteKind.GRPC, "v1"),
+        _routes(RouteKind.TLS, "v1", "v1alpha3", "v1alpha2"),
+        _routes(RouteKind.TCP, "v1", "v1alpha2"),
+        _routes(RouteKind.UDP, "v1", "v1alpha2"),
+    )
+}
+
+
+def kind_of_object(document: Document) -> ApiKind | None:
+    """Return which kind of Gateway API an object is of, in a version that is read; None if it is none."""
+    version, name = document.get("apiVersion"), document.get("kind")
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None or not isinstance(version, str):
+        return None
+    group, _, number = version.partition("/")
+    return kind if group == GROUP and number in kind.versions else None
+
+
+def parse_api_object(document: Document) -> ApiObject | None:
+    """Read an object of Gateway API. Never raises; None where it has no name, or is of no kind that is read."""
+    kind = kind_of_object(document)
+    meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
+    return kind.parse(meta, document) if kind and meta else None
+
+
+def gathered(objects: Iterable[ObjectOfCluster]) -> Mapping[ClusterName, GatewayObjects]:
+    """Sort objects by cluster and kind; of several of one name the first counts."""
+    by_cluster: dict[ClusterName, list[ApiObject]] = {}
+    for cluster, one in objects:
+        by_cluster.setdefault(cluster, []).append(one)
+    return {cluster: _gathered(cluster, some) for cluster, some in by_cluster.items()}
+
+
+def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObjects:
+    listed = tuple(objects)
+    return GatewayObjects(
+        cluster,
+        _first(GatewayClass, listed),
+        _first(Gateway, listed),
+        _first(ListenerSet, listed),
+        _first(Route, listed),
+        tuple(one for one in listed if isinstance(one, ReferenceGrant)),
+        _first(BackendTlsPolicy, listed),
+        {one.name: one.labels for one in listed if isinstance(one, Namespace)},
+        {one.key: one for one in reversed(listed) if isinstance(one, BackendService)},
+        {one.key: one for one in reversed(listed) if isinstance(one, TlsSecret)},
+    )
+
+
+def _first(kind: type[_Kept], listed: Iterable[ApiObject]) -> tuple[_Kept, ...]:
+    """Return the objects of a kind, in the order of their names; of several of one name the first."""
+    named: dict[tuple[str, str, str], _Kept] = {}
+    for one in listed:
+        if isinstance(one, kind):
+            named.setdefault((*one.meta.key, one.kind if isinstance(one, Route) else ""), one)
+    return tuple(named[name] for name in sorted(named))

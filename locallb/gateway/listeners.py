@@ -1,0 +1,205 @@
+"""The listeners of one Gateway, its own and those of ListenerSets: which are distinct, what each may serve.
+
+Those of the Gateway come first, then those of ListenerSets, the oldest first. Of listeners that one object has none may
+win; between objects the earlier one does. Not here: routes (`attachment`) and conditions (`gateway_status`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from locallb.gateway.conditions import Trouble
+from locallb.gateway.grants import Grants
+from locallb.model.gateway.objects import (
+    GROUP,
+    Gateway,
+    GatewayObjects,
+    Listener,
+    ListenerProtocol,
+    ListenerSet,
+    Meta,
+    Reference,
+    RouteKind,
+    TlsMode,
+    TlsSecret,
+)
+from locallb.model.http import Certificate
+from locallb.model.identities import Protocol
+
+_SECRET = ("", "Secret")
+_KINDS: Mapping[str, tuple[RouteKind, ...]] = {
+    ListenerProtocol.HTTP: (RouteKind.HTTP, RouteKind.GRPC),
+    ListenerProtocol.HTTPS: (RouteKind.HTTP, RouteKind.GRPC),
+    ListenerProtocol.TLS: (RouteKind.TLS,),
+    ListenerProtocol.TCP: (RouteKind.TCP,),
+    ListenerProtocol.UDP: (RouteKind.UDP,),
+}
+_WITH_NAMES = frozenset({ListenerProtocol.HTTPS.value, ListenerProtocol.TLS.value})
+"""Protocols that may share a port where their hostnames differ, besides two listeners of HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundListener:
+    """A listener, what it may serve, and why it doesn't."""
+
+    owner: Reference
+    listener: Listener
+    kinds: tuple[RouteKind, ...] = ()
+    """The kinds of routes that may attach to it."""
+    accepted: Trouble | None = None
+    """Why it isn't accepted, conflicts apart."""
+    conflict: Trouble | None = None
+    resolved: Trouble | None = None
+    """Why a reference of it leads nowhere."""
+    certificates: tuple[Certificate, ...] = ()
+
+    @property
+    def transport(self) -> Protocol:
+        """What its port is one of."""
+        return Protocol.UDP if self.listener.protocol == ListenerProtocol.UDP else Protocol.TCP
+
+    @property
+    def serves(self) -> bool:
+        """Return whether the proxy listens for it."""
+        return not (self.accepted or self.conflict) and bool(self.kinds) and not self._lacks_certificate
+
+    @property
+    def _lacks_certificate(self) -> bool:
+        tls = self.listener.tls
+        return tls is not None and tls.mode is TlsMode.TERMINATE and not self.certificates
+
+
+def attached_sets(gateway: Gateway, objects: GatewayObjects) -> tuple[ListenerSet, ...]:
+    """Return the ListenerSets that name the Gateway and may attach to it, in the order of precedence."""
+    mine = Reference(GROUP, "Gateway", gateway.meta.key)
+    allowed = (
+        one for one in objects.listener_sets if one.parent == mine and is_allowed(one, gateway, objects.namespaces)
+    )
+    return tuple(sorted(allowed, key=lambda one: one.meta.age))
+
+
+def is_allowed(one: ListenerSet, gateway: Gateway, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+    """Return whether the Gateway lets a ListenerSet attach."""
+    other = one.meta.key.namespace
+    return gateway.listener_sets.admits(gateway.meta.key.namespace, other, namespaces.get(other, {}))
+
+
+def bound_listeners(
+    gateway: Gateway, sets: Iterable[ListenerSet], objects: GatewayObjects, served: Mapping[str, Trouble | None]
+) -> tuple[BoundListener, ...]:
+    """Bind all listeners of a Gateway, `sets` in order. `served` has the protocols, and why one isn't served."""
+    grants = Grants(objects.grants)
+    owned = [("Gateway", gateway.meta, gateway.listeners)]
+    owned += [("ListenerSet", one.meta, one.listeners) for one in sets]
+    bound = [
+        _bound(_owner(kind, meta), listener, objects, grants, served)
+        for kind, meta, listeners in owned
+        for listener in listeners
+    ]
+    return _without_conflicts(bound)
+
+
+def _owner(kind: str, meta: Meta) -> Reference:
+    return Reference(GROUP, kind, meta.key)
+
+
+def _bound(
+    owner: Reference,
+    listener: Listener,
+    objects: GatewayObjects,
+    grants: Grants,
+    served: Mapping[str, Trouble | None],
+) -> BoundListener:
+    accepted = _unsupported(listener, served)
+    possible = _KINDS.get(listener.protocol, ())
+    asked = listener.allowed.kinds
+    kinds = tuple(kind for kind in possible if not asked or (GROUP, kind.value) in asked)
+    odd = [f"{group}/{kind}" for group, kind in asked if group != GROUP or kind not in possible]
+    certificates, resolved = _certificates(owner, listener, objects, grants)
+    if odd:
+        why = f"listener {listener.name} speaks {listener.protocol} and takes no {', '.join(odd)}"
+        resolved = Trouble("InvalidRouteKinds", f"{why}; allow {' or '.join(possible)}")
+    return BoundListener(owner, listener, kinds, accepted, None, resolved, certificates)
+
+
+def _unsupported(listener: Listener, served: Mapping[str, Trouble | None]) -> Trouble | None:
+    if listener.problem:
+        return Trouble("UnsupportedValue", listener.problem)
+    if listener.protocol not in served:
+        why = f"listener {listener.name} has the protocol {listener.protocol!r}; use one of {', '.join(served)}"
+        return Trouble("UnsupportedProtocol", why)
+    if trouble := served[listener.protocol]:
+        return trouble
+    with_tls = listener.protocol in _WITH_NAMES
+    if with_tls != (listener.tls is not None):
+        fix = "give it tls" if with_tls else "leave tls out"
+        return Trouble("UnsupportedValue", f"listener {listener.name} speaks {listener.protocol}; {fix}")
+    if listener.protocol == ListenerProtocol.HTTPS and listener.tls and listener.tls.mode is TlsMode.PASSTHROUGH:
+        return Trouble("UnsupportedValue", f"listener {listener.name} can't pass HTTPS through; use the protocol TLS")
+    return None
+
+
+def _certificates(
+    owner: Reference, listener: Listener, objects: GatewayObjects, grants: Grants
+) -> tuple[tuple[Certificate, ...], Trouble | None]:
+    """Return the certificates that can be used, and why another one can't."""
+    tls = listener.tls
+    if tls is None or tls.mode is TlsMode.PASSTHROUGH:
+        return (), None
+    usable, troubles = [], []
+    for reference in tls.certificates:
+        secret = objects.secrets.get(reference.key, TlsSecret(reference.key))
+        if reference[:2] != _SECRET:
+            why = f"{reference.group or 'core'}/{reference.kind} {reference.key} can't be a certificate; name a Secret"
+            troubles.append(Trouble("InvalidCertificateRef", why))
+        elif not grants.allow(owner, reference):
+            troubles.append(not_permitted(owner, reference))
+        elif secret.certificate:
+            usable.append(secret.certificate)
+        else:
+            why = secret.problem or f"Secret {reference.key} isn't there; make it, of type kubernetes.io/tls"
+            troubles.append(Trouble("InvalidCertificateRef", why))
+    if not tls.certificates:
+        troubles.append(Trouble("InvalidCertificateRef", f"listener {listener.name} names no certificate; name one"))
+    return tuple(usable), next(iter(troubles), None)
+
+
+def not_permitted(source: Reference, target: Reference) -> Trouble:
+    """Say that a reference into another namespace needs a grant there."""
+    why = f"no ReferenceGrant in namespace {target.key.namespace} lets {source.kind} of {source.key.namespace}"
+    return Trouble("RefNotPermitted", f"{why} refer to {target.kind} {target.key.name}; make one")
+
+
+def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, ...]:
+    """Mark those that aren't distinct: all of one object's, and between objects the later ones."""
+    kept: list[BoundListener] = []
+    checked = []
+    for one in bound:
+        siblings = [other for other in bound if other.owner == one.owner and other is not one]
+        conflict = _conflict(one, siblings) or _conflict(one, kept)
+        checked.append(replace(one, conflict=conflict))
+        if conflict is None and not one.accepted:
+            kept.append(one)
+    return tuple(checked)
+
+
+def _conflict(one: BoundListener, others: Iterable[BoundListener]) -> Trouble | None:
+    """Return why traffic couldn't be told apart; those that aren't accepted themselves take nothing from others."""
+    mine = one.listener
+    for other in others:
+        theirs = other.listener
+        if other.accepted or (mine.port, one.transport) != (theirs.port, other.transport):
+            continue
+        what = f"port {mine.port} with {theirs.name} of {other.owner.key}"
+        if not _compatible(mine.protocol, theirs.protocol):
+            why = f"listener {mine.name} shares {what}, which speaks {theirs.protocol}; give it a port of its own"
+            return Trouble("ProtocolConflict", why)
+        if mine.hostname == theirs.hostname:
+            name = mine.hostname or "every hostname"
+            return Trouble("HostnameConflict", f"listener {mine.name} shares {what}, and {name}; change one of them")
+    return None
+
+
+def _compatible(one: str, other: str) -> bool:
+    return {one, other} <= _WITH_NAMES or one == other == ListenerProtocol.HTTP

@@ -1,0 +1,206 @@
+"""From Kubernetes objects to Gateway API's, one by one. Never raises: rubbish is kept with its problem, or is nothing.
+
+Only a name is needed; an object without a usable one is nobody that a status could be told. Not here: routes
+(`routes`), and which kinds a cluster has (`kinds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+from locallb.gateway.parsing.fields import group_of, hostname, items, kind_of, name_of, namespace_of, texts
+from locallb.gateway.parsing.references import LARGEST_PORT, reference
+from locallb.model.fields import FieldError, Fields
+from locallb.model.formatting import shown
+from locallb.model.gateway.objects import (
+    GROUP,
+    BackendTlsPolicy,
+    Gateway,
+    GatewayClass,
+    Listener,
+    ListenerSet,
+    ListenerTls,
+    Meta,
+    Named,
+    Reference,
+    ReferenceGrant,
+    TlsMode,
+    WantedAddress,
+)
+from locallb.model.gateway.selection import Allowed, From, Requirement, Selector
+from locallb.model.identities import IPAddress, Uid
+
+_MOST_LISTENERS = 64
+_MOST = 16
+
+
+def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Meta | None:
+    """Read metadata; None where the object has no name that a status could be told."""
+    try:
+        metadata = Fields.of("metadata", data.get("metadata"))
+        key = Named(namespace_of(metadata, "default") if namespaced else "", name_of(metadata))
+        return Meta(
+            key,
+            Uid(metadata.text("uid")),
+            metadata.integer("generation", 0, 2**63, 0),
+            metadata.text("creationTimestamp"),
+            metadata.get("deletionTimestamp") is not None,
+            metadata.texts("labels"),
+            metadata.texts("annotations"),
+        )
+    except FieldError:
+        return None
+
+
+def spec_of(data: Mapping[object, object]) -> Fields:
+    """Return an object's spec. Raises FieldError."""
+    return Fields.of("spec", data.get("spec"))
+
+
+def parse_class(meta: Meta, data: Mapping[object, object]) -> GatewayClass:
+    """Read a GatewayClass; one that names no controller is nobody's."""
+    try:
+        spec = spec_of(data)
+        return GatewayClass(meta, spec.text("controllerName"), spec.get("parametersRef") is not None)
+    except FieldError:
+        return GatewayClass(meta, "")
+
+
+def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
+    """Read a Gateway."""
+    spec = Fields("spec", {})
+    try:
+        spec = spec_of(data)
+        infrastructure, tls = spec.inner("infrastructure"), spec.inner("tls")
+        unsupported = [tls.at(name) for name in ("backend", "frontend") if tls.get(name) is not None]
+        unsupported += [spec.at("defaultScope")] if spec.text("defaultScope") not in {"", "None"} else []
+        return Gateway(
+            meta,
+            name_of(spec, "gatewayClassName"),
+            parse_listeners(spec, meta.key.namespace),
+            tuple(_address(one) for one in items(spec, "addresses", _MOST)),
+            _allowed(spec.inner("allowedListeners"), From.NONE),
+            infrastructure.texts("labels"),
+            infrastructure.texts("annotations"),
+            infrastructure.get("parametersRef") is not None,
+            tuple(unsupported),
+        )
+    except FieldError as error:
+        name = spec.get("gatewayClassName")
+        return Gateway(meta, name if isinstance(name, str) else "", problem=str(error))
+
+
+def parse_listener_set(meta: Meta, data: Mapping[object, object]) -> ListenerSet | None:
+    """Read a ListenerSet; None where it names no Gateway."""
+    try:
+        spec = spec_of(data)
+        parent = reference(spec.inner("parentRef"), GROUP, "Gateway", meta.key.namespace)
+    except FieldError:
+        return None
+    try:
+        return ListenerSet(meta, parent, parse_listeners(spec, meta.key.namespace))
+    except FieldError as error:
+        return ListenerSet(meta, parent, problem=str(error))
+
+
+def parse_listeners(spec: Fields, namespace: str) -> tuple[Listener, ...]:
+    """Read listeners. Raises FieldError for what are none, or for two of one name."""
+    listeners = tuple(_listener(one, namespace) for one in items(spec, "listeners", _MOST_LISTENERS))
+    names = [listener.name for listener in listeners]
+    for name in names:
+        if names.count(name) > 1:
+            raise FieldError(f"{spec.at('listeners')} has {shown(name)} twice; give each a name of its own")
+    if not listeners:
+        raise FieldError(f"{spec.at('listeners')} is empty; give it a listener")
+    return listeners
+
+
+def _listener(fields: Fields, namespace: str) -> Listener:
+    name, protocol = name_of(fields), fields.text("protocol")
+    port = fields.integer("port", 1, LARGEST_PORT)
+    try:
+        return Listener(
+            name,
+            port,
+            protocol,
+            hostname(fields.at("hostname"), fields.text("hostname")),
+            _tls(fields.inner("tls"), namespace) if fields.get("tls") is not None else None,
+            _allowed(fields.inner("allowedRoutes"), From.SAME),
+        )
+    except FieldError as error:
+        return Listener(name, port, protocol, problem=str(error))
+
+
+def _tls(fields: Fields, namespace: str) -> ListenerTls:
+    certificates = (reference(one, "", "Secret", namespace) for one in items(fields, "certificateRefs", 64))
+    return ListenerTls(fields.choice("mode", TlsMode.TERMINATE), tuple(certificates), fields.texts("options"))
+
+
+def _allowed(fields: Fields, default: From) -> Allowed:
+    namespaces = fields.inner("namespaces")
+    choice = namespaces.choice("from", default)
+    kinds = tuple((group_of(one, GROUP), kind_of(one, "")) for one in items(fields, "kinds", 8))
+    return Allowed(choice, _selector(namespaces.inner("selector")), kinds)
+
+
+def _selector(fields: Fields) -> Selector:
+    requirements = (
+        Requirement(
+            one.text("key"),
+            one.text("operator"),
+            frozenset(texts(one, "values", 1000)),
+        )
+        for one in items(fields, "matchExpressions", 100)
+    )
+    return Selector(fields.texts("matchLabels"), tuple(requirements))
+
+
+def _address(fields: Fields) -> WantedAddress:
+    kind, text = fields.text("type") or "IPAddress", fields.text("value")
+    return WantedAddress(text, kind, _ip(text) if kind == "IPAddress" else None)
+
+
+def _ip(text: str) -> IPAddress | None:
+    try:
+        return ip_address(text) if "%" not in text else None
+    except ValueError:
+        return None
+
+
+def parse_grant(meta: Meta, data: Mapping[object, object]) -> ReferenceGrant | None:
+    """Read a ReferenceGrant; one that can't be understood grants nothing."""
+    try:
+        spec = spec_of(data)
+        sources = frozenset(
+            (group_of(one, ""), kind_of(one, ""), namespace_of(one, "")) for one in items(spec, "from", _MOST)
+        )
+        targets = frozenset((group_of(one, ""), kind_of(one, ""), one.text("name")) for one in items(spec, "to", _MOST))
+    except FieldError:
+        return None
+    return ReferenceGrant(meta.key.namespace, sources, targets)
+
+
+def parse_policy(meta: Meta, data: Mapping[object, object]) -> BackendTlsPolicy:
+    """Read a BackendTLSPolicy."""
+    targets: tuple[tuple[str, str, str, str], ...] = ()
+    try:
+        spec = spec_of(data)
+        targets = tuple(
+            (group_of(one, ""), kind_of(one, ""), name_of(one), one.text("sectionName"))
+            for one in items(spec, "targetRefs", _MOST)
+        )
+        validation = spec.inner("validation")
+        return BackendTlsPolicy(
+            meta,
+            targets,
+            hostname(validation.at("hostname"), validation.text("hostname")),
+            tuple(_authority(one, meta.key.namespace) for one in items(validation, "caCertificateRefs", 8)),
+            validation.text("wellKnownCACertificates"),
+        )
+    except FieldError as error:
+        return BackendTlsPolicy(meta, targets, problem=str(error))
+
+
+def _authority(fields: Fields, namespace: str) -> Reference:
+    return Reference(group_of(fields, ""), kind_of(fields, "ConfigMap"), Named(namespace, name_of(fields)))

@@ -1,0 +1,53 @@
+"""From what Gateway API's objects refer to, to the little that is used of it: Services of any type, Namespaces.
+
+Never raises. Not here: Secrets, of which nothing but a digest may leave whoever reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from locallb.gateway.parsing.fields import items
+from locallb.gateway.parsing.gateways import parse_meta, spec_of
+from locallb.gateway.parsing.references import LARGEST_PORT
+from locallb.model.fields import FieldError, Fields
+from locallb.model.gateway.objects import BackendService, Meta, Namespace
+from locallb.model.identities import Protocol
+from locallb.model.objects import ServicePort
+
+
+def parse_referred(data: Mapping[object, object]) -> BackendService | Namespace | None:
+    """Read a Service or a Namespace; None for what is neither, or makes no sense."""
+    kind = data.get("kind") if data.get("apiVersion") == "v1" else None
+    if kind == "Service":
+        meta = parse_meta(data)
+        return parse_backend_service(meta, data) if meta else None
+    meta = parse_meta(data, namespaced=False) if kind == "Namespace" else None
+    return Namespace(meta.key.name, meta.labels) if meta else None
+
+
+def parse_backend_service(meta: Meta, data: Mapping[object, object]) -> BackendService | None:
+    """Read a Service of any type as the backend of a route; None where its ports make no sense."""
+    try:
+        spec = spec_of(data)
+        entries = list(items(spec, "ports", 1000))
+        ports = tuple(
+            ServicePort(
+                one.integer("port", 1, LARGEST_PORT),
+                one.choice("protocol", Protocol.TCP),
+                one.text("name"),
+                one.integer("nodePort", 0, LARGEST_PORT, 0),
+                _target(one),
+            )
+            for one in entries
+        )
+        protocols = tuple(one.text("appProtocol") for one in entries)
+        uses_name = spec.text("type") == "ExternalName"
+    except FieldError:
+        return None
+    return BackendService(meta.key, ports, protocols, uses_name)
+
+
+def _target(fields: Fields) -> int | str | None:
+    value = fields.get("targetPort")
+    return value if isinstance(value, int | str) and value and not isinstance(value, bool) else None

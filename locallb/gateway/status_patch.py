@@ -1,0 +1,96 @@
+"""The patch after which an object's status says what it shall, beside what others wrote; none where it says so.
+
+Others' conditions and others' parents stay as and where they are. A condition keeps its time for as long as its status
+is the same, and none that was written of a newer generation is touched. Not here: what it shall say (`statuses`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from locallb.model.gateway.objects import CONTROLLER
+
+Live = Mapping[str, Any]
+Status = Mapping[str, Any]
+
+
+def status_patch(live: Live, wanted: Status, generation: int, now: str) -> Mapping[str, object] | None:
+    """Make the patch; None where there is nothing to write.
+
+    Args:
+        live: the object as it is.
+        wanted: what its status shall say of ours; empty withdraws what we said as the controller of routes.
+        generation: of the object that `wanted` was made from.
+        now: the time, RFC 3339.
+
+    """
+    said = live.get("status") or {}
+    status = {key: _merged(key, said.get(key), value, generation, now) for key, value in wanted.items()}
+    if not wanted and "parents" in said:
+        status = {"parents": [entry for entry in said["parents"] if not _is_ours(entry)]}
+    if all(said.get(key) == value for key, value in status.items()) or is_newer(said, generation):
+        return None
+    return {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"]}, "status": status}
+
+
+def says(live: Live, wanted: Status, generation: int) -> bool:
+    """Return whether an object's status says what it shall."""
+    return status_patch(live, wanted, generation, "") is None
+
+
+def is_newer(said: Status, generation: int) -> bool:
+    """Return whether any condition of ours was written of a newer generation than we know."""
+    parents = [entry for entry in said.get("parents") or () if _is_ours(entry)]
+    conditions = [*(said.get("conditions") or ()), *(one for entry in parents for one in entry.get("conditions") or ())]
+    return any(int(one.get("observedGeneration") or 0) > generation for one in conditions)
+
+
+def _merged(key: str, said: Any, wanted: Any, generation: int, now: str) -> Any:  # noqa: ANN401 - JSON
+    if key == "conditions":
+        return _conditions(said or (), wanted, generation, now)
+    if key == "listeners":
+        before = {entry.get("name"): entry for entry in said or ()}
+        return [_entry(before.get(entry["name"], {}), entry, generation, now) for entry in wanted]
+    if key == "parents":
+        return _parents(said or (), wanted, generation, now)
+    return wanted
+
+
+def _entry(before: Status, wanted: Status, generation: int, now: str) -> Status:
+    conditions = _conditions(before.get("conditions") or (), wanted["conditions"], generation, now)
+    return {**wanted, "conditions": conditions}
+
+
+def _parents(said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
+    """Put ours in place of ours; others' stay where they are."""
+    before = list(said)
+    ours = {_named(entry): entry for entry in before if _is_ours(entry)}
+    mine = {_named(one): _entry(ours.get(_named(one), {}), one, generation, now) for one in wanted}
+    kept = [mine.pop(_named(one), None) if _is_ours(one) else one for one in before]
+    return [*(one for one in kept if one), *mine.values()]
+
+
+def _is_ours(entry: Status) -> bool:
+    return entry.get("controllerName") == CONTROLLER
+
+
+def _named(entry: Status) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted((entry.get("parentRef") or {}).items()))
+
+
+def _conditions(said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
+    before = {str(one.get("type")): one for one in said}
+    mine = {one["type"]: _dated(before.get(one["type"], {}), one, generation, now) for one in wanted}
+    kept = [mine.pop(kind, None) if kind in _OURS else one for kind, one in before.items()]
+    return [*(one for one in kept if one), *mine.values()]
+
+
+_OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"})
+"""Types that an object's controller writes: what we don't say is gone."""
+
+
+def _dated(before: Status, wanted: Status, generation: int, now: str) -> Status:
+    """Add the generation, and the time of the last transition: now, unless the status is the same as before."""
+    same = before.get("status") == wanted["status"] and before.get("lastTransitionTime")
+    return {**wanted, "lastTransitionTime": same or now, "observedGeneration": generation}

@@ -1,0 +1,213 @@
+"""What the status of each object says, as the specification names it: conditions, listeners, parents, addresses.
+
+Made of what was bound and of what became of it on this host. Plain data in the API's fields, without times: those, and
+what others wrote, are added where it is written (`status_patch`). Not here: when it is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from locallb.gateway.attachment import ParentVerdict, invalid
+from locallb.gateway.backends import Backends
+from locallb.gateway.conditions import (
+    ACCEPTED,
+    CONFLICTED,
+    INVALID,
+    OVERLAPPING_TLS,
+    PARTIALLY_INVALID,
+    PENDING,
+    PROGRAMMED,
+    RESOLVED,
+    UNSUPPORTED,
+    Trouble,
+    verdict,
+)
+from locallb.gateway.hostnames import intersection
+from locallb.gateway.listeners import BoundListener, is_allowed
+from locallb.gateway.translation import BoundGateway
+from locallb.model.gateway.objects import (
+    CONTROLLER,
+    GROUP,
+    GatewayClass,
+    GatewayObjects,
+    ListenerProtocol,
+    ListenerSet,
+    Meta,
+    Reference,
+    Route,
+)
+from locallb.model.identities import IPAddress, Protocol
+from locallb.model.status_entries import Condition
+
+Status = Mapping[str, Any]
+Place = tuple[int, Protocol]
+
+
+class Told(NamedTuple):
+    """The status of one object."""
+
+    of: Reference
+    meta: Meta
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a Gateway on this host."""
+
+    addresses: tuple[IPAddress, ...] = ()
+    trouble: Trouble | None = None
+    """Why it has no address, or isn't served at it."""
+    ports: Mapping[Place, Trouble] = field(default_factory=dict)
+    """Why a port of it can't be listened at."""
+
+
+def class_status(one: GatewayClass) -> Told:
+    """Return the status of a GatewayClass of ours."""
+    why = "parametersRef names parameters, and none are known here; leave it out"
+    trouble = Trouble("InvalidParameters", why) if one.has_parameters else None
+    return Told(Reference(GROUP, "GatewayClass", one.meta.key), one.meta, _conditions(verdict(ACCEPTED, trouble)))
+
+
+def gateway_status(bound: BoundGateway, outcome: Outcome) -> Told:
+    """Return the status of a Gateway."""
+    mine = [(number, one) for number, one in enumerate(bound.listeners) if one.owner.kind == "Gateway"]
+    listeners = [_listener(number, one, bound, outcome) for number, one in mine]
+    accepted = [set_ for set_ in bound.sets if any(_is_fine(one, outcome) for one in _of(set_, bound))]
+    status = {
+        **_conditions(*_gateway_conditions(bound, outcome, [one for _, one in mine])),
+        "addresses": [{"type": "IPAddress", "value": str(address)} for address in outcome.addresses],
+        "listeners": listeners,
+        "attachedListenerSets": len(accepted),
+    }
+    return Told(Reference(GROUP, "Gateway", bound.gateway.meta.key), bound.gateway.meta, status)
+
+
+def _gateway_conditions(
+    bound: BoundGateway, outcome: Outcome, mine: Sequence[BoundListener]
+) -> tuple[Condition, Condition]:
+    odd = [one.listener.name for one in mine if not _is_fine(one, outcome)]
+    reason = "ListenersNotValid" if odd else ACCEPTED
+    message = f"look at the listeners {', '.join(odd)}" if odd else ""
+    refused = Trouble(INVALID, bound.trouble.message) if bound.trouble else None
+    return (
+        verdict(ACCEPTED, bound.trouble, reason, message),
+        verdict(PROGRAMMED, refused or outcome.trouble, message=" ".join(map(str, outcome.addresses))),
+    )
+
+
+def _is_fine(one: BoundListener, outcome: Outcome) -> bool:
+    return one.serves and (one.listener.port, one.transport) not in outcome.ports
+
+
+def _listener(number: int, one: BoundListener, bound: BoundGateway, outcome: Outcome) -> Status:
+    """Return the status of one listener."""
+    blocked = outcome.ports.get((one.listener.port, one.transport))
+    accepted = one.conflict or one.accepted or blocked
+    programmed = accepted or (None if one.serves else one.resolved or Trouble(INVALID, "nothing of it can be served"))
+    if programmed and not one.conflict:
+        programmed = Trouble(INVALID, programmed.message)
+    elif not programmed and (trouble := bound.trouble or outcome.trouble):
+        programmed = Trouble(PENDING, trouble.message)
+    conditions = [
+        verdict(ACCEPTED, accepted),
+        verdict(PROGRAMMED, programmed),
+        verdict(RESOLVED, one.resolved),
+        Condition(CONFLICTED, "True", *one.conflict)
+        if one.conflict
+        else Condition(CONFLICTED, "False", "NoConflicts", ""),
+    ]
+    if others := [other.listener.name for other in bound.listeners if _overlap(one, other)]:
+        why = f"its hostnames are those of {', '.join(others)} as well, so clients may reuse connections for both"
+        conditions.append(Condition(OVERLAPPING_TLS, "True", "OverlappingHostnames", why))
+    return {
+        "name": one.listener.name,
+        "supportedKinds": [{"group": GROUP, "kind": kind.value} for kind in one.kinds],
+        "attachedRoutes": len(bound.attachment.routes.get(number, ())),
+        **_conditions(*conditions),
+    }
+
+
+def _overlap(one: BoundListener, other: BoundListener) -> bool:
+    mine, theirs = one.listener, other.listener
+    both_https = mine.protocol == theirs.protocol == ListenerProtocol.HTTPS
+    return other is not one and both_https and mine.port == theirs.port and _meet(mine.hostname, theirs.hostname)
+
+
+def _meet(one: str, other: str) -> bool:
+    return intersection(one, other) is not None
+
+
+def listener_set_statuses(
+    bound: Sequence[BoundGateway], outcomes: Sequence[Outcome], objects: GatewayObjects
+) -> Iterator[Told]:
+    """Return the statuses of the ListenerSets that name one of our Gateways."""
+    for one, outcome in zip(bound, outcomes, strict=True):
+        mine = Reference(GROUP, "Gateway", one.gateway.meta.key)
+        for set_ in objects.listener_sets:
+            if set_.parent == mine:
+                reference = Reference(GROUP, "ListenerSet", set_.meta.key)
+                yield Told(reference, set_.meta, _set_status(set_, one, outcome, objects))
+
+
+def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Status:
+    if not is_allowed(set_, bound.gateway, objects.namespaces):
+        why = f"Gateway {bound.gateway.meta.key} doesn't allow it; look at its allowedListeners"
+        return _conditions(*(verdict(kind, Trouble("NotAllowed", why)) for kind in (ACCEPTED, PROGRAMMED)))
+    mine = {
+        number: one
+        for number, one in enumerate(bound.listeners)
+        if one.owner.key == set_.meta.key and one.owner.kind == "ListenerSet"
+    }
+    odd = [one.listener.name for one in mine.values() if not _is_fine(one, outcome)]
+    refused = Trouble(INVALID, set_.problem) if set_.problem else None
+    if refused is None and len(odd) == len(mine):
+        refused = Trouble("ListenersNotValid", "none of its listeners can be served; look at their conditions")
+    message = f"look at the listeners {', '.join(odd)}" if odd else ""
+    parent = Trouble("ParentNotProgrammed", outcome.trouble.message) if outcome.trouble else None
+    return {
+        **_conditions(verdict(ACCEPTED, refused, message=message), verdict(PROGRAMMED, refused or parent)),
+        "listeners": [_listener(number, one, bound, outcome) for number, one in mine.items()],
+    }
+
+
+def _of(set_: ListenerSet, bound: BoundGateway) -> Iterable[BoundListener]:
+    return (one for one in bound.listeners if one.owner == Reference(GROUP, "ListenerSet", set_.meta.key))
+
+
+def route_statuses(bound: Iterable[BoundGateway], objects: GatewayObjects) -> Iterator[Told]:
+    """Return the status of each route that has one of our Gateways for a parent."""
+    backends = Backends(objects)
+    verdicts: dict[Reference, list[ParentVerdict]] = {}
+    for one in bound:
+        for each in one.attachment.verdicts:
+            verdicts.setdefault(each.route.reference, []).append(each)
+    for reference, said in sorted(verdicts.items()):
+        route = said[0].route
+        resolved = next(backends.troubles(route), None)
+        in_order = sorted(said, key=lambda each: route.parents.index(each.parent))
+        yield Told(reference, route.meta, {"parents": [_parent(each, resolved) for each in in_order]})
+
+
+def _parent(said: ParentVerdict, resolved: Trouble | None) -> Status:
+    conditions = [verdict(ACCEPTED, said.accepted), verdict(RESOLVED, resolved)]
+    if not said.accepted and (dropped := _dropped(said.route)):
+        conditions.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
+    return {
+        "parentRef": dict(said.parent.written),
+        "controllerName": CONTROLLER,
+        **_conditions(*conditions),
+    }
+
+
+def _dropped(route: Route) -> str:
+    """Return which rules of a valid route aren't served."""
+    problems = [rule.problem for rule in route.rules if rule.problem]
+    return f"Dropped Rule: {'; '.join(problems)}"[:1024] if problems and not invalid(route) else ""
+
+
+def _conditions(*conditions: Condition) -> Status:
+    return {"conditions": [asdict(one) for one in conditions]}

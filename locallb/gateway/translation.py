@@ -1,0 +1,209 @@
+"""From Gateway API's objects to what each Gateway wants: addresses and ports, and what is served there.
+
+Gateways are planned as Services are: what this makes of one is a `Service` of the model whose key names the kind, and
+by port what the proxy serves. Nothing here knows addresses, endpoints or this host. Not here: hosts and routes
+(`http_translation`), and what statuses say (`statuses`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from locallb.gateway.attachment import Attached, Attachment, attach
+from locallb.gateway.backends import Backends, BackendTarget, Upstreams
+from locallb.gateway.conditions import Trouble
+from locallb.gateway.hostnames import covers, specificity
+from locallb.gateway.http_translation import Hosted, http_routes
+from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners
+from locallb.model.gateway.objects import (
+    CONTROLLER,
+    Gateway,
+    GatewayClass,
+    GatewayObjects,
+    ListenerProtocol,
+    ListenerSet,
+    TlsMode,
+    WantedAddress,
+)
+from locallb.model.http import Chain, TcpForward, Termination
+from locallb.model.http_routes import Target
+from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
+from locallb.model.objects import FamilyPolicy, Service, ServicePort
+
+SERVED: Mapping[str, Trouble | None] = dict.fromkeys(ListenerProtocol, None)
+"""The protocols of listeners that are served, and why one isn't."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundGateway:
+    """A Gateway of ours: what it wants, what is served, and all that its status is made from."""
+
+    gateway: Gateway
+    want: Service
+    """As it is planned; it has no ports where no listener can be served."""
+    listeners: tuple[BoundListener, ...]
+    sets: tuple[ListenerSet, ...]
+    attachment: Attachment
+    chains: Mapping[int, tuple[Chain, ...]] = field(default_factory=dict)
+    """What is served on TCP ports."""
+    datagrams: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """The upstreams of UDP ports."""
+    targets: Mapping[str, BackendTarget] = field(default_factory=dict)
+    """What upstreams are, by name."""
+    trouble: Trouble | None = None
+    """Why nothing of it can be served."""
+
+    @property
+    def key(self) -> ObjectKey:
+        """What it is called."""
+        return self.want.key
+
+
+def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple[GatewayClass, ...]:
+    """Return the GatewayClasses that are served: those of our controller, of which `names` may choose."""
+    return tuple(
+        one for one in objects.classes if one.controller == CONTROLLER and (names is None or one.meta.key.name in names)
+    )
+
+
+def bind(
+    objects: GatewayObjects, names: Collection[str] | None = None, served: Mapping[str, Trouble | None] = SERVED
+) -> tuple[BoundGateway, ...]:
+    """Bind all that a cluster has, for the classes of these names (None: all of our controller)."""
+    ours = {one.meta.key.name for one in our_classes(objects, names)}
+    backends = Backends(objects)
+    return tuple(
+        _bound(gateway, objects, backends, served)
+        for gateway in sorted(objects.gateways, key=lambda gateway: gateway.meta.key)
+        if gateway.class_name in ours and not gateway.meta.deleting
+    )
+
+
+def _bound(
+    gateway: Gateway, objects: GatewayObjects, backends: Backends, served: Mapping[str, Trouble | None]
+) -> BoundGateway:
+    sets = attached_sets(gateway, objects)
+    listeners = bound_listeners(gateway, sets, objects, served)
+    attachment = attach(listeners, objects.routes, objects.namespaces)
+    trouble = _unusable(gateway, listeners)
+    upstreams = Upstreams(backends)
+    chains, datagrams = {}, {}
+    for (port, transport), group in () if trouble else _by_port(listeners):
+        attached = [(listeners[number], attachment.routes.get(number, ())) for number in group]
+        if transport is Protocol.UDP:
+            datagrams[port] = _datagrams(attached, upstreams)
+        else:
+            chains[port] = tuple(_chains(attached, upstreams))
+    ports = sorted((*((port, Protocol.TCP) for port in chains), *((port, Protocol.UDP) for port in datagrams)))
+    want = _want(gateway, objects, tuple(ServicePort(port, transport) for port, transport in ports))
+    return BoundGateway(gateway, want, listeners, sets, attachment, chains, datagrams, upstreams.targets, trouble)
+
+
+def _unusable(gateway: Gateway, listeners: Iterable[BoundListener]) -> Trouble | None:
+    """Return why nothing of a Gateway is served."""
+    if gateway.problem:
+        return Trouble("Invalid", gateway.problem)
+    if gateway.has_parameters:
+        why = "spec.infrastructure.parametersRef names parameters, and none are known here; leave it out"
+        return Trouble("InvalidParameters", why)
+    if gateway.unsupported:
+        return Trouble("Invalid", f"{', '.join(gateway.unsupported)} isn't served; leave it out")
+    if trouble := next(filter(None, map(_odd_address, gateway.addresses)), None):
+        return trouble
+    if not any(one.serves for one in listeners):
+        return Trouble("ListenersNotValid", "none of its listeners can be served; look at their conditions")
+    return None
+
+
+def _odd_address(wanted: WantedAddress) -> Trouble | None:
+    if wanted.type != "IPAddress":
+        why = f"spec.addresses asks for the {wanted.type} {wanted.text}; ask for an IPAddress or leave it out"
+        return Trouble("UnsupportedAddress", why)
+    if wanted.text and wanted.address is None:
+        return Trouble("UnsupportedAddress", f"spec.addresses has {wanted.text!r}; give an IP address")
+    return None
+
+
+def _by_port(listeners: Sequence[BoundListener]) -> Iterable[tuple[tuple[int, Protocol], list[int]]]:
+    """Return the listeners that serve, by number, for each port."""
+
+    def port(number: int) -> tuple[int, Protocol]:
+        return listeners[number].listener.port, listeners[number].transport
+
+    serving = sorted((number for number, one in enumerate(listeners) if one.serves), key=lambda n: (port(n), n))
+    return ((place, list(numbers)) for place, numbers in groupby(serving, key=port))
+
+
+def _want(gateway: Gateway, objects: GatewayObjects, ports: tuple[ServicePort, ...]) -> Service:
+    """Make the Service as which it is planned: the families are those of the addresses that it asks for."""
+    meta = gateway.meta
+    asked = {Family.of(one.address): one.address for one in reversed(gateway.addresses) if one.address}
+    families = tuple(family for family in Family if family in asked) or (Family.IPV4,)
+    return Service(
+        ObjectKey(objects.cluster, *meta.key, ObjectKind.GATEWAY),
+        ports,
+        meta.uid,
+        meta.created,
+        families,
+        FamilyPolicy.REQUIRE_DUAL if len(families) > 1 else FamilyPolicy.SINGLE,
+        tuple(asked[family] for family in families if family in asked),
+        labels={**meta.labels, **gateway.labels},
+        annotations={**meta.annotations, **gateway.annotations},
+    )
+
+
+_Attached = tuple[BoundListener, Sequence[Attached]]
+
+
+def _chains(attached: Sequence[_Attached], upstreams: Upstreams) -> Iterable[Chain]:
+    """Return what becomes of the connections to one TCP port."""
+    plain = [Hosted(one.listener.hostname, routes) for one, routes in attached if one.listener.protocol == "HTTP"]
+    if plain:
+        yield Chain(http_routes(plain, upstreams))
+    for one, routes in attached:
+        name, tls = one.listener.hostname, one.listener.tls
+        termination = Termination(one.certificates) if tls and tls.mode is TlsMode.TERMINATE else None
+        if one.listener.protocol == ListenerProtocol.HTTPS:
+            serves = http_routes([Hosted(name, routes)], upstreams)
+            yield Chain(serves, (name,) if name else (), termination)
+        elif one.listener.protocol == ListenerProtocol.TLS:
+            others = [other.listener.hostname for other, _ in attached if other is not one]
+            yield from _by_name(one, routes, others, termination, upstreams)
+        elif one.listener.protocol == ListenerProtocol.TCP:
+            yield Chain(_forward(routes[:1], upstreams))
+
+
+def _by_name(
+    one: BoundListener,
+    routes: Sequence[Attached],
+    others: Sequence[str],
+    termination: Termination | None,
+    upstreams: Upstreams,
+) -> Iterable[Chain]:
+    """Return a chain for each hostname of TLSRoutes: that of the oldest, unless another listener has the name."""
+    mine = one.listener.hostname
+    for name in sorted({name for each in routes for name in each.names}, key=specificity):
+        if any(covers(other, name) and specificity(other) < specificity(mine) for other in others):
+            continue
+        having = [each for each in routes if name in each.names]
+        yield Chain(_forward(having[:1], upstreams), (name,) if name else (), termination)
+
+
+def _forward(routes: Sequence[Attached], upstreams: Upstreams) -> TcpForward:
+    return TcpForward(
+        tuple(
+            Target(upstreams.name(one.route, ref), ref.weight)
+            for one in routes
+            for rule in one.route.rules
+            for ref in rule.backends
+            if ref.weight
+        )
+    )
+
+
+def _datagrams(attached: Sequence[_Attached], upstreams: Upstreams) -> tuple[str, ...]:
+    """Return the upstreams of a UDP port: those of the oldest UDPRoute."""
+    forward = _forward([one for _, routes in attached for one in routes[:1]][:1], upstreams)
+    return tuple(target.upstream for target in forward.targets if target.upstream)

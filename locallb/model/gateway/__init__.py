@@ -1,0 +1,1 @@
+"""Gateway API's objects, frozen, as sources read them and `gateway` binds them."""

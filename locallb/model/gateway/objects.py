@@ -1,0 +1,278 @@
+"""Gateway API's objects as far as they are used: frozen, under the API's own names.
+
+What can't be understood of an object is kept as its `problem`, half a sentence, so that its status can say so.
+Not here: how they are read (`gateway.parsing`), what rules say (`rules`), who is bound to whom (`gateway`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from locallb.model.gateway.rules import Rule
+from locallb.model.gateway.selection import Allowed, From
+from locallb.model.http import Certificate
+from locallb.model.identities import ClusterName, IPAddress, Uid
+from locallb.model.objects import EMPTY, ServicePort
+
+GROUP = "gateway.networking.k8s.io"
+CONTROLLER = "local-lb.dev/gateway-controller"
+"""The controllerName of our GatewayClasses."""
+
+
+class Named(NamedTuple):
+    """Which object of one kind; a GatewayClass has no namespace."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class RouteKind(StrEnum):
+    """The kinds of routes."""
+
+    HTTP = "HTTPRoute"
+    GRPC = "GRPCRoute"
+    TLS = "TLSRoute"
+    TCP = "TCPRoute"
+    UDP = "UDPRoute"
+
+
+class ListenerProtocol(StrEnum):
+    """What a listener speaks."""
+
+    HTTP = "HTTP"
+    HTTPS = "HTTPS"
+    TLS = "TLS"
+    TCP = "TCP"
+    UDP = "UDP"
+
+
+class TlsMode(StrEnum):
+    """Where TLS ends."""
+
+    TERMINATE = "Terminate"
+    PASSTHROUGH = "Passthrough"
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """Metadata of an object."""
+
+    key: Named
+    uid: Uid = Uid("")
+    generation: int = 0
+    created: str = ""
+    """As written (RFC 3339, so it sorts); empty in manifests."""
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Return what conflicts are decided by: the oldest first, then by name."""
+        return self.created, str(self.key)
+
+
+class Reference(NamedTuple):
+    """A reference to an object, its namespace filled in."""
+
+    group: str
+    kind: str
+    key: Named
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerTls:
+    """TLS of a listener."""
+
+    mode: TlsMode = TlsMode.TERMINATE
+    certificates: tuple[Reference, ...] = ()
+    options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An entry of the listeners of a Gateway or a ListenerSet."""
+
+    name: str
+    port: int
+    protocol: str
+    """As written; what no ListenerProtocol is isn't supported."""
+    hostname: str = ""
+    """Lower-case; empty for every name."""
+    tls: ListenerTls | None = None
+    allowed: Allowed = field(default_factory=Allowed)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayClass:
+    """A GatewayClass."""
+
+    meta: Meta
+    controller: str
+    has_parameters: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WantedAddress:
+    """An entry of spec.addresses: an address, or why it is none that we can give."""
+
+    text: str
+    type: str = "IPAddress"
+    address: IPAddress | None = None
+    """None where any address of the type will do, or where `type` is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A Gateway."""
+
+    meta: Meta
+    class_name: str
+    listeners: tuple[Listener, ...] = ()
+    addresses: tuple[WantedAddress, ...] = ()
+    listener_sets: Allowed = field(default_factory=lambda: Allowed(From.NONE))
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Of spec.infrastructure."""
+    annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Likewise."""
+    has_parameters: bool = False
+    unsupported: tuple[str, ...] = ()
+    """Fields that are set and that nothing is made of here."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSet:
+    """A ListenerSet: listeners for another's Gateway."""
+
+    meta: Meta
+    parent: Reference
+    listeners: tuple[Listener, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentRef:
+    """An entry of a route's parentRefs."""
+
+    group: str
+    kind: str
+    key: Named
+    section: str = ""
+    port: int = 0
+    written: tuple[tuple[str, str | int], ...] = ()
+    """As it stands in the route, which is how its status names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route of any kind; those of TCP, UDP and TLS have rules with backends only."""
+
+    kind: RouteKind
+    meta: Meta
+    parents: tuple[ParentRef, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    problem: str = ""
+
+    @property
+    def reference(self) -> Reference:
+        """Return what it is called."""
+        return Reference(GROUP, self.kind.value, self.meta.key)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceGrant:
+    """Who may refer to what of a grant's namespace."""
+
+    namespace: str
+    sources: frozenset[tuple[str, str, str]] = frozenset()
+    """Groups, kinds and namespaces of those who refer."""
+    targets: frozenset[tuple[str, str, str]] = frozenset()
+    """Groups, kinds and names of what is referred to; an empty name for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTlsPolicy:
+    """How TLS to the backends of Services is done."""
+
+    meta: Meta
+    targets: tuple[tuple[str, str, str, str], ...] = ()
+    """Groups, kinds, names and ports' names; an empty one for every port."""
+    hostname: str = ""
+    authorities: tuple[Reference, ...] = ()
+    well_known: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendService:
+    """A Service of any type as the backend of a route."""
+
+    key: Named
+    ports: tuple[ServicePort, ...] = ()
+    protocols: tuple[str, ...] = ()
+    """appProtocol of each port."""
+    uses_name: bool = False
+    """It is of type ExternalName, which no route may lead to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A Namespace, as far as selectors ask."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSecret:
+    """A Secret of type kubernetes.io/tls, by reference, or why it is no certificate."""
+
+    key: Named
+    certificate: Certificate | None = None
+    problem: str = ""
+
+
+ApiObject: TypeAlias = (
+    GatewayClass
+    | Gateway
+    | ListenerSet
+    | Route
+    | ReferenceGrant
+    | BackendTlsPolicy
+    | BackendService
+    | Namespace
+    | TlsSecret
+)
+
+
+class ObjectOfCluster(NamedTuple):
+    """An object, and whose it is."""
+
+    cluster: ClusterName
+    object: ApiObject
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayObjects:
+    """All that one cluster has of Gateway API, and what it refers to."""
+
+    cluster: ClusterName
+    classes: tuple[GatewayClass, ...] = ()
+    gateways: tuple[Gateway, ...] = ()
+    listener_sets: tuple[ListenerSet, ...] = ()
+    routes: tuple[Route, ...] = ()
+    grants: tuple[ReferenceGrant, ...] = ()
+    policies: tuple[BackendTlsPolicy, ...] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of Namespaces."""
+    services: Mapping[Named, BackendService] = field(default_factory=dict)
+    secrets: Mapping[Named, TlsSecret] = field(default_factory=dict)

@@ -1,0 +1,74 @@
+"""What a rule of a route says: in the proxy's words as far as it names no other object, and by reference where it does.
+
+A value that can't be served is the rule's `problem`, so that the rules beside it go on. Not here: how rules are read
+(`parsing.rules`), which comes first (`precedence`), who is behind references (`backends`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from locallb.model.http_policies import NO_CHANGES, Cors, HeaderChanges, Retry, Session
+from locallb.model.http_routes import Match, PathRewrite, Redirect
+
+
+@dataclass(frozen=True, slots=True)
+class BackendRef:
+    """A reference to a backend, its namespace filled in."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    port: int = 0
+    weight: int = 1
+    request: HeaderChanges = NO_CHANGES
+    response: HeaderChanges = NO_CHANGES
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" + (f":{self.port}" if self.port else "")
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRef:
+    """A backend that gets copies of a share of the requests."""
+
+    backend: BackendRef
+    per_million: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What is done to requests and answers, whoever they come from."""
+
+    request: HeaderChanges = NO_CHANGES
+    response: HeaderChanges = NO_CHANGES
+    redirect: Redirect | None = None
+    hostname: str = ""
+    path: PathRewrite | None = None
+    mirrors: tuple[MirrorRef, ...] = ()
+    cors: Cors | None = None
+
+    @property
+    def rewrites(self) -> bool:
+        """Return whether backends are asked for something else than clients ask for."""
+        return bool(self.hostname or self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule. One without a backend answers by itself: with a redirect, or 500. Times are milliseconds."""
+
+    matches: tuple[Match, ...] = (Match(),)
+    filters: Filters = Filters()
+    backends: tuple[BackendRef, ...] = ()
+    name: str = ""
+    timeout: int = 0
+    """0 for none."""
+    attempt_timeout: int = 0
+    retry: Retry | None = None
+    session: Session | None = None
+    problem: str = ""
+    """Why this rule isn't served: half a sentence."""
+    incompatible: bool = False
+    """Its filters contradict each other."""

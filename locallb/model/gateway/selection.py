@@ -1,0 +1,78 @@
+"""Who may attach: namespaces, by name or by label, and kinds. Not here: who asks (`attachment`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from locallb.model.objects import EMPTY
+
+
+class From(StrEnum):
+    """Which namespaces may attach."""
+
+    ALL = "All"
+    SAME = "Same"
+    SELECTOR = "Selector"
+    NONE = "None"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """An entry of a label selector's matchExpressions."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A label selector; an empty one selects all."""
+
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    requirements: tuple[Requirement, ...] = ()
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Return whether an object with these labels is selected."""
+        same = all(labels.get(key) == value for key, value in self.labels.items())
+        return same and all(_meets(requirement, labels) for requirement in self.requirements)
+
+
+def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Return whether labels meet a requirement; none meet one that has no known operator."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Which namespaces may attach, and which kinds of routes."""
+
+    namespaces: From = From.SAME
+    selector: Selector = field(default_factory=Selector)
+    kinds: tuple[tuple[str, str], ...] = ()
+    """Groups and kinds; empty for all that the protocol has."""
+
+    def admits(self, home: str, other: str, labels: Mapping[str, str]) -> bool:
+        """Return whether an object of the namespace `other`, which has these labels, may attach to one of `home`."""
+        match self.namespaces:
+            case From.ALL:
+                return True
+            case From.SAME:
+                return home == other
+            case From.SELECTOR:
+                return self.selector.selects(labels)
+            case From.NONE:
+                return False
