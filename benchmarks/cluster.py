@@ -51,12 +51,16 @@ class Figures:
 
 def answered(load: Load, since: float) -> set[str]:
     """Return which pods answered requests that began since then."""
-    return {one.answer.partition(":")[0] for one in tuple(load.requests) if one.began > since and one.answer}
+    return {
+        request.answer.partition(":")[0] for request in tuple(load.requests) if request.began > since and request.answer
+    }
 
 
 def last(load: Load, name: str, since: float) -> float:
     """Return when the last request began that this pod answered; `since` if there was none after that."""
-    return max((one.began for one in tuple(load.requests) if one.answer.startswith(f"{name}:")), default=since)
+    return max(
+        (request.began for request in tuple(load.requests) if request.answer.startswith(f"{name}:")), default=since
+    )
 
 
 @contextmanager
@@ -157,8 +161,8 @@ def measure(world: World, runs: int) -> Figures:
         try:
             for number in range(-1, runs):
                 kept = figures if number >= 0 else Figures()
-                for one in scenarios:
-                    one(world, kept)
+                for scenario in scenarios:
+                    scenario(world, kept)
                 watch = loop_killed(world, play, watch, kept)
         finally:
             watch.close()
@@ -175,7 +179,7 @@ def main() -> None:
     with ExitStack() as stack:
         world = stack.enter_context(make_machine())
         stack.enter_context(inside(world.host.space))
-        world.host.space.shell("; ".join(f"ip route replace local {one} dev lo" for one in ROOM))
+        world.host.space.shell("; ".join(f"ip route replace local {network} dev lo" for network in ROOM))
         figures = measure(world, args.runs)
     found = {"shared": spreads(figures.milliseconds)}
     tell(table(found), *(f"{what:<60}{number:>8}" for what, number in figures.counts.items()))

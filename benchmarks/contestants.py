@@ -84,8 +84,8 @@ class EnvoyWithFiles:
         """End the process and remove its directory."""
         self.process.kill()
         self.process.wait()
-        for each in self.directory.iterdir():
-            each.unlink()
+        for path in self.directory.iterdir():
+            path.unlink()
         self.directory.rmdir()
 
     def memory(self) -> float:
@@ -106,7 +106,9 @@ def ours(ports: list[int], backend: tuple[str, int]) -> Files:
     """Render a Service's proxy, with checks and all."""
     listeners = tuple(Listener(ip_address(ADDRESS), port, Protocol.TCP, f"tcp-{port}") for port in ports)
     backends = (Backend.at(ip_address(backend[0]), backend[1]),)
-    upstreams = tuple(Upstream(each.upstream, Protocol.TCP, backends, health=ConnectCheck()) for each in listeners)
+    upstreams = tuple(
+        Upstream(listener.upstream, Protocol.TCP, backends, health=ConnectCheck()) for listener in listeners
+    )
     return render(
         Proxy(ProxyName("bench/default/web"), ProxyId("0123456789ab"), Discovery.EDS, listeners, upstreams)
     ).files
@@ -137,8 +139,10 @@ def _address(host: str, port: int) -> object:
     return {"socket_address": {"address": host, "port_value": port}}
 
 
-def _resources(kind: str, each: list[dict[str, object]]) -> str:
-    return json.dumps({"resources": [{"@type": f"type.googleapis.com/envoy.config.{kind}", **one} for one in each]})
+def _resources(kind: str, resources: list[dict[str, object]]) -> str:
+    return json.dumps(
+        {"resources": [{"@type": f"type.googleapis.com/envoy.config.{kind}", **resource} for resource in resources]}
+    )
 
 
 def _listener(port: int) -> dict[str, object]:
@@ -185,10 +189,10 @@ class Locallb:
         self._kept = kept
         self._prepared = "proxies" in (settings or {})
         self._root = Path(tempfile.mkdtemp(prefix="llb-bench-", dir="/tmp"))
-        for each in ("Pulumi.yaml", "__main__.py"):
-            shutil.copy(CHECKOUT / each, self._root)
-        for each in (".state", "stacks", "manifests", "s"):
-            (self._root / each).mkdir()
+        for file in ("Pulumi.yaml", "__main__.py"):
+            shutil.copy(CHECKOUT / file, self._root)
+        for folder in (".state", "stacks", "manifests", "s"):
+            (self._root / folder).mkdir()
         sources = [{"manifests": "manifests", "name": "c"}]
         pools = [{"name": "p", "addresses": [f"{ADDRESS}/32"]}]
         every = {"sources": sources, "pools": pools, **(settings or {})}

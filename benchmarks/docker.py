@@ -96,17 +96,17 @@ def network() -> Iterator[tuple[str, str]]:
 
 def measure(contestants: list[Contestant], where: tuple[str, int], runs: int) -> Mapping[str, list[float]]:
     """Let the contestants take turns; gives milliseconds from the beginning to the first byte."""
-    times: dict[str, list[float]] = {each.name: [] for each in contestants}
+    times: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
     for number in range(-1, runs):
-        for each in contestants:
+        for contestant in contestants:
             began = time.perf_counter()
-            each.start([PORT], where)
+            contestant.start([PORT], where)
             try:
                 taken = (until(where[0], PORT) - began) * 1000
             finally:
-                each.stop()
+                contestant.stop()
             if number >= 0:
-                times[each.name].append(taken)
+                times[contestant.name].append(taken)
     return times
 
 
@@ -138,11 +138,11 @@ def main() -> None:
         try:
             times = measure([*alone, *ours], where, runs)
         finally:
-            for each in ours:
-                each.close()
+            for run in ours:
+                run.close()
             process.terminate()
     found = {name: spreads({"Service created: first byte": values}) for name, values in times.items()}
-    tell(table(found), *(f"{name:<34}{one}" for name, one in ratios(times).items()))
+    tell(table(found), *(f"{name:<34}{ratio}" for name, ratio in ratios(times).items()))
     result("docker", runs=runs, milliseconds=found, ratios=ratios(times))
 
 

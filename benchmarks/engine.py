@@ -98,8 +98,8 @@ def grow(folder: Path, size: int) -> None:
     whole = json.loads(path.read_text())
     latest = whole["checkpoint"]["latest"]
     shared = [item for item in latest["resources"] if not item["urn"].endswith("::lb0")]
-    one = json.dumps([item for item in latest["resources"] if item["urn"].endswith("::lb0")])
-    latest["resources"] = shared + [item for n in range(size) for item in json.loads(one.replace("lb0", f"lb{n}"))]
+    text = json.dumps([item for item in latest["resources"] if item["urn"].endswith("::lb0")])
+    latest["resources"] = shared + [item for n in range(size) for item in json.loads(text.replace("lb0", f"lb{n}"))]
     path.write_text(json.dumps(whole, separators=(",", ":")))
 
 

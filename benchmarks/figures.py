@@ -40,7 +40,7 @@ def environment() -> dict[str, object]:
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": os.cpu_count(),
         "memory_gib": round(memory, 1),
-        "load": [round(one, 2) for one in os.getloadavg()],
+        "load": [round(load, 2) for load in os.getloadavg()],
         "versions": {"python": platform.python_version(), **packages, "commit": _commit()},
     }
 
@@ -48,10 +48,10 @@ def environment() -> dict[str, object]:
 def table(figures: Table, unit: str = "ms") -> str:
     """Lay distributions out for reading."""
     columns = ("min", "p25", "p50", "p75", "max", "n")
-    width = max([34, *(len(what) + 2 for each in figures.values() for what in each)])
+    width = max([34, *(len(what) + 2 for measured in figures.values() for what in measured)])
     lines = [f"{'':<22}{unit:<{width}}" + "".join(f"{name:>10}" for name in columns)]
-    for name, each in figures.items():
-        for what, values in each.items():
+    for name, measured in figures.items():
+        for what, values in measured.items():
             lines.append(f"{name:<22}{what:<{width}}" + "".join(f"{values[column]:>10.5g}" for column in columns))
     return "\n".join(lines)
 

@@ -64,32 +64,33 @@ def run_once(contestant: Contestant, figures: Figures) -> None:
 
 def measure(contestants: list[Contestant], runs: int) -> Mapping[str, Figures]:
     """Let the contestants take turns, after one run each that isn't counted."""
-    figures = {each.name: Figures() for each in contestants}
+    figures = {contestant.name: Figures() for contestant in contestants}
     for number in range(-1, runs):
-        for each in contestants:
-            run_once(each, figures[each.name] if number >= 0 else Figures())
+        for contestant in contestants:
+            run_once(contestant, figures[contestant.name] if number >= 0 else Figures())
     return figures
 
 
 def tables(figures: Mapping[str, Figures]) -> dict[str, dict[str, dict[str, Spread]] | dict[str, dict[str, float]]]:
     """Return the distributions, what isn't a time, and the medians of times as multiples of the limit's."""
     medians = {
-        name: {what: statistics.median(times) for what, times in each.times.items()} for name, each in figures.items()
+        name: {what: statistics.median(times) for what, times in measured.times.items()}
+        for name, measured in figures.items()
     }
     limit = next(iter(medians.values()))
     return {
-        "milliseconds": {name: spreads(each.times) for name, each in figures.items()},
+        "milliseconds": {name: spreads(measured.times) for name, measured in figures.items()},
         "counts": {
             name: {
-                "private memory, MiB": round(statistics.median(each.memory_mib), 1),
-                "requests meanwhile": each.requests,
-                "failed": each.failed,
+                "private memory, MiB": round(statistics.median(measured.memory_mib), 1),
+                "requests meanwhile": measured.requests,
+                "failed": measured.failed,
             }
-            for name, each in figures.items()
+            for name, measured in figures.items()
         },
         "ratios": {
-            name: {f"{what}, of Envoy by hand": round(one / limit[what], 2) for what, one in each.items()}
-            for name, each in medians.items()
+            name: {f"{what}, of Envoy by hand": round(figure / limit[what], 2) for what, figure in figures.items()}
+            for name, figures in medians.items()
         },
     }
 
@@ -99,7 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each contestant (at least 2)")
     runs: int = parser.parse_args().runs
-    backends = [multiprocessing.Process(target=backend, args=(each,), daemon=True) for each in (OLD, NEW)]
+    backends = [multiprocessing.Process(target=backend, args=(place,), daemon=True) for place in (OLD, NEW)]
     for process in backends:
         process.start()
     contestants: list[Contestant] = [
@@ -113,12 +114,12 @@ def main() -> None:
     try:
         figures = measure(contestants, runs)
     finally:
-        for each in contestants:
-            each.close()
+        for contestant in contestants:
+            contestant.close()
     for process in backends:
         process.terminate()
     found = tables(figures)
-    tell(table(found["milliseconds"]), *(f"{name:<22}{one}" for name, one in found["counts"].items()))  # type: ignore[arg-type]
+    tell(table(found["milliseconds"]), *(f"{name:<22}{count}" for name, count in found["counts"].items()))  # type: ignore[arg-type]
     result("proxy", [f"{RATE} requests a second meanwhile"], runs=runs, **found)
 
 

@@ -98,7 +98,7 @@ def pod_moves(stand: Stand, figures: Figures) -> None:
             stand.deployments.roll(APP)
             until(lambda: ask(address, PORT[0]), "the new pod")
             time.sleep(1 + CALM)
-        failed = [one.began for one in load.failed]
+        failed = [request.began for request in load.failed]
         figures.add("pod moves: first to last failed request", max(failed) - min(failed) if failed else 0.0)
         figures.count("pod moves: requests", len(load.requests))
         figures.count("pod moves: failed", len(failed))

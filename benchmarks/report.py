@@ -51,19 +51,24 @@ def rows(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def by_measure(figures: Spreads) -> str:
     """Write medians with minimum and maximum: a line for each measure, a column for each that was measured."""
-    measures = list(dict.fromkeys(what for each in figures.values() for what in each))
+    measures = list(dict.fromkeys(what for measured in figures.values() for what in measured))
     lines = []
     for what in measures:
-        cells = [each.get(what) for each in figures.values()]
-        told = [f"{number(one['p50'])} ({number(one['min'])}-{number(one['max'])})" if one else "" for one in cells]
+        cells = [measured.get(what) for measured in figures.values()]
+        told = [
+            f"{number(cell['p50'])} ({number(cell['min'])}-{number(cell['max'])})" if cell else "" for cell in cells
+        ]
         lines.append([what, *told])
     return rows(["p50 (min-max)", *figures], lines)
 
 
 def counted(figures: Mapping[str, Mapping[str, float]]) -> str:
     """Write plain numbers likewise."""
-    measures = list(dict.fromkeys(what for each in figures.values() for what in each))
-    lines = [[what, *(number(each[what]) if what in each else "" for each in figures.values())] for what in measures]
+    measures = list(dict.fromkeys(what for measured in figures.values() for what in measured))
+    lines = [
+        [what, *(number(measured[what]) if what in measured else "" for measured in figures.values())]
+        for what in measures
+    ]
     return rows(["", *figures], lines)
 
 
@@ -88,8 +93,8 @@ def tables(result: Result) -> str:
 
 def plot(title: str, figures: Mapping[str, Mapping[str, float]], unit: str) -> str:
     """Draw a bar for each median, on a logarithmic scale from a tenth of the least to the most."""
-    least = min(one["min"] for one in figures.values() if one["min"] > 0) / 3
-    most = max(one["max"] for one in figures.values())
+    least = min(measured["min"] for measured in figures.values() if measured["min"] > 0) / 3
+    most = max(measured["max"] for measured in figures.values())
 
     def at(value: float) -> float:
         share = math.log(max(value, least) / least) / math.log(most / least)
@@ -102,21 +107,21 @@ def plot(title: str, figures: Mapping[str, Mapping[str, float]], unit: str) -> s
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="10" y="22" font-size="14" font-weight="bold">{escape(title)}</text>',
     ]
-    for place, (name, one) in enumerate(figures.items()):
+    for place, (name, measured) in enumerate(figures.items()):
         top = TOP + BAR * place
         middle, colour = top + BAR / 2 - 2, COLOURS[place % len(COLOURS)]
         drawn += [
             f'<text x="{LEFT - 8}" y="{middle + 4}" text-anchor="end">{escape(name)}</text>',
-            f'<rect x="{LEFT}" y="{top}" width="{at(one["p50"]) - LEFT:.1f}" height="{BAR - 6}" fill="{colour}"/>',
-            f'<path d="M{at(one["min"]):.1f} {middle}H{at(one["max"]):.1f}" stroke="#222222"/>',
-            f'<text x="{at(one["max"]) + 6:.1f}" y="{middle + 4}">{number(one["p50"])} {escape(unit)}</text>',
+            f'<rect x="{LEFT}" y="{top}" width="{at(measured["p50"]) - LEFT:.1f}" height="{BAR - 6}" fill="{colour}"/>',
+            f'<path d="M{at(measured["min"]):.1f} {middle}H{at(measured["max"]):.1f}" stroke="#222222"/>',
+            f'<text x="{at(measured["max"]) + 6:.1f}" y="{middle + 4}">{number(measured["p50"])} {escape(unit)}</text>',
         ]
     return "\n".join([*drawn, "</svg>", ""])
 
 
 def across(result: Result, what: str, key: str) -> Mapping[str, Mapping[str, float]]:
     """Take one measure of everybody who has it."""
-    return {name: each[what] for name, each in result[key].items() if what in each}
+    return {name: figures[what] for name, figures in result[key].items() if what in figures}
 
 
 def plots(name: str, result: Result) -> Mapping[str, str]:

@@ -83,7 +83,7 @@ class Load:
     @property
     def failed(self) -> list[Request]:
         """Those that failed, so far."""
-        return [one for one in tuple(self.requests) if not one.answer]
+        return [request for request in tuple(self.requests) if not request.answer]
 
     async def _run(self) -> None:
         began, number = time.perf_counter(), 0

@@ -88,7 +88,7 @@ class Driven:
             engine,
             lambda: stack_settings(load_config(session.project, "dev")),
             configuration,
-            lambda one: self.happenings.append((time.perf_counter(), one)),
+            lambda event: self.happenings.append((time.perf_counter(), event)),
             observe=observe,
         )
         self.loop._outlook.triggers._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
@@ -100,21 +100,21 @@ class Driven:
         loop._take(mark)  # noqa: SLF001 - as above
         loop._look()  # noqa: SLF001 - as above
         clock.stop()
-        told = [one for _, one in self.happenings]
-        for one in told:
-            if isinstance(one, Failed) or (isinstance(one, Updated) and one.failed):
-                raise SystemExit(f"the loop failed: {one}")
+        told = [event for _, event in self.happenings]
+        for event in told:
+            if isinstance(event, Failed) or (isinstance(event, Updated) and event.failed):
+                raise SystemExit(f"the loop failed: {event}")
         if not isinstance(told[-1], Converged):
             raise SystemExit(f"the loop didn't converge: {told[-1]}")
         return clock
 
     def planned(self) -> tuple[float, Planned]:
         """Return the last plan, and when it was there."""
-        return next((at, one) for at, one in self.happenings if isinstance(one, Planned))
+        return next((at, planned) for at, planned in self.happenings if isinstance(planned, Planned))
 
     def updates(self) -> int:
         """Return how many updates the last look led to."""
-        return sum(isinstance(one, Updated) for _, one in self.happenings)
+        return sum(isinstance(event, Updated) for _, event in self.happenings)
 
     def close(self) -> None:
         """Let go of what it holds."""
@@ -164,10 +164,10 @@ def events(driven: Driven, play: Stage, node_port: int, figures: Figures, runs: 
 def planning(snapshot: Snapshot, driven: Driven, figures: Figures, runs: int) -> None:
     """Measure planning alone: with what the stack holds, and from nothing."""
     empty = replace(snapshot, claims=(), remembered=(), proxies=(), stack_proxies=(), seats=())
-    for name, each in (("planning alone", snapshot), ("planning alone, from nothing", empty)):
+    for name, planned_from in (("planning alone", snapshot), ("planning alone, from nothing", empty)):
         for _ in range(runs):
             clock = Clock()
-            make_plan(each, driven.settings)
+            make_plan(planned_from, driven.settings)
             figures.add(name, clock.stop())
 
 
@@ -250,7 +250,7 @@ def main() -> None:
     milliseconds: dict[str, dict[str, Spread]] = {}
     counted: dict[str, dict[str, float]] = {}
     context = multiprocessing.get_context("spawn")
-    for size in [min(2000, int(one)) for one in args.sizes.split(",")]:
+    for size in [min(2000, int(size)) for size in args.sizes.split(",")]:
         answer: multiprocessing.SimpleQueue[Figures] = context.SimpleQueue()
         process = context.Process(target=child, args=(size, args.runs, args.profile, answer))
         process.start()

@@ -49,7 +49,7 @@ class Services:
     def create(self, name: str, *ports: Port) -> None:
         """Create one."""
         metadata = {"name": PREFIX + name, "namespace": self._namespace}
-        spec = {"type": "LoadBalancer", **self._spec, "ports": [self._port(one) for one in ports]}
+        spec = {"type": "LoadBalancer", **self._spec, "ports": [self._port(port) for port in ports]}
         self._client.create(SERVICE.from_dict({"metadata": metadata, "spec": spec}), namespace=self._namespace)
 
     def create_all(self, wanted: Mapping[str, Port]) -> None:
@@ -59,7 +59,7 @@ class Services:
 
     def change_ports(self, name: str, *ports: Port) -> None:
         """Give one other ports."""
-        patch = {"spec": {"ports": [self._port(one) for one in ports]}}
+        patch = {"spec": {"ports": [self._port(port) for port in ports]}}
         self._client.patch(SERVICE, PREFIX + name, patch, namespace=self._namespace, patch_type=PatchType.MERGE)
 
     def delete(self, *names: str) -> None:
@@ -79,17 +79,17 @@ class Services:
 
     def clear(self) -> None:
         """Remove what an earlier run left, which may still have a finalizer of somebody who is gone."""
-        for one in self._client.list(SERVICE, namespace=self._namespace):
-            name = str(one["metadata"]["name"])
+        for item in self._client.list(SERVICE, namespace=self._namespace):
+            name = str(item["metadata"]["name"])
             if name.startswith(PREFIX):
                 self.delete(name.removeprefix(PREFIX))
 
     def nodes(self) -> Mapping[str, str]:
         """Return the Nodes' names by InternalIP."""
         return {
-            str(entry["address"]): str(one["metadata"]["name"])
-            for one in self._client.list(NODE)
-            for entry in one["status"].get("addresses", ())
+            str(entry["address"]): str(item["metadata"]["name"])
+            for item in self._client.list(NODE)
+            for entry in item["status"].get("addresses", ())
             if entry["type"] == "InternalIP"
         }
 
@@ -104,8 +104,8 @@ class Services:
         status = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
         self._client.patch(NODE.Status, name, status, patch_type=PatchType.MERGE)
 
-    def _port(self, one: Port) -> dict[str, Any]:
-        number, node_port = one
+    def _port(self, port: Port) -> dict[str, Any]:
+        number, node_port = port
         return {"name": f"p{number}", "port": number, "nodePort": node_port, "targetPort": self._served or number}
 
     def _wait(self, fact: Any, what: str) -> None:  # noqa: ANN401 - a question
@@ -126,13 +126,13 @@ class Services:
             except (KubeError, ExpiredError):
                 time.sleep(0.2)
 
-    def _take(self, kind: str, one: Mapping[str, Any]) -> None:
-        if one["metadata"]["namespace"] != self._namespace:
+    def _take(self, kind: str, item: Mapping[str, Any]) -> None:
+        if item["metadata"]["namespace"] != self._namespace:
             return
-        entries: Sequence[Mapping[str, str]] = one["status"].get("loadBalancer", {}).get("ingress") or [{}]
+        entries: Sequence[Mapping[str, str]] = item["status"].get("loadBalancer", {}).get("ingress") or [{}]
         with self._news:
             if kind == "DELETED":
-                self._addresses.pop(one["metadata"]["name"], None)
+                self._addresses.pop(item["metadata"]["name"], None)
             else:
-                self._addresses[one["metadata"]["name"]] = entries[0].get("ip", entries[0].get("hostname", ""))
+                self._addresses[item["metadata"]["name"]] = entries[0].get("ip", entries[0].get("hostname", ""))
             self._news.notify_all()

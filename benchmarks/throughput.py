@@ -54,33 +54,33 @@ def client(place: tuple[str, int], connections: int, seconds: float) -> tuple[li
     """Ask as fast as answers come. Gives the seconds that each took, and how many connections broke."""
     selector, began, took, broken = selectors.DefaultSelector(), {}, list[float](), 0
     for _ in range(connections):
-        one = socket.create_connection(place)
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(one, selectors.EVENT_READ)
-        began[one] = time.perf_counter()
-        one.sendall(REQUEST)
+        connection = socket.create_connection(place)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        selector.register(connection, selectors.EVENT_READ)
+        began[connection] = time.perf_counter()
+        connection.sendall(REQUEST)
     start = time.perf_counter()
     while (now := time.perf_counter()) < start + WARM + seconds:
         for key, _ in selector.select(1):
-            one = key.fileobj  # type: ignore[assignment]  # only sockets are registered
-            if BODY.encode() not in one.recv(4096):  # the answer is one packet
-                selector.unregister(one)
+            connection = key.fileobj  # type: ignore[assignment]  # only sockets are registered
+            if BODY.encode() not in connection.recv(4096):  # the answer is one packet
+                selector.unregister(connection)
                 broken += 1
                 continue
             answered = time.perf_counter()
             if now > start + WARM:
-                took.append(answered - began[one])
-            began[one] = answered
-            one.sendall(REQUEST)
-    for one in began:
-        one.close()
+                took.append(answered - began[connection])
+            began[connection] = answered
+            connection.sendall(REQUEST)
+    for connection in began:
+        connection.close()
     return took, broken
 
 
 def run_once(clients: Pool, place: tuple[str, int], figures: Figures, seconds: float) -> None:
     """Have all clients ask at once."""
     shares = clients.starmap(client, [(place, CONNECTIONS // CLIENTS, seconds)] * CLIENTS, chunksize=1)
-    took = [one for times, _ in shares for one in times]
+    took = [seconds for times, _ in shares for seconds in times]
     figures.failed += sum(broken for _, broken in shares)
     per_cent = statistics.quantiles(took, n=100)
     for name, value in zip(TOLD, (len(took) / seconds, per_cent[49] * 1e6, per_cent[98] * 1e6), strict=True):
@@ -118,28 +118,28 @@ def backend() -> Iterator[None]:
 
 def measure(clients: Pool, contestants: list[Contestant], runs: int, seconds: float) -> dict[str, Figures]:
     """Let all take turns, after one run each that isn't counted."""
-    figures = {DIRECT: Figures(), **{each.name: Figures() for each in contestants}}
+    figures = {DIRECT: Figures(), **{contestant.name: Figures() for contestant in contestants}}
     for number in range(-1, runs):
         run_once(clients, OLD, figures[DIRECT] if number >= 0 else Figures(), seconds)
-        for each in contestants:
-            each.start([PORT], OLD)
+        for contestant in contestants:
+            contestant.start([PORT], OLD)
             try:
-                until(lambda: connects(ADDRESS, PORT), each.name)
-                run_once(clients, (ADDRESS, PORT), figures[each.name] if number >= 0 else Figures(), seconds)
+                until(lambda: connects(ADDRESS, PORT), contestant.name)
+                run_once(clients, (ADDRESS, PORT), figures[contestant.name] if number >= 0 else Figures(), seconds)
             finally:
-                each.stop()
+                contestant.stop()
     return figures
 
 
 def ratios(figures: dict[str, Figures]) -> dict[str, dict[str, float]]:
     """Compare medians with those of Envoy by hand."""
     medians = {
-        name: {what: statistics.median(values) for what, values in each.values.items()}
-        for name, each in figures.items()
+        name: {what: statistics.median(values) for what, values in measured.values.items()}
+        for name, measured in figures.items()
     }
     return {
-        name: {what: round(value / medians[HAND][what], 3) for what, value in each.items()}
-        for name, each in medians.items()
+        name: {what: round(value / medians[HAND][what], 3) for what, value in figures.items()}
+        for name, figures in medians.items()
     }
 
 
@@ -159,11 +159,11 @@ def main() -> None:
         with backend():
             figures = measure(clients, contestants, args.runs, args.seconds)
     finally:
-        for each in contestants:
-            each.close()
+        for contestant in contestants:
+            contestant.close()
         clients.terminate()
-    distributions = {name: spreads(each.values) for name, each in figures.items()}
-    compared, failed = ratios(figures), {name: each.failed for name, each in figures.items()}
+    distributions = {name: spreads(measured.values) for name, measured in figures.items()}
+    compared, failed = ratios(figures), {name: measured.failed for name, measured in figures.items()}
     tell(table(distributions, ""), f"ratios to {HAND}: {compared}", f"connections that broke: {failed}")
     notes = [
         f"{CONNECTIONS} connections in {CLIENTS} client processes; clients, backend and proxy share the same cores",

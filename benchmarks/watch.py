@@ -88,36 +88,36 @@ class Stand:
     far: FarNode | None = None
 
 
-def run_once(stand: Stand, one: Target, figures: Figures) -> None:
+def run_once(stand: Stand, target: Target, figures: Figures) -> None:
     """Create a Service, change it, delete it; then ten at once."""
     with figures.part("Service created"):
         began = time.perf_counter()
         stand.services.create("web", PORT)
-        one.act()
+        target.act()
         address = stand.services.address("web")
         figures.add("Service created: address told", time.perf_counter() - began)
         figures.add("Service created: first byte", until(lambda: ask(address, PORT[0]), "the first byte") - began)
-        one.acted()
-        port_added(stand, one, figures, address)
-        if stand.second and not isinstance(one, PulumiCommand):
+        target.acted()
+        port_added(stand, target, figures, address)
+        if stand.second and not isinstance(target, PulumiCommand):
             node_excluded(stand, figures, address)
-        if isinstance(one, OurLoop):
-            proxy_killed(one, figures, address)
-        service_deleted(stand, one, figures, address)
-    clear(stand, one, "web")
-    if not isinstance(one, PulumiCommand):
+        if isinstance(target, OurLoop):
+            proxy_killed(target, figures, address)
+        service_deleted(stand, target, figures, address)
+    clear(stand, target, "web")
+    if not isinstance(target, PulumiCommand):
         many(stand, figures)
-        clear(stand, one, *(f"many-{number}" for number in range(MANY)))
+        clear(stand, target, *(f"many-{number}" for number in range(MANY)))
 
 
-def port_added(stand: Stand, one: Target, figures: Figures, address: str) -> None:
+def port_added(stand: Stand, target: Target, figures: Figures, address: str) -> None:
     """Add a port under load on the other one."""
     with figures.part("port added"), Load(address, PORT[0]) as load:
         began = time.perf_counter()
         stand.services.change_ports("web", PORT, ADDED)
-        one.act()
+        target.act()
         figures.add("port added: serves", until(lambda: ask(address, ADDED[0]), "the added port") - began)
-        one.acted()
+        target.acted()
         time.sleep(CALM)
     note(figures, "port added", load)
 
@@ -127,7 +127,7 @@ def node_excluded(stand: Stand, figures: Figures, address: str) -> None:
     with figures.part("Node excluded or included"), Load(address, PORT[0]) as load:
 
         def used_after(moment: float) -> bool:
-            return any(one.began > moment and one.answer == stand.second for one in tuple(load.requests))
+            return any(request.began > moment and request.answer == stand.second for request in tuple(load.requests))
 
         until(lambda: used_after(0), "traffic to the Node")
         began = time.perf_counter()
@@ -136,13 +136,19 @@ def node_excluded(stand: Stand, figures: Figures, address: str) -> None:
             until(
                 lambda: not used_after(max(began, time.perf_counter() - CALM - 0.05)) and calm(began), "the exclusion"
             )
-            last = max((one.began for one in tuple(load.requests) if one.answer == stand.second), default=began)
+            last = max(
+                (request.began for request in tuple(load.requests) if request.answer == stand.second), default=began
+            )
             figures.add("Node excluded: last request to it", max(0.0, last - began))
         finally:
             began = time.perf_counter()
             stand.services.exclude(stand.second_name, excluded=False)
         until(lambda: used_after(began), "the inclusion")
-        first = min(one.began for one in tuple(load.requests) if one.began > began and one.answer == stand.second)
+        first = min(
+            request.began
+            for request in tuple(load.requests)
+            if request.began > began and request.answer == stand.second
+        )
         figures.add("Node included: first request to it", first - began)
     note(figures, "Node excluded, included", load)
 
@@ -152,24 +158,24 @@ def calm(since: float) -> bool:
     return time.perf_counter() > since + CALM
 
 
-def proxy_killed(one: OurLoop, figures: Figures, address: str) -> None:
+def proxy_killed(loop: OurLoop, figures: Figures, address: str) -> None:
     """Kill the proxy that serves the Service."""
     with figures.part("proxy killed"):
         began = time.perf_counter()
-        one.kill(address, PORT[0])
+        loop.kill(address, PORT[0])
         with suppress(TimeoutError):  # repaired before anybody noticed
             until(lambda: not connects(address, PORT[0]), "the end of the proxy", 2.0)
         figures.add("proxy killed: serves again", until(lambda: ask(address, PORT[0]), "the repair") - began)
 
 
-def service_deleted(stand: Stand, one: Target, figures: Figures, address: str) -> None:
+def service_deleted(stand: Stand, target: Target, figures: Figures, address: str) -> None:
     """Delete the Service, until clients are refused."""
     with figures.part("Service deleted"):
         began = time.perf_counter()
         stand.services.delete("web")
-        one.act()
+        target.act()
         figures.add("Service deleted: refused", until(lambda: not connects(address, PORT[0]), "the refusal") - began)
-        one.acted()
+        target.acted()
 
 
 def many(stand: Stand, figures: Figures) -> None:
@@ -196,15 +202,15 @@ def node_dies(stand: Stand, far: FarNode, figures: Figures) -> None:
                 until(lambda: quiet(load, began), "the end of failures")
             finally:
                 far.revive()
-        failed = [one.began for one in load.failed]
+        failed = [request.began for request in load.failed]
         figures.add("Node dies: last failed request", max((at - began for at in failed), default=0.0))
-        figures.add("Node dies: slowest request", max(one.ended - one.began for one in load.requests))
+        figures.add("Node dies: slowest request", max(request.ended - request.began for request in load.requests))
         note(figures, "Node dies", load)
 
 
 def quiet(load: Load, since: float) -> bool:
     """Return whether no request has failed for some time; one that hangs isn't known to fail yet."""
-    last = max((one.ended for one in load.failed), default=since)
+    last = max((request.ended for request in load.failed), default=since)
     return time.perf_counter() > max(last, since + 2) + SILENT_CALM
 
 
@@ -214,17 +220,17 @@ def note(figures: Figures, name: str, load: Load) -> None:
     figures.count(f"{name}: failed", len(load.failed))
 
 
-def clear(stand: Stand, one: Target, *names: str) -> None:
+def clear(stand: Stand, target: Target, *names: str) -> None:
     """Delete Services and wait until all is calm."""
     stand.services.delete(*names)
-    one.act()
-    one.acted()
+    target.act()
+    target.acted()
     with suppress(TimeoutError):
         stand.services.gone(*names)
     time.sleep(SPARED)
 
 
-def idle(stand: Stand, one: OurLoop, figures: Figures) -> None:
+def idle(stand: Stand, loop: OurLoop, figures: Figures) -> None:
     """Tell what the loop uses while nothing happens to many Services, in percent of a core."""
     names = {f"idle-{number}": (PORT[0], FIRST + 30 + number) for number in range(IDLE)}
     with figures.part("idle"):
@@ -232,11 +238,11 @@ def idle(stand: Stand, one: OurLoop, figures: Figures) -> None:
         for name in names:
             stand.services.address(name)
         time.sleep(3)
-        before, began = processor(one.pid), time.perf_counter()
+        before, began = processor(loop.pid), time.perf_counter()
         time.sleep(IDLE_SECONDS)
-        share = (processor(one.pid) - before) / (time.perf_counter() - began)
+        share = (processor(loop.pid) - before) / (time.perf_counter() - began)
         figures.counts[f"idle with {IDLE} Services: thousandths of a core"] = round(1000 * share)
-    clear(stand, one, *names)
+    clear(stand, loop, *names)
 
 
 def processor(pid: int) -> float:
@@ -246,17 +252,17 @@ def processor(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / ticks
 
 
-def measure(stand: Stand, one: Target, runs: int) -> Figures:
+def measure(stand: Stand, target: Target, runs: int) -> Figures:
     """Measure one target; its first run isn't counted."""
     figures = Figures()
-    for number in range(-1, min(runs, RARE) if isinstance(one, PulumiCommand) else runs):
-        run_once(stand, one, figures if number >= 0 else Figures())
-    if stand.far and not isinstance(one, PulumiCommand):
+    for number in range(-1, min(runs, RARE) if isinstance(target, PulumiCommand) else runs):
+        run_once(stand, target, figures if number >= 0 else Figures())
+    if stand.far and not isinstance(target, PulumiCommand):
         for _ in range(min(runs, RARE)):
             node_dies(stand, stand.far, figures)
-            clear(stand, one, "dying")
-    if isinstance(one, OurLoop) and one.name in IDLE_MODES:
-        idle(stand, one, figures)
+            clear(stand, target, "dying")
+    if isinstance(target, OurLoop) and target.name in IDLE_MODES:
+        idle(stand, target, figures)
     return figures
 
 
@@ -296,9 +302,9 @@ def many_by_hand(figures: Figures) -> None:
 
 def theirs(args: argparse.Namespace, stack: ExitStack) -> Iterator[tuple[str, Figures]]:
     """Measure whatever runs for the cluster of a kubeconfig."""
-    addresses = [one for one in args.node_port_host.split(",") if one]
-    for one in addresses:
-        stack.enter_context(served(one))
+    addresses = [host for host in args.node_port_host.split(",") if host]
+    for address in addresses:
+        stack.enter_context(served(address))
     spec: dict[str, object] = {}
     if args.selector:
         spec["selector"] = dict(pair.split("=", 1) for pair in args.selector.split(","))
@@ -330,8 +336,8 @@ def ours(args: argparse.Namespace, stack: ExitStack, notes: list[str]) -> Iterat
         if why := absent(mode):
             notes.append(f"{mode} isn't measured: {why}")
             continue
-        with target(mode, plane) as one:
-            yield mode, measure(stand, one, args.runs)
+        with target(mode, plane) as measured:
+            yield mode, measure(stand, measured, args.runs)
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:

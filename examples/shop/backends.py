@@ -113,7 +113,7 @@ def holder(place: str) -> str:
     for table in (protocol.lower(), f"{protocol.lower()}6"):
         with contextlib.suppress(OSError):
             fields = [line.split() for line in Path("/proc/net", table).read_text().splitlines()[1:]]
-            inodes |= {f"socket:[{one[9]}]" for one in fields if int(one[1].rpartition(":")[2], 16) == int(port)}
+            inodes |= {f"socket:[{field[9]}]" for field in fields if int(field[1].rpartition(":")[2], 16) == int(port)}
     for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
             if str(descriptor.readlink()) in inodes:

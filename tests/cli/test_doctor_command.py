@@ -29,9 +29,9 @@ def doctor(directory: Path) -> tuple[int, dict[str, list[str]]]:
         code = main(["-C", str(directory), "doctor", "--json"])
     document: dict[str, Any] = json.loads(out.getvalue())
     problems: dict[str, list[str]] = {}
-    for one in document["findings"]:
-        if one["level"] == "problem":
-            problems.setdefault(one["topic"], []).append(one["text"])
+    for finding in document["findings"]:
+        if finding["level"] == "problem":
+            problems.setdefault(finding["topic"], []).append(finding["text"])
     assert document["healthy"] is (not problems)
     assert document["headroom"]["proxies"] >= 0
     return code, problems
@@ -79,4 +79,4 @@ def test_a_damaged_state_is_a_finding(play: Stage, text: str) -> None:
     code, problems = doctor(play.root)
     path.unlink()
     assert code == 1
-    assert any(str(path) in one for one in problems["state"]), problems
+    assert any(str(path) in text for text in problems["state"]), problems

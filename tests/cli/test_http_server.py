@@ -69,8 +69,8 @@ def test_pages_are_served_and_others_are_named(served: tuple[str, int]) -> None:
 def test_clients_that_say_nothing_hold_up_nobody_for_ever(served: tuple[str, int]) -> None:
     """All slots are taken by silent clients; once those go, the next is served."""
     silent = [socket.create_connection(served) for _ in range(AT_ONCE)]
-    for one in silent:
-        one.close()
+    for client in silent:
+        client.close()
     assert get(served, "/metrics")[0] == 200
 
 

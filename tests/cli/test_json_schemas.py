@@ -46,7 +46,7 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     """Each command, before, while and after something is deployed."""
     made, _ = play
     done = made.run("doctor", "--json")
-    assert {one["level"] for one in done.json["findings"]} <= {"ok", "note", "warning", "problem"}
+    assert {finding["level"] for finding in done.json["findings"]} <= {"ok", "note", "warning", "problem"}
     check(done, "doctor")
     check(made.run("preview", "--json"), "run")
     check(made.run("up", "--yes", "--json"), "run")

@@ -123,7 +123,7 @@ def test_stacks_are_listed_with_their_state_and_without(play: Stage) -> None:
     state.mkdir(parents=True)
     (state / "broken.json").write_text("{")
     listed = play.run("stack", "list", "--json").json
-    assert [(one["stack"], one["load_balancers"]) for one in listed] == [("broken", None), ("dev", 0), ("mine", 0)]
+    assert [(item["stack"], item["load_balancers"]) for item in listed] == [("broken", None), ("dev", 0), ("mine", 0)]
     assert listed[0]["configuration"] is None
     assert "its state can't be read" in play.run("stack", "list").out
     (state / "broken.json").unlink()
@@ -155,7 +155,7 @@ def test_what_may_stand_at_the_cursor(play: Stage, line: str, expected: list[str
     play.run("--stack", "mine", "init")
     deployed(play)
     found = answers(line.split(" "), play.root)
-    assert [one for one in found if one in expected] == expected
+    assert [word for word in found if word in expected] == expected
     assert bool(found) == bool(expected)
     if expected != list(COMMANDS):
         assert found == expected

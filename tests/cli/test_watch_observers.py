@@ -42,8 +42,8 @@ def becomes(fact: Callable[[], object]) -> None:
 def test_the_relay_gives_everything_in_order_and_only_the_latest_plan() -> None:
     """Plans are large: entries have none."""
     relay, first, last = Relay(), planned(snapshot_of("web")), planned(snapshot_of("web", "api"))
-    for one in (first, updated("web"), last, Converged()):
-        relay.listen(one)
+    for event in (first, updated("web"), last, Converged()):
+        relay.listen(event)
     batch = relay.take(0)
     assert [type(entry.happening).__name__ for entry in batch.entries] == ["Planned", "Updated", "Planned", "Converged"]
     assert batch.latest is last
@@ -123,9 +123,9 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
     text, kind = metrics.text("")
     assert kind.startswith("text/plain")
     for family in text_string_to_metric_families(text.decode()):
-        for one in family.samples:
-            if one.name == name and one.labels == labels:
-                return float(one.value)
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return float(sample.value)
     return None
 
 
@@ -185,8 +185,8 @@ def test_ready_is_after_the_first_convergence_while_everything_can_be_read(
 ) -> None:
     """The page says why not; liveness is another question."""
     metrics = Metrics(dict)
-    for one in happenings:
-        metrics.listen(one)
+    for event in happenings:
+        metrics.listen(event)
     made = pages(metrics, lambda: Pulse(time.monotonic()))
     assert (made["/readyz"]("").status, made["/healthz"]("").status) == (200 if ready else 503, 200)
     assert sample(metrics, "locallb_ready") == float(ready)
@@ -248,8 +248,8 @@ def test_the_teller_tells_all_and_ends_with_the_loop() -> None:
     relay, stream = Relay(), Stream()
     teller = Teller(relay, Lines(stream, plain), dict, lambda error: pytest.fail(str(error)))
     teller.start()
-    for one in (planned(snapshot_of("web"), "web"), updated("web"), Converged(), Stopped()):
-        relay.listen(one)
+    for event in (planned(snapshot_of("web"), "web"), updated("web"), Converged(), Stopped()):
+        relay.listen(event)
     assert teller.join(PATIENCE)
     words = [line.partition(" ")[2].split()[0] for line in stream.text.splitlines()]
     assert words == ["planned", "updated", "converged:", "stopped;"]
@@ -261,19 +261,19 @@ def test_weeks_of_happenings_take_no_memory() -> None:
     relay, metrics, health = Relay(), Metrics(dict), Health(lambda _proxy: None, lambda: None)
     board, narrator, lines = Board(), Narrator(), Lines(Stream(), plain)
     snapshots = [snapshot_of(f"a{number}", f"b{number}", f"c{number}") for number in range(100)]
-    plans = [planned(one, marks=[Mark(Cause.RETRY)]) for one in snapshots]
+    plans = [planned(snapshot, marks=[Mark(Cause.RETRY)]) for snapshot in snapshots]
 
     def live(rounds: int) -> None:
         for number in range(rounds):
             name = f"a{number % 100}"
-            for one in (
+            for event in (
                 plans[number % 100],
                 updated(name, failed={name: "no"} if number % 3 == 0 else {}),
                 Failed(f"number {number}", "host"),
                 Converged(number % 2),
             ):
                 for listen in (relay.listen, metrics.listen, health.listen):
-                    listen(one)
+                    listen(event)
             if number % 5 == 0:  # a teller that is slow at times
                 batch = relay.take(0)
                 board.take(batch)

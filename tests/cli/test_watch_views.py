@@ -42,7 +42,7 @@ def told() -> list[tuple[LogRecord, Board]]:
         board.take(batch)
         views = board.views()
         at = batch.entries[-1].at
-        records += [(one, board) for one in (*narrator.tell(batch, views), *narrator.services(at, views))]
+        records += [(record, board) for record in (*narrator.tell(batch, views), *narrator.services(at, views))]
     return records
 
 
@@ -67,9 +67,9 @@ def test_the_story_as_lines_and_tables(golden: Golden) -> None:
     golden.check(
         "watch/story",
         {
-            "plain.txt": "".join(f"{plain(one)}\n" for one in records),
-            "journal.txt": "".join(f"{journal(one)}\n" for one in records),
-            "records.jsonl": "".join(f"{as_json(one, 'dev')}\n" for one in records),
+            "plain.txt": "".join(f"{plain(record)}\n" for record in records),
+            "journal.txt": "".join(f"{journal(record)}\n" for record in records),
+            "records.jsonl": "".join(f"{as_json(record, 'dev')}\n" for record in records),
             "screen-updating-120.txt": drawn(2, 120, 24),
             "screen-failed-120.txt": drawn(3, 120, 24),
             "screen-stale-80.txt": drawn(4, 80, 24),
@@ -137,7 +137,7 @@ def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
     happening = planned(snapshot_of("web", "api", "db", "ftp", "git"), "web", "api")
     board = Board(seen=serving(happening.plan, without={"web", "db", "ftp"}))
     board.take(Batch((Entry(NOON, happening), Entry(NOON, updated("api", failed={"api": "no"}))), happening))
-    reasons = {one.row.key.name: (one.row.state, one.row.reason) for one in board.views()}
+    reasons = {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
     assert reasons == {
         "web": (State.PENDING, UPDATING),
         "api": (State.DEGRADED, FAILED),
@@ -147,7 +147,7 @@ def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
     }
     assert by_urgency(board.views())[0].row.key == key("api")
     board.take(Batch((Entry(NOON + 5, updated("api", "web")),)))
-    reasons = {one.row.key.name: (one.row.state, one.row.reason) for one in board.views()}
+    reasons = {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
     assert reasons["api"] == (State.SERVING, "")
     assert board.open == 0
 
@@ -159,9 +159,9 @@ def test_what_is_told_once_is_not_told_again() -> None:
     board, narrator = Board(seen=serving(planned(snapshot).plan)), Narrator()
 
     def events(*happenings: Planned | Converged) -> list[str]:
-        batch = Batch(tuple(Entry(NOON, one) for one in happenings), planned(snapshot))
+        batch = Batch(tuple(Entry(NOON, event) for event in happenings), planned(snapshot))
         board.take(batch)
-        return [one.event for one in narrator.tell(batch, board.views())]
+        return [record.event for record in narrator.tell(batch, board.views())]
 
     assert events(planned(snapshot), Converged()) == ["converged"]
     assert events(planned(snapshot), Converged()) == []
@@ -177,7 +177,7 @@ def test_services_are_told_when_trouble_comes_and_goes() -> None:
     batch = Batch((Entry(NOON, happening),), happening)
 
     def events() -> list[str]:
-        return [f"{one.event} {one.fields['state']}" for one in narrator.services(NOON, board.views())]
+        return [f"{record.event} {record.fields['state']}" for record in narrator.services(NOON, board.views())]
 
     board.take(batch)
     assert events() == []
@@ -194,10 +194,10 @@ def narrated(*chapters: list[Happening]) -> list[list[str]]:
     """Return the sentences of each chapter, with the table's state after it."""
     board, narrator, told = Board(), Narrator(), []
     for chapter in chapters:
-        latest = next((one for one in chapter if isinstance(one, Planned)), None)
-        batch = Batch(tuple(Entry(NOON, one) for one in chapter), latest)
+        latest = next((planned for planned in chapter if isinstance(planned, Planned)), None)
+        batch = Batch(tuple(Entry(NOON, event) for event in chapter), latest)
         board.take(batch)
-        told.append([f"{one.event}: {one.sentence}" for one in narrator.tell(batch, board.views())])
+        told.append([f"{record.event}: {record.sentence}" for record in narrator.tell(batch, board.views())])
     return told
 
 
@@ -246,8 +246,8 @@ def test_what_was_only_checked_is_not_said_to_be_updated() -> None:
     ]
     board = Board()
     entries = (start, updated(*names, untouched=("web", "api")))
-    board.take(Batch(tuple(Entry(NOON, one) for one in entries), start))
-    assert {one.row.key.name: one.change is not None for one in board.views()} == {
+    board.take(Batch(tuple(Entry(NOON, event) for event in entries), start))
+    assert {view.row.key.name: view.change is not None for view in board.views()} == {
         "web": False,
         "api": False,
         "db": True,
@@ -260,6 +260,10 @@ def test_what_is_left_out_is_told_once() -> None:
 
     def tell(*left_out: str) -> list[str]:
         happening = dataclasses.replace(planned(snapshot_of()), plan=Plan(left_out=left_out))
-        return [one.sentence for one in narrator.tell(Batch((Entry(NOON, happening),)), ()) if one.event == "left-out"]
+        return [
+            record.sentence
+            for record in narrator.tell(Batch((Entry(NOON, happening),)), ())
+            if record.event == "left-out"
+        ]
 
     assert [tell("a"), tell("a"), tell("a", "b"), tell(), tell("a")] == [["a"], [], ["b"], [], ["a"]]

@@ -76,10 +76,10 @@ def updated(*names: str, failed: Mapping[str, str] | None = None, untouched: Col
 def serving(plan: Plan, without: Collection[str] = ()) -> dict[str, Observation | None]:
     """Return what proxies answer that serve what is planned; those named don't answer."""
     return {
-        one.proxy.name: None
-        if one.proxy.name.rpartition("/")[2] in without
-        else Observation(frozenset(listener.name for listener in one.proxy.listeners))
-        for one in plan.proxies
+        planned.proxy.name: None
+        if planned.proxy.name.rpartition("/")[2] in without
+        else Observation(frozenset(listener.name for listener in planned.proxy.listeners))
+        for planned in plan.proxies
     }
 
 
@@ -104,8 +104,8 @@ def story() -> list[tuple[Batch, Mapping[str, Observation | None]]]:
     told: list[tuple[Batch, Mapping[str, Observation | None]]] = []
     latest = first
     for number, chapter in enumerate(chapters):
-        latest = next((one for one in reversed(chapter) if isinstance(one, Planned)), latest)
-        entries = tuple(Entry(NOON + number + n / 10, one) for n, one in enumerate(chapter))
+        latest = next((planned for planned in reversed(chapter) if isinstance(planned, Planned)), latest)
+        entries = tuple(Entry(NOON + number + n / 10, event) for n, event in enumerate(chapter))
         unasked = number in {0, 2}
         seen = {} if unasked else serving(latest.plan, {"ftp"} if number < 6 else ())
         told.append((Batch(entries, latest), seen))

@@ -305,9 +305,9 @@ class Objects:
 
     def events(self, name: str) -> list[tuple[str, str, str]]:
         """Give type, reason and note of every event of a Service of the namespace n, oldest first."""
-        found = [one for one in self.client.list(EVENT, namespace="n") if one["regarding"]["name"] == name]
-        found.sort(key=lambda one: str(one["eventTime"]))
-        return [(one["type"], one["reason"], one["note"]) for one in found]
+        found = [item for item in self.client.list(EVENT, namespace="n") if item["regarding"]["name"] == name]
+        found.sort(key=lambda item: str(item["eventTime"]))
+        return [(item["type"], item["reason"], item["note"]) for item in found]
 
     def ports(self, name: str) -> list[Document]:
         """Return the ports of a Service of the namespace n, with the NodePorts that the API chose."""
@@ -322,7 +322,7 @@ class Objects:
     def clear_services(self) -> None:
         """Remove Services, EndpointSlices and events, finalizers or not."""
         self.client.deletecollection(SERVICE, namespace="n")
-        waiting = [one["metadata"]["name"] for one in self.client.list(SERVICE, namespace="n")]
+        waiting = [item["metadata"]["name"] for item in self.client.list(SERVICE, namespace="n")]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda name: self.change(name, {"metadata": {"finalizers": None}}), waiting))
         self.client.deletecollection(SLICE, namespace="n")
@@ -332,7 +332,7 @@ class Objects:
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in held]
+        return [listener.getsockname()[1] for listener in held]
 
 
 def _make_key(path: Path) -> None:

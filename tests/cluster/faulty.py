@@ -88,15 +88,17 @@ class FaultyApi:
     def busiest(self, line: str = "", since: float = 0.0, until: float = math.inf) -> list[str]:
         """Return the requests of the busiest second, of those between two moments whose line matches."""
         with self.lock:
-            asked = [(at, one) for at, one in zip(self.times, self.lines, strict=True) if since <= at < until]
-        asked = [(at, one) for at, one in asked if re.search(line, one)]
+            asked = [
+                (at, asked_for) for at, asked_for in zip(self.times, self.lines, strict=True) if since <= at < until
+            ]
+        asked = [(at, request) for at, request in asked if re.search(line, request)]
         first, begin, end = 0, 0, 0
         for last, (at, _) in enumerate(asked):
             while at - asked[first][0] >= 1:
                 first += 1
             if last + 1 - first > end - begin:
                 begin, end = first, last + 1
-        return [one for _, one in asked[begin:end]]
+        return [request for _, request in asked[begin:end]]
 
     def in_each_second(self) -> Iterator[tuple[float, int]]:
         """Return when each request came, and how many in the second that begins then."""

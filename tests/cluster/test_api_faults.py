@@ -102,8 +102,8 @@ def test_a_list_is_read_again(api: FaultyApi, hand: Hand) -> None:
     cluster = Cluster(Access(str(api.kubeconfig), "real"))
     for given in (*PASSING.values(), {"status": 410}):
         injected = [api.inject(line, times=3, **given) for line in LISTS]
-        assert {one["kind"] for one in cluster.objects()} == {"Service", "Node"}
-        assert [one.times for one in injected] == [0, 0, 0], given
+        assert {item["kind"] for item in cluster.objects()} == {"Service", "Node"}
+        assert [fault.times for fault in injected] == [0, 0, 0], given
 
 
 @pytest.mark.parametrize("fault", LASTING)
@@ -128,7 +128,7 @@ def test_finalizer_and_status_arrive_and_go(cluster: Objects, api: FaultyApi, ha
     def meet(do: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the driver gives
         injected = [api.inject(line, times=2, **given) for line in lines]
         done = do()
-        assert not any(one.times for one in injected)
+        assert not any(fault.times for fault in injected)
         return done
 
     claim = meet(lambda: hand.driver.create("ServiceClaim", hand.base))
@@ -213,7 +213,7 @@ def test_long_lists_come_in_pages(cluster: Objects, api: FaultyApi, monkeypatch:
     monkeypatch.setattr(client, "_PAGE", 3)
     api.inject("continue=", status=410)
     found = Cluster(Access(str(api.kubeconfig), "real")).objects()
-    names = [one["metadata"]["name"] for one in found if one["metadata"].get("namespace") == "n"]
+    names = [item["metadata"]["name"] for item in found if item["metadata"].get("namespace") == "n"]
     assert sorted(names) == [f"s{number}" for number in range(7)]
     assert any("limit=3" in line and "continue=" in line for line in api.lines)
 

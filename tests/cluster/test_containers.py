@@ -40,7 +40,7 @@ def test_a_cluster_is_served_from_containers(cluster: Objects, contained: tuple[
     """TCP and UDP; a port more under the same address; nothing to do the second time; gone when deleted."""
     play, where = contained
     cluster.service(service("web", port(8080, 0), port(8080, 0, "UDP")))
-    for number in {each["nodePort"] for each in cluster.ports("web")}:
+    for number in {item["nodePort"] for item in cluster.ports("web")}:
         backend("web", where, number)
     play.up()
     at = address(cluster, "web")

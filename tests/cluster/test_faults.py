@@ -127,11 +127,11 @@ def test_every_right_is_used_and_no_other(
         feed.close()
     used = set()
     for line in plane.audit_log.read_text().splitlines():
-        one = json.loads(line)
-        assert one["responseStatus"]["code"] < 300, line
-        asked = one["objectRef"]
+        entry = json.loads(line)
+        assert entry["responseStatus"]["code"] < 300, line
+        asked = entry["objectRef"]
         resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
-        used.add((asked.get("apiGroup", ""), resource, one["verb"]))
+        used.add((asked.get("apiGroup", ""), resource, entry["verb"]))
     assert used == {(rule.group, rule.resource, verb) for rule in RULES for verb in rule.verbs}
 
 
@@ -152,7 +152,7 @@ def test_two_clusters_in_one_stack_share_no_address(
         there = Objects(second, client)
         there.node("node-b")
         made(cluster, backend, "web")
-        first_port = {each["nodePort"] for each in (cluster.read("web") or {})["spec"]["ports"]}
+        first_port = {port["nodePort"] for port in (cluster.read("web") or {})["spec"]["ports"]}
         theirs = made(there, lambda *_a, **_k: backend("closed"), "web")
         number = theirs["spec"]["ports"][0]["nodePort"]
         assert number not in first_port

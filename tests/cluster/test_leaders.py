@@ -212,7 +212,7 @@ def test_of_two_watchers_one_serves_and_the_other_takes_over(
     try:
         await_(lambda: bool(ingress(cluster, "web")))
         at = address(cluster, "web")
-        first = next(one for one in watchers if str(one.pid) == holder(cluster).split("_")[1])
+        first = next(process for process in watchers if str(process.pid) == holder(cluster).split("_")[1])
         locks = elected.root / ".state" / ".pulumi" / "locks"
         await_(lambda: not list(locks.rglob("*.json")))  # paused in an update it would hold up everybody
         os.kill(first.pid, signal.SIGSTOP)
@@ -225,17 +225,17 @@ def test_of_two_watchers_one_serves_and_the_other_takes_over(
         time.sleep(2.0)  # whatever the first one still had to do, it would have done by now
         assert (cluster.read("web") or {})["metadata"]["resourceVersion"] == version
         assert ask(elected.at(30), 8080) == "web: hello"
-        second = next(one for one in watchers if one is not first)
+        second = next(process for process in watchers if process is not first)
         second.terminate()
         second.wait(20)
         cluster.change("web", {"metadata": {"annotations": {"local-lb.dev/addresses": elected.at(29)}}})
         await_(lambda: ingress(cluster, "web")[0]["ip"] == elected.at(29) if ingress(cluster, "web") else False)
         assert ask(elected.at(29), 8080) == "web: hello"
     finally:
-        for one in watchers:
-            os.kill(one.pid, signal.SIGCONT) if one.poll() is None else None
-            one.terminate()
-            one.wait(20)
+        for process in watchers:
+            os.kill(process.pid, signal.SIGCONT) if process.poll() is None else None
+            process.terminate()
+            process.wait(20)
 
 
 def watcher(stage: Stage) -> subprocess.Popen[bytes]:

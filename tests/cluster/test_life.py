@@ -41,8 +41,10 @@ def condition(cluster: Objects, name: str) -> Document:
     """Give our condition of a Service."""
     found = cluster.read(name)
     assert found is not None
-    (one,) = (one for one in found["status"].get("conditions", ()) if one["type"] == "local-lb.dev/Serving")
-    return dict(one)
+    (serving,) = (
+        condition for condition in found["status"].get("conditions", ()) if condition["type"] == "local-lb.dev/Serving"
+    )
+    return dict(serving)
 
 
 def finalizers(cluster: Objects, name: str) -> list[str]:
@@ -55,7 +57,7 @@ def finalizers(cluster: Objects, name: str) -> list[str]:
 def test_the_address_in_the_status_serves(cluster: Objects, play: Stage, backend: Backends) -> None:
     """A Service gets finalizer, address and condition; TCP and UDP answer through the address."""
     cluster.service(service("web", port(8080, 0), port(8080, 0, "UDP")))
-    for number in {each["nodePort"] for each in cluster.ports("web")}:
+    for number in {item["nodePort"] for item in cluster.ports("web")}:
         backend("web", port=number)
     play.up()
     (entry,) = ingress(cluster, "web")

@@ -96,8 +96,8 @@ def test_gc_lets_go_of_services_that_a_lost_state_left(cluster: Objects, play: S
     shutil.rmtree(play.root / ".state/.pulumi")
     cluster.delete("web")
     cluster.delete("foreign")
-    listed = {(one["sort"], one["what"]) for one in json.loads(play.run("gc", "--json").out)}
-    assert {one for one in listed if one[0] == "finalizer"} == {("finalizer", "real/n/web")}
+    listed = {(leftover["sort"], leftover["what"]) for leftover in json.loads(play.run("gc", "--json").out)}
+    assert {item for item in listed if item[0] == "finalizer"} == {("finalizer", "real/n/web")}
     assert cluster.read("web") is not None
     assert play.run("gc", "--yes").code == 0
     assert cluster.read("web") is None

@@ -33,7 +33,7 @@ def test_a_stack_serves_what_it_selects_and_lets_go_of_what_it_selects_no_longer
     play.configure(sources=[cluster.plane.source], namespaces=["n"], **chosen)
     play.up()
     assert ask(address(cluster, "web"), 8080) == "web: hello"
-    assert [cluster.read(one["metadata"]["name"]) for one in others] == others
+    assert [cluster.read(service["metadata"]["name"]) for service in others] == others
     play.configure(sources=[cluster.plane.source], namespaces=["elsewhere"], **chosen)
     play.up()
     assert (ingress(cluster, "web"), finalizers(cluster, "web")) == ([], [])

@@ -45,15 +45,17 @@ def test_a_thousand_services_get_distinct_addresses_and_are_told(cluster: Object
         pools = [{"name": "p", "addresses": [str(POOL)]}]
         settings = parse_settings({"sources": [cluster.plane.source], "pools": pools})
         first = planned(settings, cluster, tmp_path)
-        assert len({address for one in first for address in one.addresses}) == COUNT
+        assert len({address for placement in first for address in placement.addresses}) == COUNT
         list(pool.map(tell, first))
     told = {
-        one["metadata"]["name"]: one["status"]["loadBalancer"]["ingress"][0]["ip"]
-        for one in cluster.client.list(SERVICE, namespace="n")
+        item["metadata"]["name"]: item["status"]["loadBalancer"]["ingress"][0]["ip"]
+        for item in cluster.client.list(SERVICE, namespace="n")
     }
-    assert told == {one.key.name: str(one.addresses[0]) for one in first}
+    assert told == {placement.key.name: str(placement.addresses[0]) for placement in first}
     again = planned(settings, cluster, tmp_path)
-    assert {one.key: one.addresses for one in again} == {one.key: one.addresses for one in first}
+    assert {placement.key: placement.addresses for placement in again} == {
+        placement.key: placement.addresses for placement in first
+    }
 
 
 def planned(settings: Settings, cluster: Objects, root: Path) -> tuple[Placement, ...]:
@@ -70,12 +72,12 @@ def planned(settings: Settings, cluster: Objects, root: Path) -> tuple[Placement
     return make_plan(snapshot, settings).placements
 
 
-def tell(one: Placement) -> None:
+def tell(placement: Placement) -> None:
     """Do what the resources of a load balancer do to its Service."""
-    assert one.access
-    both: dict[str, object] = {"access": encode(one.access), "owner": owner_fields(one.owner)}
+    assert placement.access
+    both: dict[str, object] = {"access": encode(placement.access), "owner": owner_fields(placement.owner)}
     ServiceClaim(None).create(decode(ServiceClaimInputs, properties(both.items())))
-    told = publication(one)
+    told = publication(placement)
     status = {**both, "ingress": value(told.ingress), "conditions": value(told.conditions), "alone": False}
     ServiceStatus(None).create(decode(ServiceStatusInputs, properties(status.items())))
 

@@ -63,7 +63,7 @@ def test_what_others_do_to_our_entries_is_repaired_by_itself(cluster: Objects, w
     becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
     at = address(cluster, "web")
     cluster.change_status("web", {"status": {"loadBalancer": {"ingress": None}}})
-    becomes(lambda: [one["ip"] for one in ingress(cluster, "web")] == [at], watch)
+    becomes(lambda: [entry["ip"] for entry in ingress(cluster, "web")] == [at], watch)
 
 
 def test_an_api_that_is_away_harms_nothing_and_all_converges_when_it_is_back(

@@ -43,17 +43,22 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 def both(first: ControlPlane, second: ControlPlane, current: ControlPlane) -> str:
     """Write a kubeconfig with the contexts of both, as `kubectl config use-context` leaves it."""
-    documents = [yaml.safe_load(one.kubeconfig.read_text()) for one in (first, second)]
-    for one in documents:
-        one["users"][0]["name"] = one["contexts"][0]["context"]["user"] = f"local-lb of {one['current-context']}"
-    merged = {kind: [entry for one in documents for entry in one[kind]] for kind in ("clusters", "users", "contexts")}
+    documents = [yaml.safe_load(plane.kubeconfig.read_text()) for plane in (first, second)]
+    for document in documents:
+        document["users"][0]["name"] = document["contexts"][0]["context"]["user"] = (
+            f"local-lb of {document['current-context']}"
+        )
+    merged = {
+        kind: [entry for document in documents for entry in document[kind]]
+        for kind in ("clusters", "users", "contexts")
+    }
     return yaml.safe_dump({**documents[0], **merged, "current-context": current.name})
 
 
 def lists(plane: ControlPlane) -> int:
     """Return how often local-lb listed the Services so far."""
     lines: list[Mapping[str, Any]] = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
-    return sum(one["verb"] == "list" and one["objectRef"]["resource"] == "services" for one in lines)
+    return sum(line["verb"] == "list" and line["objectRef"]["resource"] == "services" for line in lines)
 
 
 def looks(watch: Watch) -> int:

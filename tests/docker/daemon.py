@@ -180,7 +180,7 @@ def gardeners() -> Iterator[Hosted]:
         done = made.daemon.docker("network", "create", *NETWORK, *NETWORK_6, "kind")
         assert done.code == 0, done.err
         made.configure(network="publish", compat="gardener", pools=POOLS)
-        addresses = [{"type": "InternalIP", "address": one} for one in GATEWAYS]
+        addresses = [{"type": "InternalIP", "address": gateway} for gateway in GATEWAYS]
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"addresses": addresses}}
         made.project.write("node.yaml", node)
         places = [f"{protocol}@{address}@{NODE_PORT}" for protocol in ("TCP", "UDP") for address in GATEWAYS]

@@ -69,7 +69,7 @@ def containers(stage: Stage) -> dict[str, dict[str, Any]]:
     """Return what Docker tells of the stage's containers, by the name of the Service."""
     listed = docker("ps", "-aq", "--filter", f"label={LABEL_PREFIX}root={stage.root}").split()
     seen = _still_there(listed) if listed else []
-    return {one["Config"]["Labels"][f"{LABEL_PREFIX}name"]: one for one in seen}
+    return {container["Config"]["Labels"][f"{LABEL_PREFIX}name"]: container for container in seen}
 
 
 def _still_there(listed: list[str]) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def _still_there(listed: list[str]) -> list[dict[str, Any]]:
 
 def identities(stage: Stage) -> dict[str, str]:
     """Return the containers' ids."""
-    return {name: one["Id"] for name, one in containers(stage).items()}
+    return {name: container["Id"] for name, container in containers(stage).items()}
 
 
 def goes_on_after(stage: Stage, harm: Harm, repair: Callable[[], object]) -> bool:

@@ -86,9 +86,11 @@ def test_the_proof_tells_how_a_paused_container_goes_on(shop: Stage, monkeypatch
     identity = identities(shop)["web"]
     state = json.loads((shop.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
     outputs = [
-        one["outputs"] for one in state["checkpoint"]["latest"]["resources"] if one["type"].endswith(":Reachable")
+        resource["outputs"]
+        for resource in state["checkpoint"]["latest"]["resources"]
+        if resource["type"].endswith(":Reachable")
     ]
-    (proof,) = (recall(ReachableState, one) for one in outputs if one["process"] == f"docker:{identity}")
+    (proof,) = (recall(ReachableState, output) for output in outputs if output["process"] == f"docker:{identity}")
     docker("pause", identity)
     monkeypatch.setattr(runs, "START_PATIENCE", 0.0)
     with pytest.raises(ProviderError, match=f"container {identity[:12]} is paused: `docker unpause {identity[:12]}`"):
@@ -223,15 +225,15 @@ def test_limits_change_in_place_or_with_another_container_and_a_preview_says_whi
     at, before = shop.addresses(), identities(shop)
     configure(shop, limits={"memory": 256})
     document = shop.run("preview", "--format", "json").json
-    (web,) = [one for one in document["services"] if one["name"] == "web"]
-    (told,) = [one for one in web["differences"] if one["what"] == "container"]
+    (web,) = [service for service in document["services"] if service["name"] == "web"]
+    (told,) = [difference for difference in web["differences"] if difference["what"] == "container"]
     assert (told["before"], told["after"]) == (["memory 512 MiB"], ["memory 256 MiB"])
     shop.up()
     assert identities(shop) == before
-    assert {one["HostConfig"]["Memory"] for one in containers(shop).values()} == {256 << 20}
+    assert {container["HostConfig"]["Memory"] for container in containers(shop).values()} == {256 << 20}
     configure(shop, limits={"memory": 256, "cpus": 0.5})
     shop.up()
-    assert {one["HostConfig"]["NanoCpus"] for one in containers(shop).values()} == {500_000_000}
+    assert {container["HostConfig"]["NanoCpus"] for container in containers(shop).values()} == {500_000_000}
     assert identities(shop)["web"] != before["web"]
     assert (shop.addresses(), ask(at["n/web"], 80)) == (at, "web: hello")
     content(shop)
@@ -244,7 +246,7 @@ def test_an_image_can_be_named_by_its_digest(shop: Stage, image: str) -> None:
     configure(shop, image={"name": digest, "pullPolicy": "Never"})
     assert f"image {digest}" in shop.run("preview", "--format", "markdown").out
     shop.up()
-    assert {one["Config"]["Image"] for one in containers(shop).values()} == {digest}
+    assert {container["Config"]["Image"] for container in containers(shop).values()} == {digest}
     content(shop)
 
 
@@ -295,8 +297,8 @@ def strange(image: str) -> Iterator[Callable[[str], str]]:
         return made[-1]
 
     yield make
-    for one in made:
-        docker("rmi", "-f", one)
+    for strange_image in made:
+        docker("rmi", "-f", strange_image)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_both_families_and_protocols_are_published_and_settle(host: Hosted) -> N
     assert row["state"] == "serving"
     four, six = row["addresses"]
     places = [f"{protocol}@{address}@80" for protocol in ("TCP", "UDP") for address in (four, six)]
-    assert asked(host.project.space, *places) == [f"{p} at {one}" for p in ("TCP", "UDP") for one in GATEWAYS]
+    assert asked(host.project.space, *places) == [f"{p} at {gateway}" for p in ("TCP", "UDP") for gateway in GATEWAYS]
     before = host.identities()
     name = f"gardener-lb-{hashlib.sha256(b'4b3c').hexdigest()[:8]}"
     assert list(before) == [name]
@@ -69,8 +69,8 @@ def test_all_addresses_are_used_and_the_next_service_waits_until_one_is_freed(ho
     rows = host.project.status()
     assert {row["state"] for row in rows.values()} == {"serving"}
     at = {name: row["addresses"][0] for name, row in rows.items()}
-    assert sorted(int(one.rpartition(".")[2]) for one in at.values()) == list(range(224, 256))
-    assert asked(host.project.space, *(f"TCP@{one}@80" for one in at.values())) == ["TCP at 172.18.0.1"] * 32
+    assert sorted(int(address.rpartition(".")[2]) for address in at.values()) == list(range(224, 256))
+    assert asked(host.project.space, *(f"TCP@{address}@80" for address in at.values())) == ["TCP at 172.18.0.1"] * 32
     host.project.write("services.yaml", *services.values())
     host.project.up()
     waiting = host.project.status()["s32"]

@@ -115,7 +115,7 @@ def test_two_clusters_with_the_same_pods_are_both_served_straight_to_their_pods(
     for seen in containers(play).values():
         assert len(present_routes(home, seen["Id"])) == 1
     content(play)
-    docker("restart", "-t", "1", *[one["Id"] for one in containers(play).values()])
+    docker("restart", "-t", "1", *[container["Id"] for container in containers(play).values()])
     play.up()
     assert answers(play) == {"a": "pod of a", "b": "pod of b"}
     assert play.run("destroy", "--yes").code == 0

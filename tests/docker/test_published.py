@@ -186,7 +186,7 @@ def test_a_port_of_somebody_else_is_told_and_the_others_are_served(shop: Stage) 
     with socket.create_server((at["n/dns"], 53)):
         shop.up()
         row = shop.status()["n/dns"]
-        assert [(one["protocol"], one["reason"]) for one in row["ports"]] == [("TCP", "PortInUse"), ("UDP", "")]
+        assert [(port["protocol"], port["reason"]) for port in row["ports"]] == [("TCP", "PortInUse"), ("UDP", "")]
         assert ask(at["n/dns"], 53, "UDP") == "dns: hello"
     shop.up()
     assert ask(at["n/dns"], 53) == "dns: hello"
@@ -200,7 +200,7 @@ def test_other_networks_of_a_deployed_stack_take_another_container(shop: Stage) 
     configure(shop, network=None)
     shop.up()
     assert ask(at["n/web"], 80) == "web: hello"
-    assert {one["HostConfig"]["NetworkMode"] for one in containers(shop).values()} == {"host"}
+    assert {container["HostConfig"]["NetworkMode"] for container in containers(shop).values()} == {"host"}
     assert shop.addresses() == at
     content(shop)
 

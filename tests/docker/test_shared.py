@@ -27,11 +27,11 @@ def play(image: str) -> Iterator[Stage]:
 @pytest.fixture
 def pair(play: Stage, backend: Callable[..., Backend]) -> tuple[Stage, Backend]:
     """Return a stack of two Services that share a container."""
-    one = backend("one")
+    server = backend("one")
     configure(play, proxies=SHARED)
-    play.write("all.yaml", node(), service("a", port(8080, one.port)), service("b", port(8080, one.port)))
+    play.write("all.yaml", node(), service("a", port(8080, server.port)), service("b", port(8080, server.port)))
     play.up()
-    return play, one
+    return play, server
 
 
 def test_one_container_serves_every_service_at_an_address_of_its_own(pair: tuple[Stage, Backend]) -> None:
@@ -48,9 +48,9 @@ def test_one_container_serves_every_service_at_an_address_of_its_own(pair: tuple
 
 def test_neighbours_notice_nothing_while_a_service_comes_changes_and_goes(pair: tuple[Stage, Backend]) -> None:
     """No request of the others fails, no stream of theirs is cut, and the container is the one it was."""
-    play, one = pair
+    play, backend = pair
     before = identities(play)
-    a_service_comes_changes_and_goes(play, one)
+    a_service_comes_changes_and_goes(play, backend)
     assert identities(play) == before
 
 
@@ -70,10 +70,10 @@ def test_a_service_that_goes_while_its_container_is_paused_keeps_its_address_unt
     pair: tuple[Stage, Backend],
 ) -> None:
     """An Envoy that doesn't answer may still listen: the address is released only when nobody does."""
-    play, one = pair
+    play, backend = pair
     at = play.addresses()
     docker("pause", containers(play)["shared-1"]["Id"])
-    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.write("all.yaml", node(), service("a", port(8080, backend.port)))
     play.up()
     assert refused(at["n/b"], 8080)
     assert ask(at["n/a"], 8080) == "one: hello"
@@ -82,13 +82,13 @@ def test_a_service_that_goes_while_its_container_is_paused_keeps_its_address_unt
 
 def test_a_new_service_takes_the_spare_and_the_next_one_waits(play: Stage, backend: Callable[..., Backend]) -> None:
     """The container that waited is the one that serves."""
-    one = backend("one")
+    server = backend("one")
     configure(play, proxies=SPARE)
     play.write("all.yaml", node())
     play.up()
     waiting = identities(play)
     assert set(waiting) == {"spare-1"}
-    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.write("all.yaml", node(), service("a", port(8080, server.port)))
     play.up()
     assert ask(play.addresses()["n/a"], 8080) == "one: hello"
     after = identities(play)
@@ -99,10 +99,10 @@ def test_a_new_service_takes_the_spare_and_the_next_one_waits(play: Stage, backe
 
 def test_an_envoy_that_hangs_gives_up_the_address_of_a_service_that_goes(pair: tuple[Stage, Backend]) -> None:
     """It can't be told and may listen still: it is ended before the address is free, and the next run mends it."""
-    play, one = pair
+    play, backend = pair
     at, process = play.addresses(), containers(play)["shared-1"]["State"]["Pid"]
     os.kill(process, signal.SIGSTOP)
-    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.write("all.yaml", node(), service("a", port(8080, backend.port)))
     assert play.run("up", "--yes", "--target", "b").code == 0
     assert refused(at["n/b"], 8080)
     play.up()
@@ -115,17 +115,17 @@ def test_the_watch_loop_keeps_containers_of_the_stack_too(
     play: Stage, backend: Callable[..., Backend], proxies: object, its: str
 ) -> None:
     """Killed by `docker kill`, it serves again at the same address; a port comes by itself."""
-    one = backend("one")
+    server = backend("one")
     configure(play, proxies=proxies)
     play.write("all.yaml", node())
     with watching(play) as watch:
         becomes(lambda: set(containers(play)) == {its}, watch)
-        play.write("all.yaml", node(), service("a", port(8080, one.port)))
+        play.write("all.yaml", node(), service("a", port(8080, server.port)))
         becomes(lambda: ask(play.addresses()["n/a"], 8080), watch)
         at = play.addresses()["n/a"]
         before = containers(play)[its]["State"]["StartedAt"]
         docker("kill", containers(play)[its]["Id"])
         becomes(lambda: containers(play)[its]["State"]["StartedAt"] != before and ask(at, 8080), watch)
-        play.write("all.yaml", node(), service("a", port(8080, one.port), port(9090, one.port)))
+        play.write("all.yaml", node(), service("a", port(8080, server.port), port(9090, server.port)))
         becomes(lambda: ask(at, 9090), watch)
     assert play.addresses()["n/a"] == at

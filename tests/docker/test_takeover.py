@@ -343,7 +343,7 @@ def test_both_families_in_gardeners_layout_settle_in_both_engines(host: Hosted) 
     assert done.code == 0, done.out + done.err
     (row,) = host.project.status().values()
     places = [f"{protocol}@{address}@80" for protocol in ("TCP", "UDP") for address in row["addresses"]]
-    assert asked(host.project.space, *places) == [f"{p} at {one}" for p in ("TCP", "UDP") for one in GATEWAYS]
+    assert asked(host.project.space, *places) == [f"{p} at {gateway}" for p in ("TCP", "UDP") for gateway in GATEWAYS]
     assert host.identities() == after
 
 

@@ -200,14 +200,14 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                yield from parsers(one)
+            for choice in action.choices.values():
+                yield from parsers(choice)
 
 
 @pytest.mark.parametrize(("page", "name"), list(zip(PAGES, IDS, strict=True)), ids=IDS)
 def test_every_option_in_a_sentence_exists(page: Path, name: str) -> None:
     """Of our own command, or one of the few of others."""
-    known = {option for one in parsers(make_parser()) for option in one._option_string_actions}
+    known = {option for parser in parsers(make_parser()) for option in parser._option_string_actions}
     named = {text for text in words_of_code(page) if text.startswith("--")} - OF_OTHERS
     if name == "docs/benchmarks.md":
         named -= OF_BENCHMARKS

@@ -252,10 +252,10 @@ class Backend:
 
     def close(self) -> None:
         """Stop listening."""
-        for one in (self._tcp, self._udp):
+        for connection in (self._tcp, self._udp):
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
 
 
 @contextlib.contextmanager
@@ -270,8 +270,8 @@ def backends() -> Iterator[Callable[..., Backend]]:
     try:
         yield make
     finally:
-        for one in made:
-            one.close()
+        for backend in made:
+            backend.close()
 
 
 def _bound_pair(address: str, port: int) -> tuple[socket.socket, socket.socket]:

@@ -189,7 +189,7 @@ class Show:
         if not all(ask(address, 8080).endswith(": hello") for address in at.values()):
             return f"not all of {at} answer"
         again = self._play.run("preview", "--expect-no-changes")
-        left = [one for one in self._play.run("gc", "--json").json if one["ours"]]
+        left = [leftover for leftover in self._play.run("gc", "--json").json if leftover["ours"]]
         return f"{left}{again.out}{again.err}" if left or again.code else ""
 
 

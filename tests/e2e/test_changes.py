@@ -93,13 +93,13 @@ def test_port_changes_and_neighbours_cost_no_request(play: Stage, backend: Backe
 
 def test_only_allowed_clients_get_through_and_affinity_sticks(play: Stage, backend: Backends) -> None:
     """SourceRanges hold for TCP and UDP; with ClientIP affinity a client stays with its node."""
-    one = backend("one", "127.0.0.1")
-    backend("two", "127.0.0.2", one.port)
+    server = backend("one", "127.0.0.1")
+    backend("two", "127.0.0.2", server.port)
     play.write("nodes.yaml", node("a", "127.0.0.1"), node("b", "127.0.0.2"))
     closed = service(
-        "closed", port(8080, one.port), port(8080, one.port, "UDP"), loadBalancerSourceRanges=["127.5.0.0/16"]
+        "closed", port(8080, server.port), port(8080, server.port, "UDP"), loadBalancerSourceRanges=["127.5.0.0/16"]
     )
-    play.write("all.yaml", closed, service("sticky", port(8080, one.port), sessionAffinity="ClientIP"))
+    play.write("all.yaml", closed, service("sticky", port(8080, server.port), sessionAffinity="ClientIP"))
     play.up()
     at = play.addresses()
     assert ask(at["n/closed"], 8080, source="127.5.0.1").endswith(": hello")

@@ -58,11 +58,13 @@ def test_after_a_kill_one_more_run_converges(play: Stage, backend: Callable[...,
         told = f"seed {seed}, kill {number} of {command}: {done.out}{done.err}"
         assert done.code == 0, told
         at = play.addresses()
-        assert {key.removeprefix("n/") for key in at} == {str(each["metadata"]["name"]) for each in wanted}, told
+        assert {key.removeprefix("n/") for key in at} == {str(manifest["metadata"]["name"]) for manifest in wanted}, (
+            told
+        )
         assert all(known.setdefault(key, address) == address for key, address in at.items()), told
         assert len(envoys(play.root)) == len(wanted), told
         assert all(ask(address, 8080).endswith(": hello") for address in at.values()), told
-        assert [each for each in play.run("gc", "--json").json if each["ours"]] == [], told
+        assert [leftover for leftover in play.run("gc", "--json").json if leftover["ours"]] == [], told
         assert play.run("preview", "--expect-no-changes").code == 0, told
     kill_in_the_middle(play, "destroy", moment.uniform(STARTUP, LONGEST))
     assert play.run("destroy", "--yes").code == 0

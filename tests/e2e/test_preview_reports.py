@@ -33,9 +33,9 @@ def touched(steps: list[dict[str, Any]]) -> set[str]:
     return {"/".join(name.split("/")[:3]) for name in found}
 
 
-def key(one: dict[str, Any]) -> str:
+def key(row: dict[str, Any]) -> str:
     """Name a Service."""
-    return f"{one['cluster']}/{one['namespace']}/{one['name']}"
+    return f"{row['cluster']}/{row['namespace']}/{row['name']}"
 
 
 def deployed(play: Stage) -> dict[str, list[str]]:
@@ -59,16 +59,16 @@ def edited(play: Stage, dice: random.Random, backend: Backend) -> list[dict[str,
                 more["sessionAffinity"] = "ClientIP"
             numbers = dice.sample([8080, 9000, 9443], dice.randint(1, 2))
             protocol = "SCTP" if dice.random() < 0.1 else "TCP"
-            objects.append(service(name, *(port(one, backend.port, protocol) for one in numbers), **more))
+            objects.append(service(name, *(port(number, backend.port, protocol) for number in numbers), **more))
     return objects
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_up_does_what_the_report_said(play: Stage, backend: Callable[..., Backend], seed: int) -> None:
     """Over random edits: the Services that `up` touches and the addresses that it gives are those of the report."""
-    dice, one = random.Random(seed), backend("one")
+    dice, server = random.Random(seed), backend("one")
     for _ in range(4):
-        play.write("all.yaml", *edited(play, dice, one))
+        play.write("all.yaml", *edited(play, dice, server))
         before = play.files()
         told = report(play)
         assert play.files() == before
@@ -87,9 +87,9 @@ def test_up_does_what_the_report_said(play: Stage, backend: Callable[..., Backen
 @pytest.fixture
 def pair(play: Stage, backend: Callable[..., Backend]) -> Stage:
     """Return a stack of two deployed Services."""
-    one = backend("one")
-    play.write("a.yaml", node(), service("a", port(8080, one.port), loadBalancerSourceRanges=["127.0.0.0/8"]))
-    play.write("b.yaml", service("b", port(8080, one.port)))
+    server = backend("one")
+    play.write("a.yaml", node(), service("a", port(8080, server.port), loadBalancerSourceRanges=["127.0.0.0/8"]))
+    play.write("b.yaml", service("b", port(8080, server.port)))
     play.up()
     return play
 
@@ -97,11 +97,11 @@ def pair(play: Stage, backend: Callable[..., Backend]) -> Stage:
 def test_a_killed_proxy_is_told_as_repaired(pair: Stage) -> None:
     """Nothing is declared differently, but `up` would start it again; after that nothing is to be done."""
     os.kill(pair.pids()["n/a"], signal.SIGKILL)
-    told = {one["name"]: one for one in report(pair)["services"]}
-    assert {name: one["change"] for name, one in told.items()} == {"a": "repaired", "b": "unchanged"}
+    told = {row["name"]: row for row in report(pair)["services"]}
+    assert {name: row["change"] for name, row in told.items()} == {"a": "repaired", "b": "unchanged"}
     (difference,) = told["a"]["differences"]
     assert difference["what"] == "resources"
-    assert any("EnvoyProcess" in each for each in difference["after"])
+    assert any("EnvoyProcess" in text for text in difference["after"])
     pair.up()
     assert not report(pair)["changes"]
 

@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 def test_forty_services_at_once_all_serve(play: Stage, backend: Callable[..., Backend]) -> None:
     """40 Services from nothing in one `up`: all serve, each at an address of its own."""
     play.configure(pools=[{"name": "wide", "addresses": [f"{play.at(0)}/24"]}])
-    one = backend("one")
-    play.write("all.yaml", node(), *(service(f"s{n}", port(8080, one.port)) for n in range(40)))
+    server = backend("one")
+    play.write("all.yaml", node(), *(service(f"s{n}", port(8080, server.port)) for n in range(40)))
     play.up()
     at = play.addresses()
     assert len(set(at.values())) == 40
@@ -33,8 +33,8 @@ def test_beyond_what_the_host_allows_each_is_rejected_with_host_limit(
     monkeypatch.setattr(
         "locallb.runtimes.process.facts.host_facts", lambda *given: replace(host_facts(*given), watches=12)
     )
-    one = backend("one")
-    play.write("all.yaml", node(), *(service(f"s{n}", port(8080, one.port)) for n in range(8)))
+    server = backend("one")
+    play.write("all.yaml", node(), *(service(f"s{n}", port(8080, server.port)) for n in range(8)))
     done = play.up()
     rows = play.status()
     serving = [key for key, row in rows.items() if row["state"] == "serving"]
@@ -51,9 +51,9 @@ def test_the_real_limit_of_this_host_is_met_without_a_failure(play: Stage, backe
     if limit > 256:
         pytest.skip(f"this host allows {limit} inotify instances: too many proxies for a test")
     play.configure(pools=[{"name": "wide", "addresses": [f"{play.at(0)}/24"]}])
-    one = backend("one")
+    server = backend("one")
     count = limit // 2 + 4
-    play.write("all.yaml", node(), *(service(f"s{n:03}", port(8080, one.port)) for n in range(count)))
+    play.write("all.yaml", node(), *(service(f"s{n:03}", port(8080, server.port)) for n in range(count)))
     play.up()
     rows = play.status()
     states = [row["state"] for row in rows.values()]

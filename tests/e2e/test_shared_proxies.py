@@ -60,15 +60,15 @@ def touched(stage: Stage) -> set[str]:
     return {f"{step['type'].rpartition(':')[2]} {step['name']}" for step in done.json["steps"] if step["op"] in CHANGES}
 
 
-def a_service_comes_changes_and_goes(play: Stage, one: Backend) -> None:
+def a_service_comes_changes_and_goes(play: Stage, backend: Backend) -> None:
     """Beside two others: only its own load balancer is touched, no request of theirs fails, no stream is cut."""
-    two = [service("a", port(8080, one.port)), service("b", port(8080, one.port))]
+    two = [service("a", port(8080, backend.port)), service("b", port(8080, backend.port))]
     with Client(play.addresses()["n/a"], 8080) as client:
-        play.write("all.yaml", node(), *two, service("c", port(8080, one.port)))
+        play.write("all.yaml", node(), *two, service("c", port(8080, backend.port)))
         added = touched(play)
         at = play.addresses()["n/c"]
         assert ask(at, 8080) == "one: hello"
-        play.write("all.yaml", node(), *two, service("c", port(9090, one.port)))
+        play.write("all.yaml", node(), *two, service("c", port(9090, backend.port)))
         changed = touched(play)
         assert ask(at, 9090) == "one: hello"
         assert refused(at, 8080)
@@ -84,11 +84,11 @@ def a_service_comes_changes_and_goes(play: Stage, one: Backend) -> None:
 @pytest.fixture
 def pair(play: Stage, backend: Callable[..., Backend]) -> tuple[Stage, Backend]:
     """Return a stage with a shared proxy and two Services."""
-    one = backend("one")
+    server = backend("one")
     play.configure(proxies=SHARED)
-    play.write("all.yaml", node(), service("a", port(8080, one.port)), service("b", port(8080, one.port)))
+    play.write("all.yaml", node(), service("a", port(8080, server.port)), service("b", port(8080, server.port)))
     play.up()
-    return play, one
+    return play, server
 
 
 def test_one_envoy_serves_every_service_at_an_address_of_its_own(pair: tuple[Stage, Backend]) -> None:
@@ -124,17 +124,17 @@ def test_a_killed_shared_proxy_is_mended_by_one_up(pair: tuple[Stage, Backend]) 
 
 def test_a_target_is_one_service_of_many(pair: tuple[Stage, Backend]) -> None:
     """`--target` brings a new Service to the shared proxy and leaves another new one alone."""
-    play, one = pair
+    play, backend = pair
     names = "abcd"
-    play.write("all.yaml", node(), *(service(name, port(8080, one.port)) for name in names))
+    play.write("all.yaml", node(), *(service(name, port(8080, backend.port)) for name in names))
     assert play.run("up", "--yes", "--target", "c").code == 0
     assert {key for key, row in play.status().items() if row["state"] == "serving"} == {"n/a", "n/b", "n/c"}
 
 
 def test_fewer_shared_proxies_move_services_and_more_move_nobody(play: Stage, backend: Callable[..., Backend]) -> None:
     """By `up`, at the same addresses."""
-    one = backend("one")
-    play.write("all.yaml", node(), *(service(name, port(8080, one.port)) for name in "abcd"))
+    server = backend("one")
+    play.write("all.yaml", node(), *(service(name, port(8080, server.port)) for name in "abcd"))
     known: dict[str, str] = {}
     for count in (2, 1, 3):
         play.configure(proxies={"mode": "shared", "count": count})
@@ -150,8 +150,8 @@ def test_going_over_to_or_from_shared_proxies_is_refused_in_a_sentence(
     play: Stage, backend: Callable[..., Backend], before: str, after: str
 ) -> None:
     """Both would want the same addresses; after a destroy it works."""
-    one = backend("one")
-    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    server = backend("one")
+    play.write("all.yaml", node(), service("a", port(8080, server.port)))
     play.configure(proxies=before)
     play.up()
     play.configure(proxies=after)
@@ -168,18 +168,18 @@ def test_going_over_to_or_from_shared_proxies_is_refused_in_a_sentence(
 
 def test_a_new_service_takes_the_spare_and_the_next_one_waits(play: Stage, backend: Callable[..., Backend]) -> None:
     """It is served by the process that waited; a second run changes nothing; with the Service its process goes."""
-    one = backend("one")
+    server = backend("one")
     play.configure(proxies=SPARE)
-    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.write("all.yaml", node(), service("a", port(8080, server.port)))
     play.up()
     waiting = play.pids()["/spare-1"]
-    play.write("all.yaml", node(), service("a", port(8080, one.port)), service("b", port(8080, one.port)))
+    play.write("all.yaml", node(), service("a", port(8080, server.port)), service("b", port(8080, server.port)))
     play.up()
     assert ask(play.addresses()["n/b"], 8080) == "one: hello"
     assert play.pids()["/spare-1"] == waiting
     assert "/spare-2" in play.pids()
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
-    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.write("all.yaml", node(), service("a", port(8080, server.port)))
     play.up()
     assert set(play.pids()) == {"n/a", "/spare-2"}
     assert len(envoys(play.root)) == 2
@@ -189,9 +189,9 @@ def test_a_new_service_takes_the_spare_and_the_next_one_waits(play: Stage, backe
 
 def test_a_spare_that_died_is_started_again(play: Stage, backend: Callable[..., Backend]) -> None:
     """Nobody was served by it, and it waits again after the next run."""
-    one = backend("one")
+    server = backend("one")
     play.configure(proxies=SPARE)
-    play.write("all.yaml", node(), service("a", port(8080, one.port)))
+    play.write("all.yaml", node(), service("a", port(8080, server.port)))
     play.up()
     dead = play.pids()["/spare-1"]
     os.kill(dead, signal.SIGKILL)
@@ -206,8 +206,8 @@ def test_what_a_lost_state_leaves_of_proxies_of_the_stack_is_collected(pair: tup
     for path in (play.root / ".state").glob(".pulumi/stacks/local-lb/dev.json*"):
         path.unlink()
     found = play.run("gc", "--json").json
-    assert sorted(one["sort"] for one in found) == ["address", "address", "proxy"]
-    assert any(one["owner"].startswith("shared-1 of local-lb/dev") and one["ours"] for one in found)
+    assert sorted(leftover["sort"] for leftover in found) == ["address", "address", "proxy"]
+    assert any(leftover["owner"].startswith("shared-1 of local-lb/dev") and leftover["ours"] for leftover in found)
     assert play.run("gc", "--yes").code == 0
     assert envoys(play.root) == []
 
@@ -217,19 +217,19 @@ def test_the_watch_loop_keeps_proxies_of_the_stack_too(
     play: Stage, backend: Callable[..., Backend], proxies: object, its: str
 ) -> None:
     """A Service that comes is served by the proxy that was there; a killed one serves again; a loop takes over."""
-    one = backend("one")
+    server = backend("one")
     play.configure(proxies=proxies)
     play.write("all.yaml", node())
     with watching(play) as watch:
         becomes(lambda: its in play.pids(), watch)
-        play.write("all.yaml", node(), service("a", port(8080, one.port)))
+        play.write("all.yaml", node(), service("a", port(8080, server.port)))
         becomes(lambda: ask(play.addresses()["n/a"], 8080) == "one: hello", watch)
         pid = play.pids()[its]
         os.kill(pid, signal.SIGKILL)
         becomes(lambda: play.pids()[its] != pid, watch)
         becomes(lambda: ask(play.addresses()["n/a"], 8080) == "one: hello", watch)
     with watching(play) as watch:
-        play.write("all.yaml", node(), service("b", port(8080, one.port)))
+        play.write("all.yaml", node(), service("b", port(8080, server.port)))
         becomes(lambda: ask(play.addresses()["n/b"], 8080) == "one: hello", watch)
         becomes(lambda: "n/a" not in play.addresses(), watch)
     assert "Traceback" not in watch.told()
@@ -241,13 +241,13 @@ def test_after_a_kill_one_more_run_converges(
     play: Stage, backend: Callable[..., Backend], proxies: object, processes: dict[int, int]
 ) -> None:
     """Kills of `up` (with Services that come and go between) and `destroy`: each is healed by one run."""
-    one = backend("one")
+    server = backend("one")
     seed = random.SystemRandom().randrange(2**32)
     moment = random.Random(seed)
     play.configure(proxies=proxies)
     for number in range(KILLS):
         names = ("ab", "bcd")[number % 2]
-        play.write("all.yaml", node(), *(service(name, port(8080, one.port)) for name in names))
+        play.write("all.yaml", node(), *(service(name, port(8080, server.port)) for name in names))
         command = "destroy" if number % 5 == 4 else "up"
         kill_in_the_middle(play, command, moment.uniform(STARTUP, LONGEST))
         done = play.run("up", "--yes")
@@ -257,7 +257,7 @@ def test_after_a_kill_one_more_run_converges(
         assert set(at) == {f"n/{name}" for name in names}, told
         assert len(envoys(play.root)) == processes[len(names)], told
         assert {ask(address, 8080) for address in at.values()} == {"one: hello"}, told
-        assert [each for each in play.run("gc", "--json").json if each["ours"]] == [], told
+        assert [leftover for leftover in play.run("gc", "--json").json if leftover["ours"]] == [], told
         assert play.run("preview", "--expect-no-changes").code == 0, told
     assert play.run("destroy", "--yes").code == 0
     assert envoys(play.root) == []

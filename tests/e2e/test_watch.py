@@ -104,12 +104,12 @@ def test_a_killed_loop_harms_nothing_and_its_successor_goes_on(play: Stage, back
     with Client(address, 8080) as client:
         for number in range(3):
             with watching(play) as watch:
-                play.write("more.yaml", *(service(f"s{number}{each}", port(8080, web.port)) for each in range(4)))
+                play.write("more.yaml", *(service(f"s{number}{digit}", port(8080, web.port)) for digit in range(4)))
                 becomes(partial(_runs, play, f"n/s{number}0"), watch)
                 watch.process.kill()
                 watch.process.wait()
         with watching(play) as watch:
-            becomes(lambda: set(play.pids()) == {"n/web", *(f"n/s2{each}" for each in range(4))}, watch)
+            becomes(lambda: set(play.pids()) == {"n/web", *(f"n/s2{digit}" for digit in range(4))}, watch)
             becomes(lambda: len(envoys(play.root)) == 5, watch)
     assert client.failures == []
     assert len(client.answers) > 20

@@ -63,9 +63,9 @@ def test_json_lines_are_objects_with_stable_heads(play: Stage) -> None:
         becomes(lambda: '"complaint"' in watch.told(), watch)
         watch.stop()
     records = [json.loads(line) for line in watch.told().splitlines()]
-    assert all({"time", "level", "event", "stack"} <= one.keys() for one in records)
-    assert {"started", "planned", "service", "complaint", "stopped"} <= {one["event"] for one in records}
-    rejected = {one["service"]: one["reason"] for one in records if one["event"] == "service"}
+    assert all({"time", "level", "event", "stack"} <= record.keys() for record in records)
+    assert {"started", "planned", "service", "complaint", "stopped"} <= {record["event"] for record in records}
+    rejected = {record["service"]: record["reason"] for record in records if record["event"] == "service"}
     assert rejected["c/n/sctp"] == "ProtocolNotSupported"
 
 
@@ -125,8 +125,8 @@ def test_a_stop_in_the_midst_of_slow_operations_leaves_a_valid_state(play: Stage
                 ports = [port(8080 + number, web.port) for number in range(1 + len(signals))]
                 play.write("base.yaml", node(), service("web", *ports), service("keeper", port(8080, web.port)))
                 becomes(partial(_is_told, watch, "1 to do", before), watch)
-                for each in signals:
-                    watch.process.send_signal(each)
+                for sent in signals:
+                    watch.process.send_signal(sent)
                 assert watch.process.wait(PATIENCE) in ({130} if len(signals) > 1 else {0, 130})
             finally:
                 os.kill(pid, signal.SIGCONT)

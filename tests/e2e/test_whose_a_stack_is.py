@@ -56,7 +56,7 @@ def state(play: Stage) -> bytes:
 def served(play: Stage) -> str:
     """Ask the Service by the address that the state has."""
     found = json.loads(state(play))["checkpoint"]["latest"]["resources"]
-    address = next(one["id"] for one in found if one["type"] == "locallb:index:LoopbackAddress")
+    address = next(resource["id"] for resource in found if resource["type"] == "locallb:index:LoopbackAddress")
     return ask(address, 8080)
 
 
@@ -75,7 +75,10 @@ def test_from_another_state_home_every_command_is_refused_with_both_named(
             assert named in " ".join(done.err.split()), command
     doctor = play.run("doctor", "--json")
     assert doctor.code == 1
-    assert any("belongs to" in one["text"] and str(play.state_home) in one["text"] for one in doctor.json["findings"])
+    assert any(
+        "belongs to" in finding["text"] and str(play.state_home) in finding["text"]
+        for finding in doctor.json["findings"]
+    )
     assert (state(play), envoys(play.root), list(elsewhere.iterdir())) == (before, pids, [])
     assert served(play) == "web: hello"
 
@@ -159,7 +162,7 @@ def test_a_copied_project_is_refused_by_every_command(play: Stage, copy: Stage, 
         done = copy.run(*command.split())
         assert done.code == 1, command
         assert f"is a copy of {play.root}" in " ".join(done.err.split()), command
-    assert any("is a copy of" in one["text"] for one in copy.run("doctor", "--json").json["findings"])
+    assert any("is a copy of" in finding["text"] for finding in copy.run("doctor", "--json").json["findings"])
     assert state(copy) == before
     assert served(play) == "web: hello"
 
@@ -217,7 +220,7 @@ def test_a_project_under_another_name_is_refused_by_every_command(play: Stage) -
         assert "is deployed as project 'local-lb'" in told, command
         assert f"Write `name: local-lb` into {play.root}/Pulumi.yaml again" in told, command
     doctor = play.run("doctor", "--json")
-    assert any("is deployed as project 'local-lb'" in one["text"] for one in doctor.json["findings"])
+    assert any("is deployed as project 'local-lb'" in finding["text"] for finding in doctor.json["findings"])
     assert (state(play), envoys(play.root), served(play)) == (before, pids, "web: hello")
     call(play, "local-lb")
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
@@ -311,19 +314,21 @@ def test_what_another_stack_of_the_project_serves_is_not_lost(play: Stage, monke
     for directory in (play.root, Path("/")):
         monkeypatch.chdir(directory)
         listed = play.run("--stack", "other", "gc", "--json").json
-        assert not [one for one in listed if str(play.root) in str(one["owner"])]
+        assert not [item for item in listed if str(play.root) in str(item["owner"])]
         findings = play.run("--stack", "other", "doctor", "--json").json["findings"]
-        assert not [one for one in findings if "lost state" in one["text"] and str(play.root) in one["text"]]
+        assert not [
+            finding for finding in findings if "lost state" in finding["text"] and str(play.root) in finding["text"]
+        ]
 
 
 def test_proxies_that_were_left_under_another_state_home_are_found_and_removed(play: Stage, elsewhere: Path) -> None:
     """As by an earlier version that was run with another HOME, and another state."""
     resources = json.loads(state(play))["checkpoint"]["latest"]["resources"]
-    place = next(one["id"] for one in resources if one["type"] == "locallb:index:LoopbackAddress")
+    place = next(resource["id"] for resource in resources if resource["type"] == "locallb:index:LoopbackAddress")
     shutil.rmtree(play.root / ".state")
     (play.root / ".state").mkdir()
     listed = play.run("gc", "--json").json
-    assert ("process", True) in [(one["sort"], one["ours"]) for one in listed]
+    assert ("process", True) in [(item["sort"], item["ours"]) for item in listed]
     assert play.run("gc", "--yes").code == 0
     assert refused(place, 8080)
     assert envoys(play.root) == []

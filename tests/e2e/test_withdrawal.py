@@ -129,7 +129,7 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         thread = threading.Thread(target=loop.run, daemon=True)
         running.append((loop, thread))
         thread.start()
-        becomes(lambda: any(isinstance(one, Converged) for one in told))
+        becomes(lambda: any(isinstance(event, Converged) for event in told))
         return loop
 
     yield start
@@ -165,7 +165,7 @@ def test_what_can_not_be_brought_back_is_withdrawn_and_returns_with_its_proxy(
     becomes(lambda: all(api.serving(name) == ("False", "ProxyDown") for name in api.services))
     assert not any(map(api.addresses, api.services))
     assert sorted(path.name for path in (play.state_home / "ledger").iterdir()) == claims
-    assert all(FINALIZER in one["metadata"]["finalizers"] for one in api.services.values())
+    assert all(FINALIZER in service["metadata"]["finalizers"] for service in api.services.values())
     for path in blocked:
         path.rmdir()
     becomes(lambda: {name: api.addresses(name) for name in api.services} == before)
@@ -185,8 +185,8 @@ def test_while_it_can_not_be_brought_back_nothing_is_written_again(
     block(play)
     becomes(lambda: api.serving("web") == ("False", "ProxyDown"))
     writes, away = api.writes, loop._troubles.outages.since
-    failures = max(one.backoff.failures for one in loop._schedule.retries.values())
-    becomes(lambda: max(one.backoff.failures for one in loop._schedule.retries.values()) >= failures + 3)
+    failures = max(retry.backoff.failures for retry in loop._schedule.retries.values())
+    becomes(lambda: max(retry.backoff.failures for retry in loop._schedule.retries.values()) >= failures + 3)
     assert api.writes == writes
     assert loop._troubles.outages.since == away
     assert not list(loop._troubles.disputes.notices())

@@ -22,7 +22,7 @@ URN = "urn:pulumi:dev::local-lb::locallb:index:Reachable::"
 def resource(name: str, *needs: str) -> ResourceState:
     """Make a resource that refers to others."""
     kind = "locallb:index:Reachable"
-    return ResourceState(f"{URN}{name}", kind, custom=True, id=name, dependencies=tuple(URN + one for one in needs))
+    return ResourceState(f"{URN}{name}", kind, custom=True, id=name, dependencies=tuple(URN + name for name in needs))
 
 
 @st.composite
@@ -40,7 +40,7 @@ def graphs(draw: st.DrawFn) -> dict[int | str, ResourceState]:
             max_size=4,
         )
     )
-    return {one.urn: one for one in live} | dict(enumerate(old))
+    return {resource.urn: resource for resource in live} | dict(enumerate(old))
 
 
 def taken(doomed: dict[int | str, ResourceState]) -> list[int | str]:
@@ -114,7 +114,7 @@ def test_a_state_with_a_circle_is_refused_by_name(bench: Bench) -> None:
 
     bench.engine().up(program)
     whole = json.loads(bench.state_path.read_text())
-    first = next(one for one in whole["checkpoint"]["latest"]["resources"] if one["urn"] == URN + "a")
+    first = next(resource for resource in whole["checkpoint"]["latest"]["resources"] if resource["urn"] == URN + "a")
     first["dependencies"] = [URN + "b"]
     bench.state_path.write_text(json.dumps(whole))
     with pytest.raises(StateBroken, match=f"{URN}b comes later"):
@@ -139,6 +139,6 @@ def test_a_scoped_update_does_not_turn_a_reference_round(bench: Bench, through: 
         engine.up(lambda: program(names[::-1]), scope=scope)
     assert bench.state_path.read_bytes() == before
     assert engine.up(lambda: program(names[::-1])).ok
-    order = [short(one.urn)[-1] for one in engine.resources() if one.urn.startswith(URN)]
+    order = [short(resource.urn)[-1] for resource in engine.resources() if resource.urn.startswith(URN)]
     assert order == names[::-1]
     assert engine.destroy().ok

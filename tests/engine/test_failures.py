@@ -106,14 +106,14 @@ def test_a_deletion_that_fails_keeps_what_the_resource_refers_to(bench: Bench) -
     engine = bench.engine()
     engine.up(lambda: declare(spec()))
     bench.world.control = {"fail_delete": {"ProxyConfig::beta": "still in use"}}
-    one = ONE
-    result = engine.up(lambda: declare(one))
+    inputs = ONE
+    result = engine.up(lambda: declare(inputs))
     assert not result.ok
     assert [(short(d.urn), d.message) for d in result.diagnostics] == [("ProxyConfig::beta", "still in use")]
     left = {short(r.urn) for r in bench.checkpoint().resources if r.urn.endswith("::beta")}
     assert left == {"LoadBalancer::beta", "Proxy::beta", "LoopbackAddress::beta", "ProxyConfig::beta"}
     bench.world.control = {}
-    assert engine.up(lambda: declare(one)).changes == {Op.DELETE: 4, Op.SAME: 8}
+    assert engine.up(lambda: declare(inputs)).changes == {Op.DELETE: 4, Op.SAME: 8}
 
 
 def test_a_failure_keeps_what_its_root_no_longer_declares(bench: Bench) -> None:

@@ -26,7 +26,7 @@ def test_many_updates_leave_no_threads_and_no_open_files(tmp_path: Path) -> None
     crew = engine._crew._max_workers
 
     def registering() -> int:
-        return sum(one.name.startswith("register") for one in threading.enumerate())
+        return sum(thread.name.startswith("register") for thread in threading.enumerate())
 
     def count() -> tuple[int, int]:
         return threading.active_count() - registering(), len(list(Path("/proc/self/fd").iterdir()))

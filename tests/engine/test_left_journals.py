@@ -75,7 +75,7 @@ def test_a_journal_that_nobody_writes_is_refused_in_one_sentence_and_kept(name: 
 def test_a_journal_that_does_not_fit_its_state_is_refused(bench: Bench, path: Path) -> None:
     """A state without what others refer to is none; the way out works here too."""
     base = bench.raw()["manifest"]["time"]
-    urn = next(one.urn for one in bench.checkpoint().resources if "LoopbackAddress" in one.urn)
+    urn = next(resource.urn for resource in bench.checkpoint().resources if "LoopbackAddress" in resource.urn)
     for change in ({"drop": urn}, {"supersede": {"urn": "urn:pulumi:a::b::c::d", "type": "c"}, "number": 1}):
         path.write_text(json.dumps({"journal": 1, "base": base}) + "\n" + json.dumps([change]) + "\n")
         for _ in range(2):
@@ -206,4 +206,4 @@ def test_a_run_that_died_leaves_the_official_lock_until_this_engine_has_gone_on(
     assert "removed the lock that the ended process" in messages(result)[0]
     assert list(locks.glob("*.json")) == []
     refuse_unfinished(bench.project.root, "dev")
-    assert [short(one.urn) for one in bench.engine().resources()]
+    assert [short(resource.urn) for resource in bench.engine().resources()]

@@ -198,12 +198,12 @@ def _output_types() -> None:
 
 
 def _breaks() -> None:
-    one = Thing("LoopbackAddress", "one", {"address": "127.77.0.1"})
+    thing = Thing("LoopbackAddress", "one", {"address": "127.77.0.1"})
 
     def fail(_claim: str) -> str:
         raise ValueError("not like this")
 
-    Thing("ServiceStatus", "told", {"ip": output(one, "claim").apply(fail)})
+    Thing("ServiceStatus", "told", {"ip": output(thing, "claim").apply(fail)})
 
 
 def _twice() -> None:
@@ -250,17 +250,17 @@ def _run(bench: Bench, program: Program) -> tuple[Result, object]:
     result = bench.engine().up(program)
     resources = bench.checkpoint().resources if bench.state_path.exists() else ()
     kept = {
-        one.urn: (
-            one.type,
-            "" if one.type.startswith("pulumi:providers:") else one.id,
-            dict(one.inputs),
-            dict(one.outputs),
-            one.parent,
-            sorted(one.dependencies),
-            {key: sorted(urns) for key, urns in (one.property_dependencies or {}).items()},
-            one.provider.rpartition("::")[0],
+        resource.urn: (
+            resource.type,
+            "" if resource.type.startswith("pulumi:providers:") else resource.id,
+            dict(resource.inputs),
+            dict(resource.outputs),
+            resource.parent,
+            sorted(resource.dependencies),
+            {key: sorted(urns) for key, urns in (resource.property_dependencies or {}).items()},
+            resource.provider.rpartition("::")[0],
         )
-        for one in resources
+        for resource in resources
     }
     return result, kept
 

@@ -85,12 +85,12 @@ def test_a_state_of_kept_texts_is_the_state_written_anew(rounds: list[list[Mutat
 
 
 @given(resources(), resources())
-def test_what_is_read_from_a_text_is_written_as_that_text(one: ResourceState, other: ResourceState) -> None:
+def test_what_is_read_from_a_text_is_written_as_that_text(resource: ResourceState, other: ResourceState) -> None:
     """Also where we would write it in another way."""
-    text = compact({**other.as_json(), "ourOwn": one.text})
+    text = compact({**other.as_json(), "ourOwn": resource.text})
     spaced = text.replace(":", " : ")
-    assert resource_from_json(one.as_json(), spaced).data == spaced.encode()
-    assert resource_from_json(one.as_json()).data == one.data == compact(one.as_json()).encode()
+    assert resource_from_json(resource.as_json(), spaced).data == spaced.encode()
+    assert resource_from_json(resource.as_json()).data == resource.data == compact(resource.as_json()).encode()
 
 
 def told_apart(state: ResourceState) -> dict[str, object]:
@@ -103,14 +103,14 @@ def told_apart(state: ResourceState) -> dict[str, object]:
 
 @given(resources(), resources(), st.randoms())
 def test_resources_are_equal_when_the_state_would_say_the_same_of_them(
-    one: ResourceState,
+    resource: ResourceState,
     other: ResourceState,
     chance: Any,  # noqa: ANN401 - hypothesis' own
 ) -> None:
     """Whatever they are made of; the order of dependencies is nobody's."""
-    assert one.equals(other) == (told_apart(one) == told_apart(other))
-    raw = one.as_json()
+    assert resource.equals(other) == (told_apart(resource) == told_apart(other))
+    raw = resource.as_json()
     for listed in (raw.get("dependencies", []), *dict(raw.get("propertyDependencies", {})).values()):  # type: ignore[arg-type]
         chance.shuffle(listed)
     twin = resource_from_json(raw)
-    assert one.equals(twin) == (told_apart(one) == told_apart(twin))
+    assert resource.equals(twin) == (told_apart(resource) == told_apart(twin))

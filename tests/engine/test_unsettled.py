@@ -101,7 +101,9 @@ def test_a_creation_that_can_not_be_finished_now_is_tried_again_by_every_run(
         result = engine.up(nothing)
         assert not result.ok
         assert "can't be finished (the API doesn't answer); the next run tries again" in messages(result)[-1]
-        assert [(one.kind, short(one.resource.urn)) for one in pending(bench)] == [("creating", "LoopbackAddress::a")]
+        assert [(operation.kind, short(operation.resource.urn)) for operation in pending(bench)] == [
+            ("creating", "LoopbackAddress::a")
+        ]
     bench.world.control = {}
     assert engine.up(nothing).ok
     assert (bench.world.things, pending(bench)) == ({}, [])
@@ -131,7 +133,7 @@ def test_destroy_keeps_what_an_unfinished_creation_refers_to(bench: Bench, kille
     engine = killed(bench, killer)
     bench.world.control = {"fail": {"LoopbackAddress::a": "no"}}
     assert not engine.destroy().ok
-    assert {short(one.urn).split("::")[0] for one in engine.resources()} == {"Stack", "locallb"}
+    assert {short(resource.urn).split("::")[0] for resource in engine.resources()} == {"Stack", "locallb"}
     assert len(pending(bench)) == 1
     bench.world.control = {}
     assert engine.destroy().ok
@@ -195,8 +197,8 @@ def test_a_creation_whose_surroundings_another_engine_removed_is_finished_all_th
     """And with a whole state: a default provider comes back, other references are left out."""
     engine = bench.engine()
     assert engine.up(declare).ok
-    address = next(one for one in engine.resources() if short(one.urn) == "LoopbackAddress::a")
-    stack = next(one for one in engine.resources() if one.type.endswith(":Stack"))
+    address = next(resource for resource in engine.resources() if short(resource.urn) == "LoopbackAddress::a")
+    stack = next(resource for resource in engine.resources() if resource.type.endswith(":Stack"))
     lost = "urn:pulumi:dev::local-lb::a:b:C::lost"
     raw: dict[str, Any] = address.as_json()
     for name in ("id", "outputs", "created", "modified"):
@@ -206,7 +208,11 @@ def test_a_creation_whose_surroundings_another_engine_removed_is_finished_all_th
     latest = {
         "resources": [stack.as_json()]
         if what == "provider"
-        else [one.as_json() for one in engine.resources() if "ProxyConfig" not in one.urn and one != address]
+        else [
+            resource.as_json()
+            for resource in engine.resources()
+            if "ProxyConfig" not in resource.urn and resource != address
+        ]
     }
     whole = json.loads(bench.state_path.read_text())
     whole["checkpoint"]["latest"] |= latest | {"pending_operations": [{"resource": raw, "type": "creating"}]}
@@ -221,7 +227,7 @@ def test_an_interrupted_change_of_what_can_not_be_read_now_stays_under_way(bench
     """The next run looks at it again; one that deletes the resource has settled it."""
     engine = bench.engine()
     assert engine.up(declare).ok
-    found = next(one for one in engine.resources() if short(one.urn) == "ProxyConfig::b")
+    found = next(resource for resource in engine.resources() if short(resource.urn) == "ProxyConfig::b")
     operation = f',"pending_operations":[{{"resource":{found.text},"type":"{kind}"}}],"metadata"'
     bench.state_path.write_text(bench.state_path.read_text().replace(',"metadata"', operation))
     bench.world.control = {"fail_read": {"ProxyConfig::b": "no"}}

@@ -44,6 +44,6 @@ def nodes(block: Block) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def run(names: str, first: int = 1, delay: float = 0) -> list[Server]:
-            return [stack.enter_context(each) for each in servers(names, block, first, delay=delay)]
+            return [stack.enter_context(server) for server in servers(names, block, first, delay=delay)]
 
         yield run

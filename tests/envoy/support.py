@@ -36,14 +36,14 @@ def serve(  # noqa: PLR0913 - the fields of a port, each with a default
 ) -> tuple[Listener, Upstream]:
     """Describe one port of a Service: its listener and its upstream."""
     name = f"{protocol.lower()}-{port}"
-    ranges = tuple(ip_network(each) for each in sources)
-    upstream = Upstream(name, protocol, tuple(each.backend for each in backends), affinity, health)
+    ranges = tuple(ip_network(source) for source in sources)
+    upstream = Upstream(name, protocol, tuple(server.backend for server in backends), affinity, health)
     return Listener(ip_address(address), port, protocol, name, ranges, affinity), upstream
 
 
 def rendering(*ports: tuple[Listener, Upstream], discovery: Discovery = Discovery.EDS) -> Rendered:
     """Render a proxy that serves these ports."""
-    listeners, upstreams = tuple(each for each, _ in ports), tuple(each for _, each in ports)
+    listeners, upstreams = tuple(listener for listener, _ in ports), tuple(upstream for _, upstream in ports)
     return render(Proxy(ProxyName("test/default/web"), ProxyId("0123456789ab"), discovery, listeners, upstreams))
 
 
@@ -94,7 +94,7 @@ class Envoy:
 
     @staticmethod
     def _listener_names(rendered: Rendered) -> set[str]:
-        return {each["name"] for each in json.loads(rendered.files["lds.json"])["resources"]}
+        return {listener["name"] for listener in json.loads(rendered.files["lds.json"])["resources"]}
 
     def wait(self, rendered: Rendered) -> None:
         """Wait until a configuration is active: its versions accepted and its listeners bound."""
@@ -121,14 +121,14 @@ class Envoy:
     def version(self, kind: str) -> str:
         """Return the version of `lds` or `cds` that was accepted last; empty before the first."""
         stats = cast("dict[str, list[dict[str, str]]]", json.loads(self.get("/stats?type=TextReadouts&format=json")))
-        values = {each["name"]: each["value"] for each in stats["stats"]}
+        values = {statistic["name"]: statistic["value"] for statistic in stats["stats"]}
         manager = "listener_manager" if kind == "lds" else "cluster_manager"
         return values.get(f"{manager}.{kind}.version_text", "")
 
     def listeners(self) -> set[str]:
         """Return the names of the listeners that are bound."""
         answer = json.loads(self.get("/listeners?format=json"))
-        return {each["name"] for each in answer.get("listener_statuses", [])}
+        return {listener["name"] for listener in answer.get("listener_statuses", [])}
 
     def get(self, path: str) -> str:
         """Ask the admin socket, through the directory's descriptor as its path may be too long for a socket."""
@@ -147,9 +147,9 @@ class Envoy:
     def watches(self) -> int:
         """Count the inotify instances that the process holds."""
         links = []
-        for each in Path(f"/proc/{self.process.pid}/fd").iterdir():
+        for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
             with suppress(FileNotFoundError):  # closed meanwhile
-                links.append(str(each.readlink()))
+                links.append(str(path.readlink()))
         return links.count("anon_inode:inotify")
 
 
@@ -170,7 +170,7 @@ def inlined(files: Mapping[str, str]) -> str:
     """
     bootstrap = json.loads(files["bootstrap.json"])
     clusters = _resources(files["cds.json"])
-    for cluster in [each for each in clusters if each["type"] == "EDS"]:
+    for cluster in [cluster for cluster in clusters if cluster["type"] == "EDS"]:
         [endpoints] = _resources(files[f"eds-{cluster['name']}.json"])
         static = {name: value for name, value in cluster.items() if name != "eds_cluster_config"}
         clusters.append(static | {"name": f"static-{cluster['name']}", "type": "STATIC", "load_assignment": endpoints})
@@ -181,7 +181,10 @@ def inlined(files: Mapping[str, str]) -> str:
 
 def _resources(text: str) -> list[dict[str, Any]]:
     """Read a discovery response's resources, without the type that they need only there."""
-    return [{name: value for name, value in each.items() if name != "@type"} for each in json.loads(text)["resources"]]
+    return [
+        {name: value for name, value in resource.items() if name != "@type"}
+        for resource in json.loads(text)["resources"]
+    ]
 
 
 def validate(directory: Path, files: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -44,7 +44,7 @@ def test_backend_changes_fail_no_request(discovery: Discovery, start: Start, nod
             envoy.apply(rendering(serve(block[100], backends, health=ConnectCheck()), discovery=discovery))
         time.sleep(0.2)
     assert load.failures("ABCDE") == []
-    assert max(each.seconds for each in load.outcomes) < 0.5 + load.late
+    assert max(outcome.seconds for outcome in load.outcomes) < 0.5 + load.late
 
 
 def test_added_backends_lose_no_datagram(start: Start, nodes: Serve, block: Block) -> None:
@@ -58,7 +58,7 @@ def test_added_backends_lose_no_datagram(start: Start, nodes: Serve, block: Bloc
             envoy.apply(rendering(serve(block[100], three[:count], UDP, health=check)))
         time.sleep(0.2)
     assert load.failures("ABC") == []
-    assert {each.answer for each in load.outcomes} == {"A", "B", "C"}
+    assert {outcome.answer for outcome in load.outcomes} == {"A", "B", "C"}
 
 
 def test_removed_backends_lose_answers_in_flight_at_most(start: Start, nodes: Serve, block: Block) -> None:
@@ -72,7 +72,7 @@ def test_removed_backends_lose_answers_in_flight_at_most(start: Start, nodes: Se
             envoy.apply(rendering(serve(block[100], backends, UDP, health=check)))
             changes.append(time.perf_counter())
         time.sleep(0.2)
-    assert [each for each in load.failures("ABC") if min(abs(each.began - at) for at in changes) > 0.02] == []
+    assert [outcome for outcome in load.failures("ABC") if min(abs(outcome.began - at) for at in changes) > 0.02] == []
     assert len(load.failures("ABC")) <= 2
 
 
@@ -103,7 +103,7 @@ def test_established_streams_outlive_every_change(start: Start, nodes: Serve, bl
     envoy = start(rendering(serve(block[100], three)))
     with _stream(block[100], 8080) as client:
         home = _echo(client)
-        rest = [each for each in three if each.name != home]
+        rest = [server for server in three if server.name != home]
         for port in (
             [serve(block[100], rest)],
             [serve(block[100], rest, health=ConnectCheck())],

@@ -40,7 +40,7 @@ def test_a_refusing_backend_costs_no_request(*, affinity: bool, start: Start, no
     with Load(_from_many(block)) as load:
         time.sleep(0.5)
     assert load.failures("AB") == []
-    assert max(each.seconds for each in load.outcomes) < 0.5 + load.late
+    assert max(outcome.seconds for outcome in load.outcomes) < 0.5 + load.late
 
 
 @pytest.mark.parametrize(("check", "affinity"), [("none", False), ("connect", False), ("http", False), ("none", True)])
@@ -58,10 +58,10 @@ def test_a_dead_node_costs_a_second_at_most(
         three[2].die()
         died = time.perf_counter()
         time.sleep(1.0)
-    later = [each for each in load.outcomes if each.began > died]
-    assert [each for each in load.failures("ABC") if each in later] == []
-    assert max(each.seconds for each in later) < 1 + load.late
-    assert {each.answer for each in later} == {"A", "B"}
+    later = [outcome for outcome in load.outcomes if outcome.began > died]
+    assert [outcome for outcome in load.failures("ABC") if outcome in later] == []
+    assert max(outcome.seconds for outcome in later) < 1 + load.late
+    assert {outcome.answer for outcome in later} == {"A", "B"}
 
 
 @pytest.mark.parametrize("discovery", Discovery)
@@ -98,7 +98,7 @@ def test_a_udp_client_moves_off_a_dead_node_within_a_second(start: Start, nodes:
         client.connect((block[100], 8080))
         client.settimeout(0.05)
         home = _exchange(client)
-        next(each for each in three if each.name == home).die()
+        next(server for server in three if server.name == home).die()
         died = time.perf_counter()
         eventually(lambda: _exchange(client) not in {"", home}, "another backend answers")
         assert time.perf_counter() - died < 1
@@ -138,7 +138,7 @@ def test_new_backends_serve_before_their_first_check_ended(
         changed = time.perf_counter()
         time.sleep(0.6)
     assert load.failures("ABCD") == []
-    assert {each.answer for each in load.outcomes if each.began > changed + 0.05} == {"C", "D"}
+    assert {outcome.answer for outcome in load.outcomes if outcome.began > changed + 0.05} == {"C", "D"}
 
 
 def test_a_backend_that_returns_is_used_again(start: Start, nodes: Serve, block: Block) -> None:

@@ -27,7 +27,7 @@ def test_udp_sessions_take_turns(start: Start, nodes: Serve, block: Block) -> No
     """Every backend gets as many sessions; a source address and port that were used before continue theirs."""
     start(rendering(serve(block[100], nodes("ABC"), UDP)))
     sources = [block[n] for n in range(10, 40)]
-    assert Counter(ask_udp(block[100], 8080, each) for each in sources) == {"A": 10, "B": 10, "C": 10}
+    assert Counter(ask_udp(block[100], 8080, source) for source in sources) == {"A": 10, "B": 10, "C": 10}
 
 
 def test_tcp_and_udp_share_a_port_number(start: Start, nodes: Serve, block: Block) -> None:
@@ -112,10 +112,10 @@ def test_affinity_outlives_a_change_of_backends(protocol: Protocol, start: Start
     three = nodes("ABC")
     clients = [block[n] for n in range(10, 90)]
     envoy = start(rendering(serve(block[100], three, protocol, affinity=True)))
-    before = {each: ask(protocol)(block[100], 8080, each) for each in clients}
+    before = {client: ask(protocol)(block[100], 8080, client) for client in clients}
     envoy.apply(rendering(serve(block[100], three[:2], protocol, affinity=True)))
-    without = {each: ask(protocol)(block[100], 8080, each) for each in clients}
-    moved = [each for each in clients if before[each] != "C" and without[each] != before[each]]
+    without = {client: ask(protocol)(block[100], 8080, client) for client in clients}
+    moved = [client for client in clients if before[client] != "C" and without[client] != before[client]]
     assert len(moved) <= 3, "Maglev moves about one of 500; three of 80 is far from what a rehash would move"
     envoy.apply(rendering(serve(block[100], three, protocol, affinity=True)))
-    assert {each: ask(protocol)(block[100], 8080, each) for each in clients} == before
+    assert {client: ask(protocol)(block[100], 8080, client) for client in clients} == before

@@ -20,7 +20,7 @@ NODES = tuple(Backend.at(ip_address(f"127.0.0.{n}"), 30080) for n in (1, 2, 3))
 NODES6 = (Backend.at(ip_address("fd00::1"), 30080), Backend.at(ip_address("fd00::2"), 30080))
 ELSEWHERE = Backend.at(ip_address("fd00::1"), 30080, ip_address("127.0.0.1"))
 PODS = tuple(Backend.at(ip_address(f"127.0.1.{n}"), 8080) for n in (1, 2))
-ASKED = tuple(Backend.at(each.address, each.port, None, 10256) for each in NODES)
+ASKED = tuple(Backend.at(backend.address, backend.port, None, 10256) for backend in NODES)
 ASKED_PODS = (
     Backend.at(ip_address("127.0.1.1"), 5353, ip_address("127.0.0.1"), 10256),
     Backend.at(ip_address("127.0.1.2"), 5353, None, None),
@@ -32,7 +32,11 @@ RANGES = (ip_network("10.0.0.0/8"), ip_network("127.0.0.0/8"), ip_network("fd00:
 def _proxy(*pairs: tuple[Listener, Upstream], discovery: Discovery = Discovery.EDS) -> Proxy:
     upstreams = tuple({upstream.name: upstream for _, upstream in pairs}.values())
     return Proxy(
-        ProxyName("kind/default/web"), ProxyId("0123456789ab"), discovery, tuple(each for each, _ in pairs), upstreams
+        ProxyName("kind/default/web"),
+        ProxyId("0123456789ab"),
+        discovery,
+        tuple(listener for listener, _ in pairs),
+        upstreams,
     )
 
 

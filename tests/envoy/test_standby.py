@@ -34,7 +34,7 @@ def test_traffic_follows_the_health_checks(  # noqa: PLR0913 - three cases, thre
     backends = nodes("ABC")
     healthy = health_ports(block, "1")
     listener, upstream = serve(block[100], backends[:1], protocol, affinity=affinity, health=HttpCheck(healthy[0].port))
-    standby = replace(upstream, standby=tuple(one.backend for one in backends[1:]))
+    standby = replace(upstream, standby=tuple(server.backend for server in backends[1:]))
     start(rendering((listener, standby), discovery=discovery))
     asking = ask(protocol)
     assert {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"A"}
@@ -46,8 +46,8 @@ def test_traffic_follows_the_health_checks(  # noqa: PLR0913 - three cases, thre
         healthy.append(health_ports(block, "1", healthy[0].port)[0])
         eventually(lambda: {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"A"}, "A is back")
     finally:
-        for one in healthy[1:]:
-            one.close()
+        for server in healthy[1:]:
+            server.close()
 
 
 def test_becoming_the_first_choice_costs_no_request(start: Start, nodes: Serve, block: Block) -> None:
@@ -65,8 +65,8 @@ def test_becoming_the_first_choice_costs_no_request(start: Start, nodes: Serve, 
                 eventually(lambda name=expected: ask_tcp(block[100], 8080) == name, f"{expected} answers")  # type: ignore[misc]
         assert load.failures("AB") == []
     finally:
-        for each in healthy:
-            each.close()
+        for server in healthy:
+            server.close()
 
 
 @pytest.mark.parametrize("discovery", list(Discovery))
@@ -85,17 +85,17 @@ def test_a_lone_backend_that_refuses_is_passed_over_at_once(
             time.sleep(1.5)
         assert load.failures("B") == []
     finally:
-        for each in healthy:
-            each.close()
+        for server in healthy:
+            server.close()
 
 
 def test_where_no_check_passes_traffic_goes_where_it_is_planned(start: Start, nodes: Serve, block: Block) -> None:
     """EndpointSlices name a Node before its checks do, and the others drop connections, as under policy Local."""
     a, *others = nodes("ABCDE")
     (listener, upstream) = serve(block[100], [a], health=HttpCheck(1))
-    start(rendering((listener, replace(upstream, standby=tuple(one.backend for one in others)))))
-    for one in others:
-        one.die()
+    start(rendering((listener, replace(upstream, standby=tuple(server.backend for server in others)))))
+    for server in others:
+        server.die()
     with Load(lambda: ask_tcp(block[100], 8080)) as load:
         time.sleep(1)
     assert load.failures("A") == []
@@ -109,8 +109,8 @@ def test_dead_backends_send_nothing_to_what_stands_by(
     living, dying, (behind,) = nodes("ABCD"), nodes("EFGH", first=11), nodes("X", first=21)
     listener, upstream = serve(block[100], [*living, *dying], affinity=affinity, health=ConnectCheck())
     envoy = start(rendering((listener, replace(upstream, standby=(behind.backend,)))))
-    for one in dying:
-        one.die()
+    for server in dying:
+        server.die()
     healthy = (
         "membership_healthy: 5" if affinity else "membership_healthy: 4"
     )  # degraded ones are counted by themselves
@@ -129,7 +129,7 @@ def test_what_an_earlier_version_wrote_is_taken_over_without_a_failed_request(
     name = "eds-tcp-8080.json"
     document = json.loads(now.files[name])
     (locality,) = document["resources"][0]["endpoints"]
-    first, behind = ({"endpoint": one["endpoint"]} for one in locality["lb_endpoints"])
+    first, behind = ({"endpoint": endpoint["endpoint"]} for endpoint in locality["lb_endpoints"])
     document["resources"][0] |= {
         "endpoints": [{"lb_endpoints": [first]}, {"lb_endpoints": [behind], "priority": 1}],
         "policy": {},

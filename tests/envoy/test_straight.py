@@ -33,7 +33,7 @@ def end(pod: Server) -> float:
 def ways(block: Block, pods: list[Server], nodes: list[Server], kube_proxy: Server) -> tuple[Port, Port]:
     """Describe a port that goes straight to pods, and the same port when it goes to NodePorts."""
     listener, upstream = serve(block[100], pods, health=ConnectCheck())
-    by_nodes = tuple(checked_elsewhere(one, kube_proxy) for one in nodes)
+    by_nodes = tuple(checked_elsewhere(server, kube_proxy) for server in nodes)
     return (listener, replace(upstream, standby=by_nodes)), (listener, replace(upstream, backends=by_nodes))
 
 
@@ -58,7 +58,7 @@ def test_going_over_to_pods_and_back_fails_no_request(
             eventually(lambda names=names: ask_tcp(block[100], 8080) in names, f"{names} answer")  # type: ignore[misc]
             time.sleep(0.3)
     assert load.failures("ABCXY") == []
-    assert {each.answer for each in load.outcomes} == set("ABCXY")
+    assert {outcome.answer for outcome in load.outcomes} == set("ABCXY")
 
 
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "refusing"])
@@ -91,7 +91,7 @@ def test_a_pod_that_ends_at_once_is_passed_over(start: Start, nodes: Serve, bloc
         envoy.apply(rendering((listener, replace(before, backends=(new.backend,)))))
         eventually(lambda: ask_tcp(block[100], 8080) == "B", "B answers")
         time.sleep(0.2)
-    assert [each for each in load.failures("ABX") if each.began > closed] == []
+    assert [outcome for outcome in load.failures("ABX") if outcome.began > closed] == []
 
 
 def test_without_node_ports_a_refused_connect_waits_for_the_next_pod(start: Start, nodes: Serve, block: Block) -> None:
@@ -104,7 +104,7 @@ def test_without_node_ports_a_refused_connect_waits_for_the_next_pod(start: Star
         closed = end(old)
         envoy.put("eds-tcp-8080.json", rendering(serve(block[100], [new])).files["eds-tcp-8080.json"])
         time.sleep(0.3)
-    assert [each for each in load.failures("AB") if each.began > closed] == []
+    assert [outcome for outcome in load.failures("AB") if outcome.began > closed] == []
 
 
 def test_udp_goes_to_pods_whose_node_lives(start: Start, nodes: Serve, block: Block) -> None:

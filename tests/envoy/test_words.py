@@ -33,10 +33,10 @@ UPSTREAMS = st.builds(
 @st.composite
 def proxies(draw: st.DrawFn) -> Proxy:
     """Make any proxy: some upstreams, and a listener for each."""
-    upstreams = tuple(draw(st.lists(UPSTREAMS, max_size=4, unique_by=lambda each: each.name)))
+    upstreams = tuple(draw(st.lists(UPSTREAMS, max_size=4, unique_by=lambda upstream: upstream.name)))
     listeners = tuple(
-        Listener(ip_address("127.77.0.5"), 8000 + number, each.protocol, each.name)
-        for number, each in enumerate(upstreams)
+        Listener(ip_address("127.77.0.5"), 8000 + number, upstream.protocol, upstream.name)
+        for number, upstream in enumerate(upstreams)
     )
     return Proxy(
         ProxyName("dev/default/web"), ProxyId("0123456789ab"), draw(st.sampled_from(Discovery)), listeners, upstreams
@@ -56,7 +56,8 @@ def _shuffled(things: tuple[T, ...], random: Random) -> tuple[T, ...]:
 def test_the_order_in_which_a_proxy_was_put_together_is_invisible(proxy: Proxy, random: Random) -> None:
     """The same listeners, upstreams and backends give the same bytes in any order, doubled or not."""
     upstreams = tuple(
-        replace(each, backends=_shuffled(each.backends, random) + each.backends[:1]) for each in proxy.upstreams
+        replace(upstream, backends=_shuffled(upstream.backends, random) + upstream.backends[:1])
+        for upstream in proxy.upstreams
     )
     other = replace(proxy, listeners=_shuffled(proxy.listeners, random), upstreams=_shuffled(upstreams, random))
     assert render(other) == render(proxy)
@@ -80,21 +81,23 @@ def test_versions_are_those_in_the_files(proxy: Proxy) -> None:
 @given(proxies(), st.lists(BACKENDS, min_size=1, max_size=3).map(tuple))
 def test_backends_change_only_their_eds_file(proxy: Proxy, backends: tuple[Backend, ...]) -> None:
     """With EDS, other backends alter one EDS file and neither version, as long as there are some before and after."""
-    populated = tuple(replace(each, backends=each.backends or backends[:1]) for each in proxy.upstreams)
+    populated = tuple(replace(upstream, backends=upstream.backends or backends[:1]) for upstream in proxy.upstreams)
     before = render(replace(proxy, discovery=Discovery.EDS, upstreams=populated))
-    for number, each in enumerate(populated):
-        changed = (*populated[:number], replace(each, backends=backends), *populated[number + 1 :])
+    for number, upstream in enumerate(populated):
+        changed = (*populated[:number], replace(upstream, backends=backends), *populated[number + 1 :])
         after = render(replace(proxy, discovery=Discovery.EDS, upstreams=changed))
         assert after.versions == before.versions
-        assert {name for name in after.files if after.files[name] != before.files[name]} <= {f"eds-{each.name}.json"}
+        assert {name for name in after.files if after.files[name] != before.files[name]} <= {
+            f"eds-{upstream.name}.json"
+        }
 
 
 @given(proxies())
 def test_a_listener_without_backends_is_left_out(proxy: Proxy) -> None:
     """Clients of a port without backends are refused; every other port has its listener."""
-    served = {each.name for each in proxy.upstreams if each.backends}
-    wanted = {each.name for each in proxy.listeners if each.upstream in served}
-    assert {each["name"] for each in _resources(render(proxy), "lds.json")} == wanted
+    served = {upstream.name for upstream in proxy.upstreams if upstream.backends}
+    wanted = {listener.name for listener in proxy.listeners if listener.upstream in served}
+    assert {resource["name"] for resource in _resources(render(proxy), "lds.json")} == wanted
 
 
 def test_a_listener_of_an_unknown_upstream_is_left_out() -> None:

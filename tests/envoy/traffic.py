@@ -92,18 +92,18 @@ class Server:
         if self._thread.is_alive():
             self._wake.send(_STOP)
             self._thread.join()
-        for each in (self._wake, self._woken, self._tcp, self._udp, *self._streams, *self._fillers):
-            each.close()
+        for opened in (self._wake, self._woken, self._tcp, self._udp, *self._streams, *self._fillers):
+            opened.close()
 
     def _run(self) -> None:
         with selectors.DefaultSelector() as selector:
-            for each in (self._woken, self._tcp, self._udp):
-                selector.register(each, selectors.EVENT_READ)
+            for opened in (self._woken, self._tcp, self._udp):
+                selector.register(opened, selectors.EVENT_READ)
             ready: set[socket.socket] = set()
             while self._woken not in ready:
                 ready = {cast("socket.socket", key.fileobj) for key, _ in selector.select()}
-                for each in ready - {self._woken}:
-                    self._serve(each, selector)
+                for readable in ready - {self._woken}:
+                    self._serve(readable, selector)
         if self._woken.recv(1) == _DIE:
             self._fill_the_queue()
 
@@ -202,11 +202,11 @@ class Load:
     @property
     def outcomes(self) -> list[Outcome]:
         """Everything that ended so far; after the load's end, everything."""
-        return sorted(self._outcomes, key=lambda each: each.began)
+        return sorted(self._outcomes, key=lambda outcome: outcome.began)
 
     def failures(self, names: str) -> list[Outcome]:
         """Return the requests that none of the servers `names` answered."""
-        return [each for each in self.outcomes if each.answer not in set(names)]
+        return [outcome for outcome in self.outcomes if outcome.answer not in set(names)]
 
     def _run(self) -> None:
         began, threads = time.perf_counter(), list[threading.Thread]()
@@ -216,8 +216,8 @@ class Load:
             self.late, last = max(self.late, now - last - 1 / self._rate), now
             threads.append(threading.Thread(target=self._one))
             threads[-1].start()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.join()
 
     def _one(self) -> None:
         began = time.perf_counter()

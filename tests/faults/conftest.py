@@ -20,8 +20,8 @@ def backend() -> Iterator[Callable[..., Backend]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for backend in made:
+        backend.close()
 
 
 @pytest.fixture

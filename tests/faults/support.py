@@ -33,8 +33,13 @@ class Pair:
         """Ask the doctor; what this user may do is no fault of the stack."""
         done = self.stage.run("doctor", "--json")
         levels = {"warning", "problem"}
-        findings = [one for one in done.json["findings"] if one["level"] in levels and one["topic"] != "rights"]
-        return Doctor(done.code, "\n".join(f"{one['topic']}: {one['text']} -> {one['remedy']}" for one in findings))
+        findings = [
+            finding for finding in done.json["findings"] if finding["level"] in levels and finding["topic"] != "rights"
+        ]
+        return Doctor(
+            done.code,
+            "\n".join(f"{finding['topic']}: {finding['text']} -> {finding['remedy']}" for finding in findings),
+        )
 
     def up(self) -> Done:
         """Run `up`, whatever comes of it."""

@@ -60,7 +60,7 @@ def _exposed(root: Path) -> str:
 
 def _closed(path: Path) -> Path | None:
     """Find the topmost directory on the way to `path` that others may not pass."""
-    return next((one for one in reversed(path.parents) if not one.stat().st_mode & 1), None)
+    return next((parent for parent in reversed(path.parents) if not parent.stat().st_mode & 1), None)
 
 
 class Namespace:

@@ -32,10 +32,10 @@ FAR = PoolRoute("far", ip_network("10.0.0.0/24"))
 def test_a_healthy_host_has_nothing_to_do() -> None:
     """Every finding is fine, and none has a remedy."""
     findings = examine(GOOD)
-    assert {one.level for one in findings} == {Level.OK}
-    assert not any(one.remedy for one in findings)
+    assert {finding.level for finding in findings} == {Level.OK}
+    assert not any(finding.remedy for finding in findings)
     assert {"Python", "Envoy", "Docker", "rights", "headroom", "pools", "ports", "sources", "proxies", "state",
-            "ledger"} == {one.topic for one in findings}  # fmt: skip
+            "ledger"} == {finding.topic for finding in findings}  # fmt: skip
 
 
 def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFacts:
@@ -101,8 +101,9 @@ def test_each_trouble_has_its_finding(
     changes: dict[str, object], level: Level, topic: str, words: str, remedy: str
 ) -> None:
     """With its level, its words and what to do about it."""
-    found = [one for one in examine(replace(GOOD, **changes)) if one.topic == topic and one.level is level]  # type: ignore[arg-type]  # the table's own fields
-    assert any(words in one.text and remedy in one.remedy for one in found), examine(replace(GOOD, **changes))  # type: ignore[arg-type]  # as above
+    findings = examine(replace(GOOD, **changes))  # type: ignore[arg-type]  # the table's own fields
+    found = [finding for finding in findings if finding.topic == topic and finding.level is level]
+    assert any(words in finding.text and remedy in finding.remedy for finding in found), findings
 
 
 def test_the_smallest_budget_is_the_one_that_is_told() -> None:
@@ -174,7 +175,7 @@ def test_a_pool_is_held_against_the_routes(
     if local is None:
         assert found == ()
         return
-    assert all(one.local for one in found) is local
-    assert next((one.problem.reason for one in found if one.problem), None) is reason
+    assert all(route.local for route in found) is local
+    assert next((route.problem.reason for route in found if route.problem), None) is reason
     assert note in found[0].note
     assert bool(found[0].note) is bool(note)

@@ -44,14 +44,14 @@ def bound(kind: socket.SocketKind, address: str = PLACE, port: int = 0, *, v6onl
     return made
 
 
-def port_of(one: socket.socket) -> int:
+def port_of(bound_socket: socket.socket) -> int:
     """Return the port of a socket."""
-    return int(one.getsockname()[1])
+    return int(bound_socket.getsockname()[1])
 
 
 def seen(port: int, *our_pids: int) -> list[Socket]:
     """Return the foreign sockets at a port."""
-    return [one for one in host_facts((), our_pids).sockets if one.port == port]
+    return [row for row in host_facts((), our_pids).sockets if row.port == port]
 
 
 KINDS = [(socket.SOCK_STREAM, Protocol.TCP), (socket.SOCK_DGRAM, Protocol.UDP)]
@@ -61,16 +61,16 @@ KINDS = [(socket.SOCK_STREAM, Protocol.TCP), (socket.SOCK_DGRAM, Protocol.UDP)]
 @pytest.mark.parametrize("address", [PLACE, "::1"])
 def test_a_socket_of_others_is_seen_with_its_process(kind: socket.SocketKind, protocol: Protocol, address: str) -> None:
     """Listening TCP and bound UDP, in both families."""
-    with closing(bound(kind, address)) as one:
-        expected = Socket(ip_address(address), port_of(one), protocol, MY_NAME)
-        assert seen(port_of(one)) == [expected]
+    with closing(bound(kind, address)) as bound_socket:
+        expected = Socket(ip_address(address), port_of(bound_socket), protocol, MY_NAME)
+        assert seen(port_of(bound_socket)) == [expected]
 
 
 def test_our_own_processes_are_not_in_the_way() -> None:
     """The proxies that a plan is made for hold the very ports that it plans."""
-    with closing(bound(socket.SOCK_STREAM)) as one:
-        assert seen(port_of(one), ME) == []
-        assert seen(port_of(one), ME + 1) != []
+    with closing(bound(socket.SOCK_STREAM)) as bound_socket:
+        assert seen(port_of(bound_socket), ME) == []
+        assert seen(port_of(bound_socket), ME + 1) != []
 
 
 def test_connections_are_not_in_the_way() -> None:
@@ -85,29 +85,29 @@ def test_connections_are_not_in_the_way() -> None:
 @pytest.mark.parametrize(("kind", "protocol"), KINDS)
 def test_a_wildcard_of_both_families_is_seen_in_both(kind: socket.SocketKind, protocol: Protocol) -> None:
     """The kernel lists it once, as IPv6, but it holds the port of every IPv4 address as well."""
-    with closing(bound(kind, "::", v6only=False)) as one:
-        places = [Socket(ip_address(text), port_of(one), protocol, MY_NAME) for text in ("0.0.0.0", "::")]
-        assert seen(port_of(one)) == places
+    with closing(bound(kind, "::", v6only=False)) as bound_socket:
+        places = [Socket(ip_address(text), port_of(bound_socket), protocol, MY_NAME) for text in ("0.0.0.0", "::")]
+        assert seen(port_of(bound_socket)) == places
 
 
 @pytest.mark.parametrize(("kind", "protocol"), KINDS)
 def test_a_wildcard_of_ipv6_only_leaves_ipv4_alone(kind: socket.SocketKind, protocol: Protocol) -> None:
     """IPV6_V6ONLY stands in no table; it is found out by trying."""
-    with closing(bound(kind, "::", v6only=True)) as one:
-        assert seen(port_of(one)) == [Socket(ip_address("::"), port_of(one), protocol, MY_NAME)]
+    with closing(bound(kind, "::", v6only=True)) as bound_socket:
+        assert seen(port_of(bound_socket)) == [Socket(ip_address("::"), port_of(bound_socket), protocol, MY_NAME)]
 
 
 def test_a_mapped_address_is_an_ipv4_address() -> None:
     """A socket of IPv6 may be bound to ::ffff:127.90.0.1."""
-    with closing(bound(socket.SOCK_STREAM, f"::ffff:{PLACE}", v6only=False)) as one:
-        assert [str(place.address) for place in seen(port_of(one))] == [PLACE]
+    with closing(bound(socket.SOCK_STREAM, f"::ffff:{PLACE}", v6only=False)) as bound_socket:
+        assert [str(place.address) for place in seen(port_of(bound_socket))] == [PLACE]
 
 
 def test_sockets_come_in_a_fixed_order() -> None:
     """Equal hosts give equal plans."""
     with closing(bound(socket.SOCK_STREAM)), closing(bound(socket.SOCK_DGRAM)):
         sockets = host_facts((), ()).sockets
-        assert [one.protocol for one in sockets] == sorted(one.protocol for one in sockets)
+        assert [row.protocol for row in sockets] == sorted(row.protocol for row in sockets)
         assert len(set(sockets)) == len(sockets)
 
 
@@ -143,8 +143,8 @@ def test_processes_that_vanish_count_as_nothing(monkeypatch: pytest.MonkeyPatch)
     """Between the list of processes and a look at each, some end."""
     gone = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
     monkeypatch.setattr(descriptors, "_pids", lambda: [gone, ME])
-    with closing(bound(socket.SOCK_STREAM)) as one:
-        inode = str(os.fstat(one.fileno()).st_ino)
+    with closing(bound(socket.SOCK_STREAM)) as bound_socket:
+        inode = str(os.fstat(bound_socket.fileno()).st_ino)
         assert held({inode}, [gone]).holders == {inode: MY_NAME}
 
 
@@ -158,8 +158,8 @@ def here(seen_facts: HostFacts, text: str) -> bool:
     assert seen_facts.addresses
     address = ip_address(text)
     return any(
-        one.first.version == address.version and int(one.first) <= int(address) <= int(one.last)
-        for one in seen_facts.addresses.local
+        span.first.version == address.version and int(span.first) <= int(address) <= int(span.last)
+        for span in seen_facts.addresses.local
     )
 
 
@@ -176,11 +176,11 @@ def test_what_counts_as_this_hosts_can_be_bound_without_freebind() -> None:
     """Held against the kernel: the ends of every range, and nothing just outside of it."""
     seen_facts = host_facts((), ())
     assert seen_facts.addresses
-    ranges = [one for one in seen_facts.addresses.local if one.first.version == 4]
-    for one in ranges:
-        for address in (one.first, one.last):
+    ranges = [span for span in seen_facts.addresses.local if span.first.version == 4]
+    for span in ranges:
+        for address in (span.first, span.last):
             bound(socket.SOCK_DGRAM, str(address)).close()
-    for outside in (one.last + 1 for one in ranges):
+    for outside in (span.last + 1 for span in ranges):
         if not here(seen_facts, str(outside)) and outside not in seen_facts.addresses.broadcast:
             with pytest.raises(OSError, match="assign"):
                 bound(socket.SOCK_DGRAM, str(outside))
@@ -217,7 +217,10 @@ def test_the_default_route_is_no_route_to_anywhere_whole_or_in_halves(monkeypatc
         Route(ip_network("10.244.0.0/24"), "unicast", "br0", node),
         Route(ip_network("10.244.0.0/25"), "blackhole"),
         Route(ip_network("::/0"), "unicast", "eth0"),
-        *(Route(ip_network(one), "unicast", "tun0") for one in ("0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "2000::/3")),
+        *(
+            Route(ip_network(network), "unicast", "tun0")
+            for network in ("0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "2000::/3")
+        ),
     )
     others = (
         Route(ip_network("10.9.0.0/16"), "unicast", "wg0", table=51820),

@@ -36,7 +36,7 @@ OURS = ("ip -json route show proto 78", "ip -json -6 route show proto 78")
 def node(name: str = "worker", address: str = NODE, *ranges: str) -> dict[str, Any]:
     """Write a Node with its pods' ranges."""
     six = f"fd30::{address.rpartition('.')[2]}"
-    addresses = [{"type": "InternalIP", "address": each} for each in (address, six)]
+    addresses = [{"type": "InternalIP", "address": text} for text in (address, six)]
     ranges = ranges or ("10.244.1.0/24", "fd44:1::/64")
     return {
         "apiVersion": "v1",
@@ -72,8 +72,8 @@ def play() -> Iterator[Project]:
 
 def ours(play: Project) -> set[str]:
     """Return the routes of our protocol, as the kernel has them."""
-    listed = [one for command in OURS for one in json.loads(play.space.shell(command) or "[]")]
-    return {f"{one['dst']} via {one['gateway']}" for one in listed}
+    listed = [route for command in OURS for route in json.loads(play.space.shell(command) or "[]")]
+    return {f"{item['dst']} via {item['gateway']}" for item in listed}
 
 
 BOTH = {f"10.244.1.0/24 via {NODE}", "fd44:1::/64 via fd30::2"}
@@ -172,9 +172,9 @@ def test_gc_finds_what_a_lost_state_left(play: Project) -> None:
     play.space.shell("ip route add 10.99.0.0/16 via 172.30.0.9 proto 78 metric 99")
     for path in (play.root / ".state").glob(".pulumi/stacks/local-lb/*"):
         path.unlink()
-    listed = [one for one in play.locallb("gc", "--json").json if one["sort"] == "route"]
-    assert {one["what"] for one in listed} == BOTH
-    assert all(one["ours"] for one in listed)
+    listed = [leftover for leftover in play.locallb("gc", "--json").json if leftover["sort"] == "route"]
+    assert {item["what"] for item in listed} == BOTH
+    assert all(item["ours"] for item in listed)
     play.locallb("gc", "--yes")
     assert ours(play) == {"10.99.0.0/16 via 172.30.0.9"}
 

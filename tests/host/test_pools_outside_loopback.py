@@ -47,7 +47,7 @@ def world() -> Iterator[World]:
             host.space.shell(LINK.format(pid=node.pid))
             node.shell(NODE_LINK)
             host.configure(pools=POOLS)
-            addresses = [{"type": "InternalIP", "address": one} for one in ("172.18.0.2", "fd00:10::2")]
+            addresses = [{"type": "InternalIP", "address": address} for address in ("172.18.0.2", "fd00:10::2")]
             host.write(
                 "node.yaml",
                 {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"addresses": addresses}},
@@ -79,7 +79,7 @@ def test_both_families_are_served_to_the_host_and_to_a_node(world: World) -> Non
     rows = world.host.status()
     assert {row["state"] for row in rows.values()} == {"serving"}, rows
     assert len(rows["both"]["addresses"]) == 2
-    places = [f"{one}@{row['ports'][0]['port']}" for row in rows.values() for one in row["addresses"]]
+    places = [f"{address}@{row['ports'][0]['port']}" for row in rows.values() for address in row["addresses"]]
     assert len(places) == 4
     assert asked(world.host.space, *places) == [f"hello from {NODE_PORT}"] * 4
     assert asked(world.node, *places) == [f"hello from {NODE_PORT}"] * 4

@@ -179,8 +179,8 @@ def test_as_many_open_files_as_a_thousand_proxies_need_do_not_deafen_it() -> Non
         assert looked.wait(20)
         events.stop()
     finally:
-        for one in others:
-            os.close(one)
+        for descriptor in others:
+            os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 

@@ -32,7 +32,9 @@ def stage() -> Iterator[Project]:
 def problems(stage: Project) -> str:
     """Return the doctor's warnings and problems."""
     found = stage.locallb("doctor", "--json", user=USER).json["findings"]
-    return "\n".join(f"{one['text']} -> {one['remedy']}" for one in found if one["level"] in {"warning", "problem"})
+    return "\n".join(
+        f"{finding['text']} -> {finding['remedy']}" for finding in found if finding["level"] in {"warning", "problem"}
+    )
 
 
 def test_low_ports_are_told_and_serve_after_host_setup(stage: Project) -> None:

@@ -66,16 +66,16 @@ def complaint(work: Callable[[], object]) -> str:
 def test_any_objects_become_services_or_rejections(objects: list[object]) -> None:
     """What can't be understood has a sentence that fits on a line."""
     parsed = parse_objects(ClusterName("c"), objects)
-    for one in parsed.malformed:
-        assert str(one.problem).isprintable()
-        assert len(one.problem.message) < 1_000
+    for malformed in parsed.malformed:
+        assert str(malformed.problem).isprintable()
+        assert len(malformed.problem.message) < 1_000
 
 
 @BUDGET
 @given(CONFIGURATIONS)
 def test_any_configuration_is_settings_or_sentences(given_config: dict[str, object]) -> None:
     """Each mistake in a sentence of its own."""
-    assert all(one.isprintable() for one in complaint(lambda: parse_settings(given_config)).splitlines())
+    assert all(line.isprintable() for line in complaint(lambda: parse_settings(given_config)).splitlines())
 
 
 @BUDGET

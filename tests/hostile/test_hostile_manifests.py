@@ -59,8 +59,8 @@ def backend() -> Iterator[Callable[..., Backend]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for backend in made:
+        backend.close()
 
 
 @pytest.fixture
@@ -79,7 +79,9 @@ def outside(root: Path) -> set[str]:
 def assert_harmless(words: str) -> None:
     """Check what was printed: no traceback, nothing that a terminal acts on, and of a long value its beginning."""
     assert "Traceback" not in words
-    assert all(one.isprintable() or one == "\n" for one in words), [one for one in words if not one.isprintable()][:5]
+    assert all(char.isprintable() or char == "\n" for char in words), [
+        char for char in words if not char.isprintable()
+    ][:5]
     assert max(map(len, words.splitlines()), default=0) < 2_000
 
 
@@ -90,17 +92,17 @@ def test_hostile_names_are_rejected_and_written_nowhere(good: Stage, field: str)
     before = outside(good.root)
     hostile = []
     for number, value in enumerate(NAMES.values()):
-        one = service(f"bad{number}", port(8080, 30_000))
+        manifest = service(f"bad{number}", port(8080, 30_000))
         match field:
             case "port name":
-                one["spec"]["ports"][0]["name"] = value
+                manifest["spec"]["ports"][0]["name"] = value
             case "class":
-                one["spec"]["loadBalancerClass"] = value
+                manifest["spec"]["loadBalancerClass"] = value
             case "request":
-                one["spec"]["loadBalancerIP"] = value
+                manifest["spec"]["loadBalancerIP"] = value
             case _:
-                one["metadata"][field] = value
-        hostile.append(one)
+                manifest["metadata"][field] = value
+        hostile.append(manifest)
     good.write("hostile.yaml", *hostile)
     done = good.run("up", "--yes")
     assert done.code in {0, 1}

@@ -145,7 +145,7 @@ class Cluster:
     def _ready(self, name: str) -> bool:
         with self.plane.client() as client:
             conditions = client.get(NODE, name)["status"].get("conditions", ())
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def _node_object(cluster: str, node: KubeletNode) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def kubelet_cluster(
 
 
 def _make_network(name: str, root: Path, ranges: Ranges) -> str:
-    words = [word for one in ranges.nodes for word in ("--subnet", one)]
-    words += [word for one in ranges.gateways for word in ("--gateway", one)]
+    words = [word for node in ranges.nodes for word in ("--subnet", node)]
+    words += [word for gateway in ranges.gateways for word in ("--gateway", gateway)]
     docker("network", "create", "--ipv6", *words, "--label", f"{OWNER}={root}", name)
     return name
 

@@ -79,10 +79,10 @@ class Deployments:
     def pods(self, name: str) -> Mapping[str, str]:
         """Return the pods of a Deployment, those that end as well, with the Node of each."""
         listed = self.client.list(POD, namespace=self.namespace, labels={"app": name})
-        return {str(one["metadata"]["name"]): str(one["spec"].get("nodeName", "")) for one in listed}
+        return {str(item["metadata"]["name"]): str(item["spec"].get("nodeName", "")) for item in listed}
 
     def delete_deployments(self) -> None:
         """Delete all of them, and wait until their pods are gone."""
-        for one in self.client.list(DEPLOYMENT, namespace=self.namespace):
-            self.client.delete(DEPLOYMENT, one["metadata"]["name"], namespace=self.namespace)
+        for item in self.client.list(DEPLOYMENT, namespace=self.namespace):
+            self.client.delete(DEPLOYMENT, item["metadata"]["name"], namespace=self.namespace)
         eventually(lambda: not list(self.client.list(POD, namespace=self.namespace)), "the pods are gone")

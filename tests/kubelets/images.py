@@ -58,7 +58,7 @@ def make_root_file_system() -> Path:
 
 def _package_sources() -> list[str]:
     places = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
-    return [str(one) for one in places if one.suffix in {".list", ".sources"} and one.exists()]
+    return [str(path) for path in places if path.suffix in {".list", ".sources"} and path.exists()]
 
 
 def pod_images() -> Path:

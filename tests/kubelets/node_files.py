@@ -90,7 +90,7 @@ def _pod_network(ranges: Ranges, number: int) -> Mapping[str, object]:
         "type": "host-local",
         "dataDir": "/run/pod-addresses",
         "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
-        "ranges": [[{"subnet": one}] for one in ranges.pods_of(number)],
+        "ranges": [[{"subnet": cidr}] for cidr in ranges.pods_of(number)],
     }
     way = {"type": "ptp", "ipMasq": False, "mtu": 1500, "ipam": ipam}
     ports = {"type": "portmap", "capabilities": {"portMappings": True}}

@@ -55,14 +55,14 @@ class Ranges:
 
 def unused() -> Ranges:
     """Choose ranges that no route of this host leads to."""
-    taken = [ipaddress.ip_network(one) for one in _routes()]
+    taken = [ipaddress.ip_network(route) for route in _routes()]
     while True:
         byte = 100 + secrets.randbelow(150)
-        if not any(ipaddress.ip_network(f"10.{byte}.0.0/16").overlaps(one) for one in taken):
+        if not any(ipaddress.ip_network(f"10.{byte}.0.0/16").overlaps(network) for network in taken):
             return Ranges(byte)
 
 
 def _routes() -> list[str]:
     command = ["ip", "-json", "-4", "route", "show", "table", "all"]
     listed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return [str(one["dst"]) for one in listed if one["dst"] != "default"]
+    return [str(item["dst"]) for item in listed if item["dst"] != "default"]

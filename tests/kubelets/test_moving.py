@@ -24,7 +24,7 @@ SETTLED = 3
 
 def failures(load: Load) -> list[Outcome]:
     """Return the requests that no pod answered."""
-    return [one for one in load.outcomes if not one.answer.startswith("web-")]
+    return [outcome for outcome in load.outcomes if not outcome.answer.startswith("web-")]
 
 
 def moments(load: Load) -> int:
@@ -32,7 +32,7 @@ def moments(load: Load) -> int:
 
     A pod that ends takes with it the requests that it has; a request that begins later needs another explanation.
     """
-    failed = sorted((one.began + one.seconds, one.began) for one in failures(load))
+    failed = sorted((outcome.began + outcome.seconds, outcome.began) for outcome in failures(load))
     counted, last = 0, 0.0
     for ended, began in failed:
         if began > last:

@@ -69,7 +69,7 @@ def proxies(play: Stage) -> list[str]:
 def two_worlds(cluster: Cluster) -> Iterator[tuple[Workloads, Workloads]]:
     """Return the owners of two clusters on one network, whose pods have the same addresses."""
     with kubelet_cluster(beside=cluster, roles=ROLES[:2]) as beside, ExitStack() as stack:
-        worlds = [Workloads(each, straight=True) for each in (cluster, beside)]
+        worlds = [Workloads(plane, straight=True) for plane in (cluster, beside)]
         for world in worlds:
             stack.enter_context(world.client)
             stack.callback(world.empty)

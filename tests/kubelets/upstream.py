@@ -58,7 +58,7 @@ def run(cluster: Cluster, args: argparse.Namespace, directory: Path) -> list[Ele
     ]
     with (directory / "upstream.log").open("wb") as log:
         subprocess.run(command, check=False, stdout=log, stderr=log, timeout=60 * (MINUTES + 5))
-    return [one for one in parse(report).iter("testcase") if wanted(one)]  # noqa: S314 - our own program wrote it
+    return [element for element in parse(report).iter("testcase") if wanted(element)]  # noqa: S314 - our own program wrote it
 
 
 def wanted(test: Element) -> bool:
@@ -91,7 +91,7 @@ def main() -> None:
     with kubelet_cluster(images=upstream_images()) as cluster, stage() as play:
         resolve_names(cluster)
         places = cluster.plane.ranges.host
-        on_host("; ".join(f"ip route add local {one} dev lo" for one in places))
+        on_host("; ".join(f"ip route add local {place} dev lo" for place in places))
         try:
             pools = [{"name": "reached", "addresses": list(places)}]
             settings = {"podRoutes": "host", **yaml.safe_load(args.settings)}
@@ -102,9 +102,9 @@ def main() -> None:
             if args.keep:
                 (directory / "watch.log").write_text(watch.told())
         finally:
-            on_host("; ".join(f"ip route del local {one} dev lo" for one in places))
-    sys.stdout.write("".join(f"{line(one)}\n" for one in sorted(tests, key=line)))
-    sys.exit(not tests or any(line(one).startswith("FAILED") for one in tests))
+            on_host("; ".join(f"ip route del local {place} dev lo" for place in places))
+    sys.stdout.write("".join(f"{line(element)}\n" for element in sorted(tests, key=line)))
+    sys.exit(not tests or any(line(element).startswith("FAILED") for element in tests))
 
 
 if __name__ == "__main__":

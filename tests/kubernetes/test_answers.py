@@ -144,12 +144,12 @@ def test_whatever_comes_is_understood_or_odd(value: object) -> None:
 def test_lines_are_the_same_however_they_arrive(texts: list[str], sizes: list[int]) -> None:
     """Cut anywhere, also into nothing."""
     written = [text.encode() for text in texts]
-    left, chunks = b"".join(one + b"\n" for one in written), []
+    left, chunks = b"".join(text + b"\n" for text in written), []
     for size in sizes:
         chunks.append(left[:size])
         left = left[size:]
     chunks.append(left)
-    assert [one for one in lines(chunks) if one is not None] == written
+    assert [line for line in lines(chunks) if line is not None] == written
 
 
 def test_a_line_has_a_largest_length_and_an_end() -> None:

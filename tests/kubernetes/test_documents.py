@@ -80,7 +80,7 @@ def test_plain_scalars_mean_what_they_mean_to_kubernetes(text: str, value: objec
 def test_a_stream_has_any_number_of_documents() -> None:
     """Empty ones and comments among them, as helm and kustomize print."""
     text = "---\n# Source: a/b.yaml\n---\na: 1\n---\n# nothing\n---\nnull\n...\n---\nb: 2\n"
-    assert [one for one in values(text) if one] == [{"a": 1}, {"b": 2}]
+    assert [value for value in values(text) if value] == [{"a": 1}, {"b": 2}]
     assert values("") == []
     assert values("# only a comment\n") == []
 
@@ -187,9 +187,9 @@ DATA = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dict
 @example(["2026-01-01", {"yes": "no", "<<": {}, "a": "1e3"}])
 def test_what_was_written_is_read_again(documents: list[object]) -> None:
     """As JSON, and as YAML that quotes what needs quotes."""
-    as_json = "\n".join(json.dumps(one) for one in documents)
+    as_json = "\n".join(json.dumps(document) for document in documents)
     assert values(as_json, is_json=True) == documents
-    as_yaml = "".join(f"---\n{json.dumps(one, ensure_ascii=False)}\n" for one in documents)
+    as_yaml = "".join(f"---\n{json.dumps(document, ensure_ascii=False)}\n" for document in documents)
     assert values(as_yaml) == documents
 
 

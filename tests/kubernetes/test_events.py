@@ -91,7 +91,7 @@ def test_a_placement_tells_what_serves_and_what_does_not() -> None:
     ports = [{"port": 80, "nodePort": 30080}, {"port": 7, "nodePort": 30007, "protocol": "SCTP"}]
     (placement,) = planned(service(ports=ports), node()).placements
     told = placement_events(placement)
-    assert [(one.type, one.reason) for one in told] == [("Normal", ENSURED), ("Warning", FAILED)]
+    assert [(event.type, event.reason) for event in told] == [("Normal", ENSURED), ("Warning", FAILED)]
     assert told[0].note == f"serves 80/TCP at {placement.addresses[0]}"
     assert told[1].note.startswith("ProtocolNotSupported: demo/shop/web port 7/SCTP")
 
@@ -99,14 +99,14 @@ def test_a_placement_tells_what_serves_and_what_does_not() -> None:
 def test_without_a_node_nothing_serves() -> None:
     """Upstream's reason for it, and nothing that says otherwise."""
     (placement,) = planned(service()).placements
-    assert [one.reason for one in placement_events(placement)] == [UNAVAILABLE]
+    assert [event.reason for event in placement_events(placement)] == [UNAVAILABLE]
 
 
 def test_nodes_that_are_used_although_excluded_are_told() -> None:
     """Only to Services of that cluster."""
     lone = node(meta={"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}})
     (placement,) = planned(service(), lone).placements
-    assert [one.reason for one in placement_events(placement)] == [ENSURED, NODES]
+    assert [event.reason for event in placement_events(placement)] == [ENSURED, NODES]
 
 
 def test_a_rejection_is_told_where_the_service_lives() -> None:
@@ -133,6 +133,6 @@ def test_another_controller_in_the_status_is_told() -> None:
     document = service()
     document["status"] = {"loadBalancer": {"ingress": [{"ip": "172.18.0.9"}]}}
     plan = planned(document, node())
-    assert [one.reason for one in placement_events(plan.placements[0])] == [ENSURED, OTHERS]
+    assert [event.reason for event in placement_events(plan.placements[0])] == [ENSURED, OTHERS]
     assert len(plan.notices) == 1
     assert "its status lists 172.18.0.9, which is not ours" in plan.notices[0]

@@ -120,10 +120,10 @@ def test_many_who_want_a_token_have_it_run_once(tmp_path: Path) -> None:
     good = plugin(f"sleep 0.2; echo '{answer('t')}'", tmp_path)
     got: list[str] = []
     threads = [threading.Thread(target=lambda: got.append(token(good))) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(30)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
     assert (got, runs(tmp_path)) == (["t"] * 8, 1)
 
 
@@ -131,27 +131,27 @@ def test_a_token_counts_until_it_expires(tmp_path: Path) -> None:
     """One that has expired is fetched anew; one that soon will is given while the next one is fetched."""
     now = datetime.now(UTC)
     text = tmp_path / "answer"
-    one = plugin("cat answer", tmp_path)
+    made = plugin("cat answer", tmp_path)
     text.write_text(answer("old", now - timedelta(seconds=1)))
-    token(one)
+    token(made)
     text.write_text(answer("brief", now + timedelta(seconds=exec_plugin.EARLY / 2)))
-    assert token(one) == "brief"
+    assert token(made) == "brief"
     text.write_text(answer("long", now + timedelta(hours=1)))
-    assert token(one) in {"brief", "long"}
-    until(lambda: token(one) == "long")
+    assert token(made) in {"brief", "long"}
+    until(lambda: token(made) == "long")
     count = runs(tmp_path)
-    assert [token(one), token(one)] == ["long", "long"]
+    assert [token(made), token(made)] == ["long", "long"]
     assert runs(tmp_path) == count
 
 
 def test_the_next_token_that_does_not_come_costs_nothing_while_the_old_one_is_good(tmp_path: Path) -> None:
     """A plugin that hangs then holds up nobody."""
     text = tmp_path / "answer"
-    one = plugin("cat answer; [ $(wc -l < runs) = 1 ] || sleep 1000", tmp_path)
+    made = plugin("cat answer; [ $(wc -l < runs) = 1 ] || sleep 1000", tmp_path)
     text.write_text(answer("brief", datetime.now(UTC) + timedelta(seconds=exec_plugin.EARLY / 2)))
-    assert token(one) == "brief"
-    until(lambda: token(one) == "brief" and runs(tmp_path) == 2)
-    assert token(one) == "brief"
+    assert token(made) == "brief"
+    until(lambda: token(made) == "brief" and runs(tmp_path) == 2)
+    assert token(made) == "brief"
 
 
 def test_a_command_with_a_slash_is_beside_the_kubeconfig(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def serving() -> Iterator[Serving]:
 
 def asked(port: int, *addresses: str) -> set[Family]:
     """Ask addresses."""
-    return set(answering([ip_address(one) for one in addresses], port))
+    return set(answering([ip_address(address) for address in addresses], port))
 
 
 @pytest.mark.parametrize("answer", [OK, BEHIND])

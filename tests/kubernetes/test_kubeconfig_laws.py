@@ -89,7 +89,7 @@ def test_one_that_a_tool_took_away_is_gone(made: tuple[str, str]) -> None:
     """Kubectl sorts the fields, so `kind` and others follow the contexts, be they empty."""
     text, context = made
     document = yaml.safe_load(text)
-    document["contexts"] = [one for one in document["contexts"] if one["name"] != context] or None
+    document["contexts"] = [entry for entry in document["contexts"] if entry["name"] != context] or None
     assert said(yaml.safe_dump(document).encode(), context) is Fault.NO_CONTEXT
     assert said(json.dumps(document).encode(), context) is Fault.NO_CONTEXT
 

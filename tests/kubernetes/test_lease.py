@@ -108,9 +108,9 @@ class Trial:
 
     def write(self, who: int, mine: float) -> None:
         """Ask for what may be asked for; the answer comes later, or never."""
-        one = self.those[who]
-        if (term := wanted_term(one, mine, self.recorded + 1)) is not None:
-            self.asked[who] = (self.api.write(LeaseRecord(one.identity, term, ""), one.seen), mine)
+        candidate = self.those[who]
+        if (term := wanted_term(candidate, mine, self.recorded + 1)) is not None:
+            self.asked[who] = (self.api.write(LeaseRecord(candidate.identity, term, ""), candidate.seen), mine)
 
     def answer(self, who: int, mine: float) -> None:
         """Get the answer."""
@@ -124,9 +124,13 @@ class Trial:
 
     def give_up(self, who: int, mine: float) -> None:
         """Leave the Lease to others."""
-        one = self.those[who]
-        if one.leads(mine) and one.seen and self.api.write(replace(one.seen, holder=""), one.seen):
-            self.those[who] = observed(one, None, mine)
+        candidate = self.those[who]
+        if (
+            candidate.leads(mine)
+            and candidate.seen
+            and self.api.write(replace(candidate.seen, holder=""), candidate.seen)
+        ):
+            self.those[who] = observed(candidate, None, mine)
 
     def delete(self, _who: int, _mine: float) -> None:
         """Let somebody delete the Lease while nobody leads."""
@@ -135,7 +139,11 @@ class Trial:
 
     def leaders(self) -> list[Candidate]:
         """Return those who count themselves as leaders."""
-        return [one for one, clock in zip(self.those, self.clocks, strict=True) if one.leads(self.now + clock)]
+        return [
+            candidate
+            for candidate, clock in zip(self.those, self.clocks, strict=True)
+            if candidate.leads(self.now + clock)
+        ]
 
     def check(self) -> None:
         """One leader at most; each term has one, and no later one has a smaller number."""

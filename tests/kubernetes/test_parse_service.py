@@ -29,8 +29,8 @@ def only(thing: JsonObject) -> Service:
     result = parsed(thing)
     assert not result.malformed
     assert not result.notices
-    (one,) = result.services
-    return one
+    (service,) = result.services
+    return service
 
 
 def annotated(name: str, value: object, **spec: object) -> JsonObject:
@@ -40,11 +40,11 @@ def annotated(name: str, value: object, **spec: object) -> JsonObject:
 
 def test_a_bare_service_gets_the_defaults_of_the_api() -> None:
     """TCP, Cluster, IPv4, SingleStack, no affinity, the namespace `default`."""
-    one = only(service(namespace=None, ports=[{"port": 80}]))
-    assert one == Service(ObjectKey(DEMO, "default", "web"), (ServicePort(80),))
-    assert one.ports[0].protocol is Protocol.TCP
-    assert one.traffic_policy is TrafficPolicy.CLUSTER
-    assert one.families == (Family.IPV4,)
+    read = only(service(namespace=None, ports=[{"port": 80}]))
+    assert read == Service(ObjectKey(DEMO, "default", "web"), (ServicePort(80),))
+    assert read.ports[0].protocol is Protocol.TCP
+    assert read.traffic_policy is TrafficPolicy.CLUSTER
+    assert read.families == (Family.IPV4,)
 
 
 def test_every_field_that_matters_is_read() -> None:
@@ -109,9 +109,9 @@ def test_every_field_that_matters_is_read() -> None:
 )  # fmt: skip
 def test_families_are_completed_as_an_api_server_would(spec: JsonObject, families: str, policy: str) -> None:
     """Named ones, else those of the cluster IPs, else IPv4; a cluster that gave one address has one family."""
-    one = only(service(**spec))
-    assert "".join(family[-1] for family in one.families) == families
-    assert one.family_policy == policy
+    read = only(service(**spec))
+    assert "".join(family[-1] for family in read.families) == families
+    assert read.family_policy == policy
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_service_that_makes_no_sense_is_told_in_one_sentence(thing: JsonObject
     assert bad.key == ObjectKey(DEMO, "shop", "web")
     assert bad.problem.reason is Reason.MALFORMED
     assert bad.problem.message == f"demo/shop/web: {sentence}"
-    assert [one.key.name for one in result.services] == ["good"]
+    assert [service.key.name for service in result.services] == ["good"]
 
 
 def test_annotations_choose_the_way_to_backends_and_what_they_are_told() -> None:

@@ -41,7 +41,7 @@ def test_other_kinds_and_types_are_somebody_elses() -> None:
 def test_services_nodes_and_slices_are_kept() -> None:
     """Each as its own type."""
     result = parsed(service(), node("a", "10.0.0.1", "fd00::1"), endpoints(endpoint(ready=None)))
-    assert [one.key.name for one in result.services] == ["web"]
+    assert [service.key.name for service in result.services] == ["web"]
     assert result.nodes == (Node(DEMO, "a", (ip_address("10.0.0.1"), ip_address("fd00::1"))),)  # type: ignore[arg-type]  # a NewType is noise here
     assert result.slices == (
         EndpointSlice(
@@ -57,23 +57,23 @@ def test_services_nodes_and_slices_are_kept() -> None:
 def test_a_nodes_taints_labels_and_deletion_are_read() -> None:
     """They decide whether it may be a backend."""
     meta = {"labels": {"a": "b"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    (one,) = parsed(node(meta=meta, taints=[{"key": "k", "effect": "NoSchedule"}])).nodes
-    assert (one.labels, one.taints, one.deleting) == ({"a": "b"}, ("k",), True)
+    (read,) = parsed(node(meta=meta, taints=[{"key": "k", "effect": "NoSchedule"}])).nodes
+    assert (read.labels, read.taints, read.deleting) == ({"a": "b"}, ("k",), True)
 
 
 @pytest.mark.parametrize(("ready", "counts"), [(True, True), (None, True), (False, False)])
 def test_an_unknown_readiness_counts_as_ready(ready: bool | None, counts: bool) -> None:  # noqa: FBT001 - a table
     """As the API demands of consumers."""
-    (one,) = parsed(endpoints(endpoint(ready=ready))).slices
-    assert one.endpoints[0].ready is counts
+    (endpoint_slice,) = parsed(endpoints(endpoint(ready=ready))).slices
+    assert endpoint_slice.endpoints[0].ready is counts
 
 
 def test_an_endpoint_drains_while_it_is_terminating_and_serves() -> None:
     """Terminating alone isn't enough: it may have ended already."""
     drains = []
     for conditions in ({"serving": True, "terminating": True}, {"terminating": True}, {"serving": True}):
-        (one,) = parsed(endpoints({"addresses": ["10.0.0.7"], "conditions": conditions})).slices
-        drains.append(one.endpoints[0].draining)
+        (endpoint_slice,) = parsed(endpoints({"addresses": ["10.0.0.7"], "conditions": conditions})).slices
+        drains.append(endpoint_slice.endpoints[0].draining)
     assert drains == [True, False, False]
 
 
@@ -106,7 +106,7 @@ def test_lists_of_every_kind_and_depth_are_opened() -> None:
         listed("SecretList", "v1", service("hidden")),
         {"apiVersion": "v1", "kind": "List", "items": None},
     )
-    assert [one.key.name for one in result.services] == ["a", "b", "c"]
+    assert [service.key.name for service in result.services] == ["a", "b", "c"]
     assert (len(result.nodes), len(result.slices), result.notices) == (1, 1, ())
 
 
@@ -156,7 +156,7 @@ def test_what_is_left_out_although_it_may_matter_is_told(thing: JsonObject, sent
 def test_of_two_services_of_one_name_the_first_counts() -> None:
     """The second is told, under the same name."""
     result = parsed(service(ports=[{"port": 80}]), service(ports=[{"port": 81}]), service(namespace="other"))
-    assert [str(one.ports[0]) for one in result.services if one.key.namespace == "shop"] == ["80/TCP"]
+    assert [str(service.ports[0]) for service in result.services if service.key.namespace == "shop"] == ["80/TCP"]
     (bad,) = result.malformed
     assert bad.problem.message == (
         "demo/shop/web: this source has another Service of that name, which counts; remove or rename one"
@@ -166,8 +166,8 @@ def test_of_two_services_of_one_name_the_first_counts() -> None:
 def test_of_two_nodes_or_slices_of_one_name_the_first_counts() -> None:
     """The second is told in a notice."""
     result = parsed(node("n", "10.0.0.1"), node("n", "10.0.0.2"), endpoints(endpoint()), endpoints())
-    assert [str(one.addresses[0]) for one in result.nodes] == ["10.0.0.1"]
-    assert [len(one.endpoints) for one in result.slices] == [1]
+    assert [str(node.addresses[0]) for node in result.nodes] == ["10.0.0.1"]
+    assert [len(endpoint_slice.endpoints) for endpoint_slice in result.slices] == [1]
     assert result.notices == (
         "demo: EndpointSlice shop/web-abc is left out: it is there twice and the first counts; remove one",
         "demo: Node n is left out: it is there twice and the first counts; remove one",
@@ -209,7 +209,7 @@ def test_no_field_whatever_makes_the_parser_raise(thing: JsonObject, spoilings: 
     for path, value in spoilings:
         thing = spoiled(thing, path, value)
     result = parsed(thing)
-    for sentence in (*result.notices, *(one.problem.message for one in result.malformed)):
+    for sentence in (*result.notices, *(malformed.problem.message for malformed in result.malformed)):
         assert sentence.isprintable()
         assert len(sentence) < 2500
 

@@ -57,7 +57,7 @@ def test_the_component_declares_what_the_manifests_have() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True, cwd=CHECKOUT, timeout=120
     )
-    made = {one["kind"]: one for one in json.loads(done.stdout) if "kind" in one}
+    made = {item["kind"]: item for item in json.loads(done.stdout) if "kind" in item}
     expected = documents("rbac.yaml") | documents("rbac-leader-election.yaml")
     assert made.keys() == expected.keys()
     for kind, document in expected.items():

@@ -121,9 +121,11 @@ entries = st.lists(
     max_size=3,
 )
 conditions = st.lists(
-    st.sampled_from([FINE, {**FINE, "status": "False"}, OTHER]).map(lambda one: {**one, "lastTransitionTime": THEN}),
+    st.sampled_from([FINE, {**FINE, "status": "False"}, OTHER]).map(
+        lambda condition: {**condition, "lastTransitionTime": THEN}
+    ),
     max_size=2,
-    unique_by=lambda one: one["type"],
+    unique_by=lambda condition: condition["type"],
 )
 lives = st.builds(lambda ingress, said: live(ingress=ingress, conditions=said), entries, conditions)
 wishes = st.builds(
@@ -168,8 +170,8 @@ def test_whatever_an_api_answers_can_be_compared(metadata: Any, ingress: Any, sa
     """What makes no sense says nothing."""
     whole = {"metadata": metadata, "status": {"loadBalancer": {"ingress": ingress}, "conditions": said}}
     partly = {"metadata": {"finalizers": metadata}, "status": {"loadBalancer": ingress}}
-    for one in (whole, partly, {"status": status}, {}):
-        assert isinstance(differences(standing(one), (), TOLD), tuple)
+    for answer in (whole, partly, {"status": status}, {}):
+        assert isinstance(differences(standing(answer), (), TOLD), tuple)
     assert standing({"metadata": 5, "status": []}) == Standing()
 
 

@@ -72,8 +72,8 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("what", CHANGES)
 def test_other_inputs_are_another_context(tmp_path: Path, made: Made, what: str) -> None:
     """What is trusted and what is shown; both are kept."""
-    for name in ("ca", "crt", "key"):
-        (tmp_path / name).write_text(name)
+    for file in ("ca", "crt", "key"):
+        (tmp_path / file).write_text(file)
     plain, other = written(tmp_path / "plain"), written(tmp_path / "other", **CHANGES[what])
     assert made.of(plain) is not made.of(other)
     assert made.of(plain) is made.of(plain)
@@ -85,8 +85,8 @@ def test_other_inputs_are_another_context(tmp_path: Path, made: Made, what: str)
 @pytest.mark.parametrize("name", ["ca", "crt", "key"])
 def test_a_file_that_is_renewed_is_read_anew(tmp_path: Path, made: Made, name: str) -> None:
     """Under the same name."""
-    for each in ("ca", "crt", "key"):
-        (tmp_path / each).write_text(each)
+    for file in ("ca", "crt", "key"):
+        (tmp_path / file).write_text(file)
     files = {"client-certificate": "crt", "client-key": "key"}
     access = written(tmp_path / "config", cluster={"certificate-authority": "ca"}, user=files)
     first = made.of(access)

@@ -45,7 +45,7 @@ LAN = (
 def pool(*ranges: str) -> Pool:
     """Make a pool of ranges as the configuration writes them."""
     read = [parse_range(text) for text in ranges]
-    return Pool("p", tuple(one for one in read if isinstance(one, AddressRange)))
+    return Pool("p", tuple(span for span in read if isinstance(span, AddressRange)))
 
 
 def host(*routes: Route) -> HostFacts:
@@ -155,7 +155,7 @@ def test_no_host_can_have_everything() -> None:
     """A route for half of the world is never offered, also where nothing else is connected."""
     for text in ("0.0.0.0/0", "::/0", "64.0.0.0/2"):
         alone = survey([route("127.0.0.0/8"), route("::1/128")])
-        assert any(one.problem for one in pool_routes([pool(text)], alone))
+        assert any(route.problem for route in pool_routes([pool(text)], alone))
 
 
 def test_without_a_host_it_is_said_that_nothing_was_checked() -> None:
@@ -212,27 +212,27 @@ def pools(draw: st.DrawFn) -> Pool:
 
 def is_the_hosts(address: IPAddress, table: Sequence[Route]) -> bool:
     """Look an address up as the kernel does: the longest prefix of the local table counts."""
-    having = [one for one in table if one.table == 255 and address in one.destination]
-    longest = max((one.destination.prefixlen for one in having), default=0)
-    return bool(having) and all(one.kind == "local" for one in having if one.destination.prefixlen == longest)
+    having = [route for route in table if route.table == 255 and address in route.destination]
+    longest = max((route.destination.prefixlen for route in having), default=0)
+    return bool(having) and all(route.kind == "local" for route in having if route.destination.prefixlen == longest)
 
 
 def has_interface(address: IPAddress, table: Sequence[Route]) -> bool:
     """Return whether an interface other than lo has the address."""
-    return any(one.is_own and one.destination[0] == address for one in table)
+    return any(route.is_own and route.destination[0] == address for route in table)
 
 
 @given(pools(), routes)
 def test_exactly_what_the_facts_prove_can_be_given(some: Pool, table: list[Route]) -> None:
     """Never an address outside of it, nor an interface's own out of a range; and nothing else is kept back."""
     known = survey(table)
-    lone = {one.first for one in some.ranges if one.first == one.last}
+    lone = {span.first for span in some.ranges if span.first == span.last}
     for family in Family:
         here = possible(some, family, HostFacts(addresses=known))
         for address in UNIVERSE:
             if Family.of(address) is family and address in candidates(some, family):
                 own = has_interface(address, table)
-                linked = any(one.is_connected and address in one.destination for one in table)
+                linked = any(route.is_connected and address in route.destination for route in table)
                 alone = own and address in lone
                 hidden = (own and not alone) or (linked and family is Family.IPV6 and not alone)
                 assert (address in here) is (is_the_hosts(address, table) and not hidden)
@@ -243,7 +243,7 @@ def test_the_doctor_calls_usable_what_a_service_can_get(some: list[Pool], table:
     """One answer everywhere: a pool without any address is a problem, and one without a problem has addresses."""
     facts = HostFacts(addresses=survey(table))
     seen = replace_pools(some, facts)
-    levels = {one.level for one in examine(seen) if one.topic == "pools"}
+    levels = {finding.level for finding in examine(seen) if finding.topic == "pools"}
     usable = any(possible(some[0], family, facts).size for family in Family)
     if not usable:
         assert Level.PROBLEM in levels

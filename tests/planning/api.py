@@ -75,7 +75,10 @@ class Api:
 def _undated(patch: Mapping[str, Any]) -> Mapping[str, Any]:
     """Leave out what differs from run to run."""
     status = patch.get("status") or {}
-    conditions = [{k: v for k, v in one.items() if k != "lastTransitionTime"} for one in status.get("conditions") or ()]
+    conditions = [
+        {k: v for k, v in condition.items() if k != "lastTransitionTime"}
+        for condition in status.get("conditions") or ()
+    ]
     metadata = {key: value for key, value in patch["metadata"].items() if key != "resourceVersion"}
     ingress = (status.get("loadBalancer") or {}).get("ingress")
     return {"metadata": metadata, "status": {"ingress": ingress, "conditions": conditions}} if status else patch
@@ -112,9 +115,11 @@ class _Containers(ResourceTypes):
 
 def in_cluster(plan: Plan) -> Plan:
     """Make the plan one of a live cluster."""
-    rejections = tuple(replace(one, access=ACCESS if one.owner else None) for one in plan.rejections)
+    rejections = tuple(replace(rejection, access=ACCESS if rejection.owner else None) for rejection in plan.rejections)
     return replace(
-        plan, placements=tuple(replace(one, access=ACCESS) for one in plan.placements), rejections=rejections
+        plan,
+        placements=tuple(replace(placement, access=ACCESS) for placement in plan.placements),
+        rejections=rejections,
     )
 
 
@@ -122,7 +127,9 @@ def in_cluster(plan: Plan) -> Plan:
 def deployed(plan: Plan) -> Iterator[tuple[Api, Engine]]:
     """Deploy a plan of a live cluster; give the API, and the engine that can destroy it all."""
     api = Api()
-    owned = {one.key: one.owner for one in plan.placements} | {one.key: one.owner for one in plan.rejections}
+    owned = {placement.key: placement.owner for placement in plan.placements} | {
+        rejection.key: rejection.owner for rejection in plan.rejections
+    }
     for key, owner in owned.items():
         if owner:
             api.add(key, owner.uid)

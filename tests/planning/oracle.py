@@ -22,7 +22,7 @@ NEVER = {"127.0.0.1", "127.0.0.53", "127.0.0.54", "127.0.1.1", "::1"}
 def within(ranges: Iterable[AddressRange], address: IPAddress) -> bool:
     """Return whether `address` is in one of the ranges."""
     return any(
-        one.first.version == address.version and int(one.first) <= int(address) <= int(one.last) for one in ranges
+        span.first.version == address.version and int(span.first) <= int(address) <= int(span.last) for span in ranges
     )
 
 
@@ -37,7 +37,7 @@ def gives(pool: Pool, address: IPAddress, host: HostFacts) -> bool:
     if known is None or not has(pool, address):
         return has(pool, address)
     own = address in dict(known.own)
-    if own and address not in [one.first for one in pool.ranges if one.first == one.last]:
+    if own and address not in [span.first for span in pool.ranges if span.first == span.last]:
         return False
     linked = any(route.is_connected and address in route.destination for route in known.routes)
     return within(known.local, address) and (own or not linked or address.version == 4)
@@ -88,7 +88,9 @@ class Oracle:
         """Give who claims `address` in the ledger, who has it in our state, and in whose status it stands."""
         ledger = {claim.owner.service for claim in self.snapshot.claims if claim.address == address}
         state = {claim.owner.service for claim in self.snapshot.remembered if claim.address == address}
-        status = {one.key for one in self.snapshot.services if any(e.address == address for e in one.ingress)}
+        status = {
+            service.key for service in self.snapshot.services if any(e.address == address for e in service.ingress)
+        }
         return ledger, state, status
 
     def occupied(self, key: ObjectKey, address: IPAddress) -> bool:
@@ -98,7 +100,7 @@ class Oracle:
 
     def on_host(self, address: IPAddress) -> bool:
         """Return whether a Node has `address` or a process listens on it."""
-        of_nodes = {one for node in self.snapshot.nodes for one in node.addresses}
+        of_nodes = {address for node in self.snapshot.nodes for address in node.addresses}
         return address in of_nodes | {socket.address for socket in self.snapshot.host.sockets}
 
     def pinned_away(self, key: ObjectKey, address: IPAddress) -> bool:
@@ -131,6 +133,6 @@ class Oracle:
     def all_addresses(self, family: Family) -> Iterable[IPAddress]:
         """Enumerate the pools' addresses of one family."""
         for pool in self.settings.pools:
-            for each in pool.ranges:
-                if Family.of(each.first) is family:
-                    yield from (each.first + number for number in range(int(each.last) - int(each.first) + 1))
+            for span in pool.ranges:
+                if Family.of(span.first) is family:
+                    yield from (span.first + number for number in range(int(span.last) - int(span.first) + 1))

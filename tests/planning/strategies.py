@@ -118,7 +118,11 @@ def pool_lists(draw: st.DrawFn) -> tuple[Pool, ...]:
 
 pins: st.SearchStrategy[Mapping[str, tuple[IPAddress, ...]]] = st.dictionaries(
     st.sampled_from(["shop/a", "shop/b", "team/a"]), one_a_family(addresses, at_least=1), max_size=2
-).filter(lambda drawn: len({one for those in drawn.values() for one in those}) == sum(map(len, drawn.values())))
+).filter(
+    lambda drawn: (
+        len({address for addresses in drawn.values() for address in addresses}) == sum(map(len, drawn.values()))
+    )
+)
 
 
 @st.composite

@@ -83,7 +83,9 @@ def given(  # noqa: PLR0913 - a test names what it is about, all else has a defa
     snapshot = replace(snapshot, host=host or HostFacts(), external_ips=elsewhere)
     wanted = {name: tuple(map(ip_address, texts)) for name, texts in (pins or {}).items()}
     answers = allocate(snapshot, services, Settings((), tuple(pools) or (pool(),), wanted))
-    assert list(answers) == [one.key for one in sorted(services, key=lambda one: (one.created, one.key))]
+    assert list(answers) == [
+        service.key for service in sorted(services, key=lambda service: (service.created, service.key))
+    ]
     return {found.name: answer for found, answer in answers.items()}
 
 
@@ -374,15 +376,15 @@ REFUSALS: list[tuple[Service, Mapping[str, object], Problem]] = [
 
 def test_a_refusal_names_who_has_the_address_in_the_end() -> None:
     """Who asks for two and can't have one leaves the other to whoever wants it, in this very plan; the next says so."""
-    one = AddressRange(ip_address("fd00::1"), ip_address("fd00::1"))
+    span = AddressRange(ip_address("fd00::1"), ip_address("fd00::1"))
     both = service("both", "fd00::1", "10.0.0.1", families=(Family.IPV6,)), service("other", families=(Family.IPV6,))
-    first = given(*both, pools=[pool(one)])
+    first = given(*both, pools=[pool(span)])
     assert words(first["other"]) == "fd00::1"
     assert "asks for fd00::1, which belongs to Service a/n/other" in str(first["both"])
-    assert given(*both, pools=[pool(one)], ledger=[claim("fd00::1", "other")]) == first
+    assert given(*both, pools=[pool(span)], ledger=[claim("fd00::1", "other")]) == first
 
 
-@pytest.mark.parametrize(("asking", "world", "problem"), REFUSALS, ids=lambda each: getattr(each, "reason", ""))
+@pytest.mark.parametrize(("asking", "world", "problem"), REFUSALS, ids=lambda value: getattr(value, "reason", ""))
 def test_a_request_that_cannot_be_granted_is_refused(
     asking: Service, world: Mapping[str, object], problem: Problem
 ) -> None:
@@ -436,10 +438,10 @@ def test_what_a_refused_service_asked_for_is_free_for_others() -> None:
 @pytest.mark.parametrize("policy", [REQUIRE, PREFER])
 def test_an_address_that_only_a_refused_service_asked_for_serves_who_needs_it(policy: FamilyPolicy) -> None:
     """The last IPv6 address isn't kept free for a request that is refused for another reason."""
-    one = AddressRange(ip_address("fd00::1"), ip_address("fd00::1"))
+    span = AddressRange(ip_address("fd00::1"), ip_address("fd00::1"))
     needs = service("a", "10.0.0.2", families=BOTH, policy=policy, created="1")
     refused = service("b", "fd00::1", "10.9.9.9", families=BOTH, created="2")
-    got = given(needs, refused, pools=[pool(FOUR, one)])
+    got = given(needs, refused, pools=[pool(FOUR, span)])
     assert (words(got["a"]), words(got["b"])) == ("10.0.0.2 fd00::1", "InUse")
 
 
@@ -626,16 +628,16 @@ def calls(act: Callable[[], object]) -> int:
 )
 def test_a_thousand_services_get_a_thousand_addresses_at_once(first: str, last: str, count: int) -> None:
     """Distinct ones, in a nearly full pool, a full one and a /64; then all are kept. Each costs about as in a dozen."""
-    those = AddressRange(ip_address(first), ip_address(last))
-    families = (Family.of(those.first),)
+    span = AddressRange(ip_address(first), ip_address(last))
+    families = (Family.of(span.first),)
     services = [service(f"s{number}", families=families) for number in range(count)]
-    settings = Settings((), (pool(those),))
+    settings = Settings((), (pool(span),))
     new, dozen = (Snapshot(HOME, tuple(some)) for some in (services, services[:12]))
     answers = allocate(new, services, settings)
-    taken = {one: answer[0] for one, answer in answers.items() if not isinstance(answer, Problem)}
-    held = tuple(Claim(address, Owner(HOME, one)) for one, address in taken.items())
+    taken = {key: answer[0] for key, answer in answers.items() if not isinstance(answer, Problem)}
+    held = tuple(Claim(address, Owner(HOME, key)) for key, address in taken.items())
     kept = Snapshot(HOME, tuple(services), claims=held, remembered=held)
     assert allocate(kept, services, settings) == answers
-    assert len(set(taken.values())) == len(taken) == min(count, int(those.last) - int(those.first) + 1)
-    few, *many = (calls(partial(allocate, one, one.services, settings)) for one in (dozen, new, kept))
+    assert len(set(taken.values())) == len(taken) == min(count, int(span.last) - int(span.first) + 1)
+    few, *many = (calls(partial(allocate, snapshot, snapshot.services, settings)) for snapshot in (dozen, new, kept))
     assert max(many) / count < 2.5 * few / 12

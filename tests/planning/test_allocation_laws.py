@@ -126,8 +126,8 @@ def test_every_plan_is_sound(case: Oracle) -> None:
 def test_the_order_of_what_is_read_does_not_matter(case: Oracle, shuffle: random.Random) -> None:
     """Restart in any order, pending before assigned: the same answers to the byte."""
 
-    def shuffled(those: Sequence[Thing]) -> tuple[Thing, ...]:
-        return tuple(shuffle.sample(list(those), len(those)))
+    def shuffled(things: Sequence[Thing]) -> tuple[Thing, ...]:
+        return tuple(shuffle.sample(list(things), len(things)))
 
     other = replace(
         case.snapshot,
@@ -161,7 +161,9 @@ def test_recreating_every_service_moves_none(case: Oracle) -> None:
     """The same names with new uids get the same addresses."""
     renewed = [replace(service, uid=Uid("new")) for service in case.services]
     by_key = {service.key: service for service in renewed}
-    snapshot = replace(case.snapshot, services=tuple(by_key.get(one.key, one) for one in case.snapshot.services))
+    snapshot = replace(
+        case.snapshot, services=tuple(by_key.get(service.key, service) for service in case.snapshot.services)
+    )
     assert allocate(snapshot, renewed, case.settings) == answers_to(case)
 
 
@@ -171,7 +173,7 @@ def test_clearing_a_request_keeps_the_address(case: Oracle, data: st.DataObject)
     first = answers_to(case)
     cleared = [replace(service, requested=()) if data.draw(st.booleans()) else service for service in case.services]
     by_key = {service.key: service for service in cleared}
-    everybody = tuple(by_key.get(one.key, one) for one in case.snapshot.services)
+    everybody = tuple(by_key.get(service.key, service) for service in case.snapshot.services)
     second = allocate(carried_out(case, services=everybody).snapshot, cleared, case.settings)
     for key, answer in first.items():
         assert set(addresses(answer)) <= set(addresses(second[key]))
@@ -185,12 +187,12 @@ def test_a_request_never_evicts_the_owner(case: Oracle, data: st.DataObject) -> 
     if len(case.services) < len(("owner", "asker")) or not owned:
         return
     owner, address = data.draw(st.sampled_from(owned))
-    asker = data.draw(st.sampled_from([one for one in case.services if one.key != owner]))
+    asker = data.draw(st.sampled_from([service for service in case.services if service.key != owner]))
     family = (Family.of(address),)
     greedy = replace(asker, requested=(address,), families=family, family_policy=FamilyPolicy.SINGLE, created="")
-    everybody = tuple(greedy if one.key == asker.key else one for one in case.snapshot.services)
+    everybody = tuple(greedy if service.key == asker.key else service for service in case.snapshot.services)
     later = carried_out(case, services=everybody)
-    answers = allocate(later.snapshot, [one for one in everybody if one.key in first], case.settings)
+    answers = allocate(later.snapshot, [service for service in everybody if service.key in first], case.settings)
     assert address in addresses(answers[owner])
     assert address not in addresses(answers[asker.key])
 
@@ -215,7 +217,10 @@ def test_creation_order_barely_matters(keys: list[ObjectKey], data: st.DataObjec
     created = data.draw(st.permutations(range(len(keys))))
     crowd = [Service(key, (), created=f"{number:03}") for key, number in zip(keys, created, strict=True)]
     together = allocate(Snapshot(draw.HOME, tuple(crowd)), crowd, configuration)
-    alone = {one.key: allocate(Snapshot(draw.HOME, (one,)), [one], configuration)[one.key] for one in crowd}
+    alone = {
+        service.key: allocate(Snapshot(draw.HOME, (service,)), [service], configuration)[service.key]
+        for service in crowd
+    }
     assert len(set(alone.values())) == len(keys), "the preferred places are spread over the pool"
     assert together == alone
 
@@ -227,7 +232,7 @@ class Histories(RuleBasedStateMachine):
     def begin(self, configuration: Settings, services: list[Service]) -> None:
         """Begin with some Services and nothing held."""
         self.world = World(configuration)
-        self.world.services = {one.key: replace(one, ingress=()) for one in services}
+        self.world.services = {service.key: replace(service, ingress=()) for service in services}
         self.settled: dict[ObjectKey, Answer] = {}
         """The answers when the world last came to rest, of Services that nobody touched since."""
         self.stale: Answers | None = None
@@ -344,8 +349,8 @@ class Histories(RuleBasedStateMachine):
         """Cut every range of more than one address in two pools."""
         pools = []
         for pool in self.world.settings.pools[:3]:
-            cut = [piece for each in pool.ranges for piece in split(each, data)]
-            pools += [replace(pool, name=f"{pool.name}-{number}", ranges=(one,)) for number, one in enumerate(cut)]
+            cut = [piece for span in pool.ranges for piece in split(span, data)]
+            pools += [replace(pool, name=f"{pool.name}-{number}", ranges=(span,)) for number, span in enumerate(cut)]
         self.configure(pools)
 
     @rule(data=st.data())
@@ -410,7 +415,9 @@ class Histories(RuleBasedStateMachine):
         }
         ours = {claim for claim in self.world.ledger if claim.owner.home == self.world.home}
         assert self.world.state == ours
-        assert {claim.address for claim in ours} == {one for answer in answers.values() for one in addresses(answer)}
+        assert {claim.address for claim in ours} == {
+            address for answer in answers.values() for address in addresses(answer)
+        }
         for key, before in self.settled.items():
             self.assert_stayed(case, self.world.services[key], before, answers[key])
         self.settled = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}

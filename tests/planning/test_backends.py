@@ -28,8 +28,8 @@ NO_NODE_PORT: JsonObject = {"ports": [{"port": 8080, "targetPort": 9000}]}
 def found(*objects: JsonObject) -> tuple[PortBackends, ...]:
     """Find the backends of the one Service among the objects."""
     result = parsed(*objects)
-    (one,) = result.services
-    return upstreams(one, BackendIndex.of(eligible(result.nodes)[0], result.slices))
+    (service,) = result.services
+    return upstreams(service, BackendIndex.of(eligible(result.nodes)[0], result.slices))
 
 
 def backends(*objects: JsonObject) -> list[list[str]]:
@@ -64,13 +64,13 @@ def test_every_port_and_family_has_an_entry_in_the_order_of_the_service() -> Non
         {"name": "web", "port": 80, "nodePort": 30080},
     ]
     entries = found(service(ports=ports, **DUAL), A)
-    assert [(str(one.port), one.family, one.health) for one in entries] == [
+    assert [(str(port_backends.port), port_backends.family, port_backends.health) for port_backends in entries] == [
         ("53/UDP", "IPv4", None),
         ("53/UDP", "IPv6", None),
         ("80/TCP", "IPv4", ConnectCheck()),
         ("80/TCP", "IPv6", ConnectCheck()),
     ]
-    assert all(one.problem is None for one in entries)
+    assert all(port_backends.problem is None for port_backends in entries)
 
 
 def test_nodes_that_share_an_address_are_one_backend() -> None:
@@ -84,7 +84,7 @@ def test_nodes_and_slices_of_others_dont_count() -> None:
     foreign = parsed(B).nodes[0]
     nodes = [*mine.nodes, *(type(foreign)("elsewhere", foreign.name, foreign.addresses) for _ in "x")]  # type: ignore[arg-type]  # a NewType is noise here
     (entry,) = upstreams(mine.services[0], BackendIndex.of(nodes, others.slices))
-    assert [str(one) for one in entry.backends] == ["10.0.0.1:30080"]
+    assert [str(backend) for backend in entry.backends] == ["10.0.0.1:30080"]
 
 
 @pytest.mark.parametrize("spec", [{}, LOCAL])
@@ -150,33 +150,33 @@ BOTH = frozenset(Family)
 def checked(families: frozenset[Family], *objects: JsonObject) -> tuple[PortBackends, ...]:
     """Find the backends where kube-proxy's health port answers in `families`."""
     result = parsed(*objects)
-    (one,) = result.services
+    (service,) = result.services
     snapshot = Snapshot(HOME, slices=result.slices, health_ports={DEMO: families})
-    return upstreams(one, BackendIndex.within(snapshot, eligible(result.nodes)[0]))
+    return upstreams(service, BackendIndex.within(snapshot, eligible(result.nodes)[0]))
 
 
 def test_where_kube_proxy_answers_its_health_port_is_asked() -> None:
     """For TCP and UDP alike: whether the Node forwards, not whether the application takes a connection."""
     ports = [{"name": "d", "port": 53, "protocol": "UDP", "nodePort": 30053}, {"name": "w", "port": 80, "nodePort": 1}]
     entries = checked(BOTH, service(ports=ports, **DUAL), A)
-    assert {one.health for one in entries} == {HttpCheck(10256)}
-    assert {backend.checked_at for one in entries for backend in one.backends} == {None}
+    assert {port_backends.health for port_backends in entries} == {HttpCheck(10256)}
+    assert {backend.checked_at for port_backends in entries for backend in port_backends.backends} == {None}
 
 
 def test_a_health_port_of_one_family_answers_for_the_other() -> None:
     """The Node is asked by an address on which it answers; a Node that has none by the one that it has."""
     nodes = [A, node("c", "fd00::3")]
     four, six = checked(frozenset({Family.IPV4}), service(**DUAL), *nodes)
-    assert [one.checked_at for one in four.backends] == [None]
-    assert [str(one.checked_at) for one in six.backends] == ["10.0.0.1", "None"]
+    assert [backend.checked_at for backend in four.backends] == [None]
+    assert [str(backend.checked_at) for backend in six.backends] == ["10.0.0.1", "None"]
 
 
 def test_under_policy_local_the_health_check_node_port_is_asked_and_the_other_nodes_stand_by() -> None:
     """So that traffic follows a pod that moves before anybody has planned again."""
     web = service(**LOCAL, healthCheckNodePort=32000)
     (entry,) = checked(BOTH, web, A, B, endpoints(endpoint(node_name="b")))
-    assert ([str(one) for one in entry.backends], entry.health) == (["10.0.0.2:30080"], HttpCheck(32000))
-    assert [str(one) for one in entry.standby] == ["10.0.0.1:30080"]
+    assert ([str(backend) for backend in entry.backends], entry.health) == (["10.0.0.2:30080"], HttpCheck(32000))
+    assert [str(backend) for backend in entry.standby] == ["10.0.0.1:30080"]
     (last,) = checked(BOTH, web, A, B, endpoints(draining("10.0.0.7", "b")))
     assert (len(last.backends), last.health, last.standby) == (1, HttpCheck(32000), ())
     (unknown,) = checked(BOTH, web, A, B)
@@ -197,7 +197,7 @@ def test_endpoints_without_a_route_are_no_backends() -> None:
     result = parsed(service(**NO_NODE_PORT), endpoints(endpoint("10.244.1.7"), endpoint("172.18.0.3")))
     bridge = BackendIndex({}, {result.services[0].key: result.slices}, routed=(ip_network("172.18.0.0/16"),))
     (entry,) = upstreams(result.services[0], bridge)
-    assert [str(one) for one in entry.backends] == ["172.18.0.3:9376"]
+    assert [str(backend) for backend in entry.backends] == ["172.18.0.3:9376"]
     (none,) = upstreams(result.services[0], BackendIndex({}, bridge.slices, routed=()))
     assert none.problem == Problem(
         Reason.UNREACHABLE,

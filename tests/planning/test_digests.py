@@ -63,13 +63,15 @@ def test_a_rejection_is_told_anew_when_its_reason_changes() -> None:
         replace(rejection, problem=Problem(Reason.IN_USE, "no pool")),
         replace(rejection, access=Access("/elsewhere", "kind-a")),
     )
-    assert len({rejection_digest(one) for one in (rejection, replace(rejection), *others)}) == 1 + len(others)
+    assert len({rejection_digest(told) for told in (rejection, replace(rejection), *others)}) == 1 + len(others)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_digests_are_a_promise(case: str, golden: Golden) -> None:
     """Another digest has the loop update the load balancer: a change here costs every user an update of everything."""
     plan = planned(case)
-    proxies = {one.proxy.name: one.digest for one in plan.proxies}
-    digests = {str(one.key): balancer_digest(one, proxies[one.proxy]) for one in plan.placements}
+    proxies = {planned.proxy.name: planned.digest for planned in plan.proxies}
+    digests = {
+        str(placement.key): balancer_digest(placement, proxies[placement.proxy]) for placement in plan.placements
+    }
     golden.check(f"digests/{case}", {"digests.json": json.dumps(digests, indent=2) + "\n"})

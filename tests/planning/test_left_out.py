@@ -81,7 +81,7 @@ MALFORMED = service("odd", loadBalancerClass="foo/bar", ports="none")
 )
 def test_each_reason_is_a_sentence(some: Settings, objects: list[JsonObject], told: list[str]) -> None:
     """With the number, some names, and what this stack wants instead."""
-    served = [one for one in plan(some, *objects, node()).left_out if not one.startswith("Nothing")]
+    served = [sentence for sentence in plan(some, *objects, node()).left_out if not sentence.startswith("Nothing")]
     assert served == told
 
 
@@ -122,11 +122,11 @@ def test_whatever_there_is_every_service_is_accounted_for_in_few_short_lines(
     objects = [service(name, namespace=where, loadBalancerClass=klass) for name, klass, where in made]
     result, parsed = plan(some, *objects), parse_objects(DEMO, objects)
     everything: list[Service | MalformedService] = [*parsed.services, *parsed.malformed]
-    others = [one for one in everything if not is_ours(one, some)]
+    others = [service for service in everything if not is_ours(service, some)]
     assert len(result.placements) + len(result.rejections) + len(others) == len(everything)
-    assert bool([one for one in result.left_out if "left out" in one]) == bool(others)
+    assert bool([sentence for sentence in result.left_out if "left out" in sentence]) == bool(others)
     assert len(result.left_out) <= 10
-    assert all(len(one) < 1500 and one.isprintable() for one in result.left_out)
+    assert all(len(sentence) < 1500 and sentence.isprintable() for sentence in result.left_out)
 
 
 @given(st.lists(NAMES, max_size=60))

@@ -13,7 +13,7 @@ LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 def names(*nodes: JsonObject) -> list[str]:
     """Return the names of the eligible ones."""
-    return [one.name for one in eligible(parsed(*nodes).nodes)[0]]
+    return [node.name for node in eligible(parsed(*nodes).nodes)[0]]
 
 
 def excluding(value: str, name: str = "control-plane") -> JsonObject:
@@ -45,7 +45,7 @@ def test_where_only_excluded_nodes_are_left_all_are_used_and_told() -> None:
     """A kind cluster of one node would have no backend otherwise."""
     going = node("going", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     kept, notices = eligible(parsed(excluding("", "a"), excluding("true", "b"), going).nodes)
-    assert [one.name for one in kept] == ["a", "b"]
+    assert [node.name for node in kept] == ["a", "b"]
     assert list(notices) == ["demo"]
     assert notices[ClusterName("demo")] == (
         f"demo: the label {LABEL} excludes every Node (2 Nodes), so all are used; "

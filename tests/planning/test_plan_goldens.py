@@ -40,7 +40,7 @@ def planned(case: str) -> Plan:
 def port_words(port: PlannedPort) -> Mapping[str, object]:
     """Write a planned port for a reader."""
     problem = {"reason": port.problem.reason, "message": port.problem.message} if port.problem else None
-    return {"port": str(port.port), "listeners": [one.name for one in port.listeners], "problem": problem}
+    return {"port": str(port.port), "listeners": [listener.name for listener in port.listeners], "problem": problem}
 
 
 def placement_words(placement: Placement) -> Mapping[str, object]:
@@ -92,9 +92,13 @@ def outputs(plan: Plan) -> Mapping[str, str]:
 
 def whole(plan: Plan, proxy: PlannedProxy) -> Mapping[str, str]:
     """Return the files of a proxy, joined from its parts where it is the stack's."""
-    rendered = [each.part.rendered for each in plan.placements if each.part and each.proxy == proxy.proxy.name]
-    listeners = {name: text for one in rendered for name, text in one.listeners.items()}
-    clusters = {name: text for one in rendered for name, text in one.clusters.items()}
+    rendered = [
+        placement.part.rendered
+        for placement in plan.placements
+        if placement.part and placement.proxy == proxy.proxy.name
+    ]
+    listeners = {name: text for part in rendered for name, text in part.listeners.items()}
+    clusters = {name: text for part in rendered for name, text in part.clusters.items()}
     return {**as_files(listeners, clusters), **proxy.rendered.files}
 
 

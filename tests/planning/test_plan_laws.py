@@ -77,13 +77,13 @@ def test_a_plan_that_was_carried_out_is_a_fixpoint(snapshot: Snapshot, settings:
 @st.composite
 def mixtures(draw: st.DrawFn, first: Snapshot, second: Snapshot) -> Snapshot:
     """Take a snapshot with some fields of another, and with one of its Services a little different."""
-    names = [each.name for each in fields(Snapshot) if each.name != "home"]
+    names = [field.name for field in fields(Snapshot) if field.name != "home"]
     taken = {name: getattr(second, name) for name in draw(st.sets(st.sampled_from(names)))}
     mixed = replace(first, **taken)
     if not mixed.services or not second.services:
         return mixed
     place, donor = draw(st.integers(0, len(mixed.services) - 1)), draw(st.sampled_from(second.services))
-    of_service = [each.name for each in fields(Service) if each.name != "key"]
+    of_service = [field.name for field in fields(Service) if field.name != "key"]
     given_up = {name: getattr(donor, name) for name in draw(st.sets(st.sampled_from(of_service), max_size=3))}
     services = list(mixed.services)
     services[place] = replace(services[place], **given_up)

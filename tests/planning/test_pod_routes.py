@@ -202,17 +202,17 @@ networks = st.builds(
 @given(st.lists(networks, max_size=6), st.lists(networks, max_size=6))
 def test_no_route_that_is_made_meets_another_one(pods: list[IPv4Network], others: list[IPv4Network]) -> None:
     """Whatever pods and others have; and what meets none of others' or an earlier one is made."""
-    nodes = tuple(node(f"n{i}", f"172.18.1.{i}", str(one)) for i, one in enumerate(pods))
-    host = HostFacts(addresses=HostAddresses(routes=(BRIDGE, *(route(str(one)) for one in others))))
+    nodes = tuple(node(f"n{i}", f"172.18.1.{i}", str(network)) for i, network in enumerate(pods))
+    host = HostFacts(addresses=HostAddresses(routes=(BRIDGE, *(route(str(network)) for network in others))))
     made = routes_of(Snapshot(HOME, nodes=nodes, host=host), settings()).routes.get(ClusterName("c"), ())
-    for one in made:
-        assert not any(one.destination.overlaps(other) for other in others)
-    free = {one for one in pods if not any(one.overlaps(other) for other in others)}
-    assert {one.destination for one in made} == free
+    for route in made:
+        assert not any(route.destination.overlaps(other) for other in others)
+    free = {network for network in pods if not any(network.overlaps(other) for other in others)}
+    assert {route.destination for route in made} == free
 
 
 @given(networks, st.ip_addresses(v=4))
 def test_a_route_is_read_as_it_is_printed(network: IPv4Network, gateway: object) -> None:
     """In state and reports."""
-    one = PodRoute(network, ip_address(str(gateway)))
-    assert PodRoute.parse(str(one)) == one
+    route = PodRoute(network, ip_address(str(gateway)))
+    assert PodRoute.parse(str(route)) == route

@@ -86,9 +86,9 @@ def test_some_addresses_are_never_handed_out(text: str, why: str | None) -> None
     """Those of the host itself, of everybody and of nobody; with the reason."""
     address = ip_address(text)
     assert never(address) == why
-    those = candidates(Pool("all", (span("0.0.0.0", "255.255.255.255"), span("::", "f" * 4 + ":f" * 7))), Family.IPV4)
+    usable = candidates(Pool("all", (span("0.0.0.0", "255.255.255.255"), span("::", "f" * 4 + ":f" * 7))), Family.IPV4)
     if address.version == 4:
-        assert (address in those) is (why is None)
+        assert (address in usable) is (why is None)
 
 
 def test_candidates_are_the_ranges_less_the_excluded_and_the_forbidden() -> None:
@@ -98,32 +98,32 @@ def test_candidates_are_the_ranges_less_the_excluded_and_the_forbidden() -> None
         (span("127.0.0.50", "127.0.0.60"), span("127.0.0.0", "127.0.0.2"), span("127.0.0.58", "127.0.0.61")),
         (span("127.0.0.51", "127.0.0.52"), span("127.0.0.60", "127.0.0.99")),
     )
-    those = candidates(pool, Family.IPV4)
-    assert [str(those[number]).removeprefix("127.0.0.") for number in range(those.size)] == [
+    usable = candidates(pool, Family.IPV4)
+    assert [str(usable[number]).removeprefix("127.0.0.") for number in range(usable.size)] == [
         *("2", "50", "55", "56", "57", "58", "59")
     ]
     assert candidates(pool, Family.IPV6).size == 0
-    assert ip_address("::1") not in those
+    assert ip_address("::1") not in usable
 
 
 @given(pool_lists())
 def test_numbers_and_addresses_of_candidates_agree(pools: tuple[Pool, ...]) -> None:
     """Every candidate has one number, everything else none."""
     for family, line in ((Family.IPV4, IPV4), (Family.IPV6, IPV6)):
-        those = candidates(pools[0], family)
-        found = [those[number] for number in range(those.size)]
-        assert [those.number(address) for address in found] == list(range(those.size))
-        assert [address for address in line if address in those] == found
+        usable = candidates(pools[0], family)
+        found = [usable[number] for number in range(usable.size)]
+        assert [usable.number(address) for address in found] == list(range(usable.size))
+        assert [address for address in line if address in usable] == found
         assert all(listed(pools[0], address) for address in found)
 
 
 def test_a_pool_of_2_to_the_64_addresses_costs_nothing() -> None:
     """Its candidates are counted, found and taken without enumeration."""
     pool = Pool("big", (span("fd00::", "fd00::ffff:ffff:ffff:ffff"),), (span("fd00::5", "fd00::5"),))
-    those = candidates(pool, Family.IPV6)
-    slots = Slots(those)
-    assert those.size == 2**64 - 1
-    assert those.number(ip_address("fd00::6")) == 5
+    usable = candidates(pool, Family.IPV6)
+    slots = Slots(usable)
+    assert usable.size == 2**64 - 1
+    assert usable.number(ip_address("fd00::6")) == 5
     assert slots.first_free(2**64 - 2) == ip_address("fd00::ffff:ffff:ffff:ffff")
     assert slots.take(ip_address("fd00::ffff:ffff:ffff:ffff"))
     assert slots.first_free(2**64 - 2) == ip_address("fd00::")
@@ -132,22 +132,22 @@ def test_a_pool_of_2_to_the_64_addresses_costs_nothing() -> None:
 @given(st.integers(1, 12), st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
 def test_slots_find_what_a_walk_round_the_pool_finds(size: int, steps: list[tuple[bool, int]]) -> None:
     """Linear probing with wrap-around, whatever was taken before."""
-    those = candidates(Pool("p", (AddressRange(IPV4[0], IPV4[size - 1]),)), Family.IPV4)
-    slots, taken = Slots(those), set[int]()
+    usable = candidates(Pool("p", (AddressRange(IPV4[0], IPV4[size - 1]),)), Family.IPV4)
+    slots, taken = Slots(usable), set[int]()
     for take, number in steps:
         if take:
             assert slots.take(IPV4[number % 12]) is (number % 12 < size and number % 12 not in taken)
             taken |= {number % 12} & set(range(size))
         else:
             walk = [(number + step) % size for step in range(size)]
-            expected = next((IPV4[each] for each in walk if each not in taken), None)
+            expected = next((IPV4[number] for number in walk if number not in taken), None)
             assert slots.first_free(number) == expected
 
 
 def test_slots_stay_fast_when_everybody_prefers_the_same_place() -> None:
     """50,000 Services at one slot of a nearly full pool: no quadratic walk, which would take minutes."""
-    those = candidates(Pool("p", (span("10.0.0.0", "10.0.255.255"),)), Family.IPV4)
-    slots = Slots(those)
+    usable = candidates(Pool("p", (span("10.0.0.0", "10.0.255.255"),)), Family.IPV4)
+    slots = Slots(usable)
     for number in range(50_000):
         address = slots.first_free(7)
         assert address == ip_address("10.0.0.7") + number

@@ -55,9 +55,9 @@ class World:
         made = self.plan(names)
         self.snapshot = Snapshot(
             HOME,
-            proxies=tuple(HeldProxy(one, seat.discovery) for one, seat in made.seats.items() if not seat.proxy),
+            proxies=tuple(HeldProxy(key, seat.discovery) for key, seat in made.seats.items() if not seat.proxy),
             stack_proxies=made.proxies,
-            seats=tuple(HeldProxyAssignment(one, seat.proxy) for one, seat in made.seats.items() if seat.proxy),
+            seats=tuple(HeldProxyAssignment(key, seat.proxy) for key, seat in made.seats.items() if seat.proxy),
         )
         return made
 
@@ -80,7 +80,7 @@ def test_who_stays_keeps_the_proxy_whoever_comes_or_goes(history: list[set[str]]
     before = world.run(sorted(history[0]))
     for names in history[1:]:
         after = world.run(sorted(names))
-        assert all(after.seats[one] == seat for one, seat in before.seats.items() if one in after.seats)
+        assert all(after.seats[key] == seat for key, seat in before.seats.items() if key in after.seats)
         assert set(after.seats) == {key(name) for name in names}
         before = after
 
@@ -100,12 +100,12 @@ def test_a_spare_serves_one_service_and_is_replaced(history: list[set[str]], set
     world, served = World(settings), dict[ProxyName, ObjectKey]()
     for names in history:
         made = world.run(sorted(names))
-        taken = {seat.proxy: one for one, seat in made.seats.items() if seat.proxy}
+        taken = {seat.proxy: key for key, seat in made.seats.items() if seat.proxy}
         assert len(taken) == sum(1 for seat in made.seats.values() if seat.proxy)
         assert set(taken) <= set(made.proxies)
         assert len(made.proxies) - len(taken) == settings.spares
-        before = {proxy: one for proxy, one in served.items() if proxy in made.proxies}
-        assert all(taken.get(proxy) == one for proxy, one in before.items())
+        before = {proxy: key for proxy, key in served.items() if proxy in made.proxies}
+        assert all(taken.get(proxy) == key for proxy, key in before.items())
         served = taken
 
 
@@ -136,7 +136,7 @@ def test_another_number_of_shared_proxies_moves_only_who_must(names: set[str], b
     old = world.run(sorted(names)).seats
     world.settings = ProxySettings(Sharing.SHARED, count=after)
     made = world.run(sorted(names))
-    assert all(made.seats[one] == seat for one, seat in old.items() if seat.proxy in made.proxies)
+    assert all(made.seats[key] == seat for key, seat in old.items() if seat.proxy in made.proxies)
     assert {seat.proxy for seat in made.seats.values()} <= set(made.proxies)
 
 
@@ -146,7 +146,7 @@ def test_a_plan_from_nothing_never_takes_more_instances_than_there_are(
 ) -> None:
     """Inotify instances of own proxies, shared ones and spares together; real Services come before spares."""
     made = World(settings, watches).run(sorted(names))
-    own = [Need(one, 1).cost(seat.discovery) for one, seat in made.seats.items() if not seat.proxy]
+    own = [Need(key, 1).cost(seat.discovery) for key, seat in made.seats.items() if not seat.proxy]
     assert EACH * len(made.proxies) + sum(own) <= watches
     if settings.mode is Sharing.PER_SERVICE:
         assert len(made.seats) == min(len(names), watches // EACH)

@@ -30,7 +30,7 @@ ROOMY = Settings(
 @st.composite
 def services(drawn: st.DrawFn) -> list[Service]:
     """Draw Services, most of which share by one of two keys."""
-    return [replace(one, ingress=(), sharing_key=drawn(KEYS)) for one in drawn(draw.service_lists(max_size=6))]
+    return [replace(service, ingress=(), sharing_key=drawn(KEYS)) for service in drawn(draw.service_lists(max_size=6))]
 
 
 def addresses(answer: Answer) -> tuple[IPAddress, ...]:
@@ -38,10 +38,10 @@ def addresses(answer: Answer) -> tuple[IPAddress, ...]:
     return () if isinstance(answer, Problem) else answer
 
 
-def assert_sound(those: list[Service], answers: Answers) -> None:
+def assert_sound(services: list[Service], answers: Answers) -> None:
     """Whoever has an address together has one key, one traffic policy and no port in common."""
     having: dict[IPAddress, list[Service]] = defaultdict(list)
-    for service in those:
+    for service in services:
         for address in addresses(answers[service.key]):
             having[address].append(service)
     for sharers in having.values():
@@ -51,33 +51,33 @@ def assert_sound(those: list[Service], answers: Answers) -> None:
             assert not {str(port) for port in one.ports} & {str(port) for port in other.ports}
 
 
-def world_of(those: list[Service], configuration: Settings) -> World:
+def world_of(services: list[Service], configuration: Settings) -> World:
     """Make a world in which nothing is held yet."""
-    return World(configuration, services={one.key: one for one in those})
+    return World(configuration, services={service.key: service for service in services})
 
 
 @given(services(), draw.settings())
 @settings(max_examples=200)
-def test_only_who_agrees_and_fits_shares(those: list[Service], configuration: Settings) -> None:
+def test_only_who_agrees_and_fits_shares(listed: list[Service], configuration: Settings) -> None:
     """Whatever the pools are, in the first plan and when everything has come to rest."""
-    world = world_of(those, configuration)
-    assert_sound(those, world.answers())
+    world = world_of(listed, configuration)
+    assert_sound(listed, world.answers())
     assert_sound(list(world.services.values()), converged(world))
 
 
 @given(services(), st.randoms(use_true_random=False))
-def test_the_order_of_the_input_does_not_matter(those: list[Service], shuffle: random.Random) -> None:
+def test_the_order_of_the_input_does_not_matter(listed: list[Service], shuffle: random.Random) -> None:
     """Equal inputs give equal answers."""
-    world = world_of(those, ROOMY)
+    world = world_of(listed, ROOMY)
     assert world.answers(shuffle) == world.answers()
     converged(world)
     assert world.answers(shuffle) == world.answers()
 
 
 @given(services())
-def test_what_is_carried_out_is_planned_again(those: list[Service]) -> None:
+def test_what_is_carried_out_is_planned_again(listed: list[Service]) -> None:
     """A plan after its own execution changes no address, shared or not."""
-    world = world_of(those, ROOMY)
+    world = world_of(listed, ROOMY)
     first = world.answers()
     world.carry_out(first)
     for key, answer in world.answers().items():
@@ -85,22 +85,22 @@ def test_what_is_carried_out_is_planned_again(those: list[Service]) -> None:
 
 
 @given(services(), draw.services(), KEYS)
-def test_a_newcomer_takes_nothing_from_anybody(those: list[Service], newcomer: Service, key: str) -> None:
+def test_a_newcomer_takes_nothing_from_anybody(listed: list[Service], newcomer: Service, key: str) -> None:
     """Whoever joins, asks or only comes: everybody keeps what it has."""
-    world = world_of(those, ROOMY)
+    world = world_of(listed, ROOMY)
     before = converged(world)
     if newcomer.key not in world.services:
         world.services[newcomer.key] = replace(newcomer, sharing_key=key, ingress=())
         after = world.answers()
-        for one, answer in before.items():
-            assert set(addresses(answer)) <= set(addresses(after[one]))
+        for had, answer in before.items():
+            assert set(addresses(answer)) <= set(addresses(after[had]))
         assert_sound(list(world.services.values()), after)
 
 
 @given(services(), st.data())
-def test_any_change_ends_in_a_sound_state(those: list[Service], data: st.DataObject) -> None:
+def test_any_change_ends_in_a_sound_state(listed: list[Service], data: st.DataObject) -> None:
     """Ports, keys and policies change, Services go: what is claimed in the end is what sound plans gave."""
-    world = world_of(those, ROOMY)
+    world = world_of(listed, ROOMY)
     converged(world)
     for _ in range(data.draw(st.integers(1, 4))):
         if not world.services:
@@ -138,14 +138,14 @@ def one(name: str, *ports: int, key: str = "k", created: str = "", **more: objec
     return replace(made, **more)  # type: ignore[arg-type]  # fields by name
 
 
-def given_to(*those: Service, held: dict[str, str] | None = None) -> dict[str, str | Reason]:
+def given_to(*services: Service, held: dict[str, str] | None = None) -> dict[str, str | Reason]:
     """Allocate, with addresses in the ledger by name; give each its address or reason."""
-    keys = {service.key.name: service.key for service in those}
+    keys = {service.key.name: service.key for service in services}
     claims = tuple(
         Claim(ip_address(address), Owner(draw.HOME, keys.get(name, ObjectKey(ClusterName("c"), "n", name))))
         for name, address in (held or {}).items()
     )
-    answers = allocate(Snapshot(draw.HOME, those, claims=claims, remembered=claims), those, ROOMY)
+    answers = allocate(Snapshot(draw.HOME, services, claims=claims, remembered=claims), services, ROOMY)
     return {
         key.name: answer.reason if isinstance(answer, Problem) else str(answer[0]) for key, answer in answers.items()
     }

@@ -35,7 +35,7 @@ BOTH = frozenset(Family)
 
 def by(gateway: str, *networks: str) -> tuple[Route, ...]:
     """Make routes by a gateway in the Nodes' network, beside that network and the default route."""
-    made = (Route(ip_network(one), "unicast", "br-kind", ip_address(gateway)) for one in networks)
+    made = (Route(ip_network(network), "unicast", "br-kind", ip_address(gateway)) for network in networks)
     return BRIDGE, DEFAULT, *made
 
 
@@ -44,7 +44,7 @@ def found(
 ) -> PortBackends:
     """Find the backends of the one port and family of the one Service, with these keys in the stack."""
     result = parsed(*objects)
-    host = HostFacts(routes=routes, routed=tuple(one.destination for one in routes if one.is_way))
+    host = HostFacts(routes=routes, routed=tuple(route.destination for route in routes if route.is_way))
     snapshot = Snapshot(HOME, nodes=result.nodes, slices=result.slices, health_ports={DEMO: ports}, host=host)
     (web,) = result.services
     (entry,) = upstreams(web, BackendIndex.within(snapshot, eligible(result.nodes)[0], settings(**keys)))
@@ -58,7 +58,7 @@ def settings(**keys: object) -> Settings:
 
 def words(entry: PortBackends) -> tuple[list[str], list[str]]:
     """Write backends and what stands by."""
-    return [str(one) for one in entry.backends], [str(one) for one in entry.standby]
+    return [str(backend) for backend in entry.backends], [str(backend) for backend in entry.standby]
 
 
 POD, OTHER = endpoint("10.244.0.7", "a"), endpoint("10.244.1.7", "b")
@@ -72,8 +72,8 @@ def test_with_a_route_by_a_node_connections_go_to_pods_and_node_ports_stand_by()
     entry = found(service(), A, B, endpoints(POD), routes=ROUTED)
     assert words(entry) == PODS
     assert (entry.straight, entry.health) == (True, ConnectCheck())
-    assert {(one.checked_at, one.checked_port) for one in entry.backends} == {(None, 0)}
-    assert {(one.checked_at, one.checked_port) for one in entry.standby} == {(None, 10256)}
+    assert {(backend.checked_at, backend.checked_port) for backend in entry.backends} == {(None, 0)}
+    assert {(backend.checked_at, backend.checked_port) for backend in entry.standby} == {(None, 10256)}
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_under_policy_local_all_pods_serve_and_all_nodes_stand_by() -> None:
     """The policy is about NodePorts: theirs answer only where an endpoint is, which a connection finds out."""
     entry = found(service(**LOCAL), A, B, endpoints(POD), routes=ROUTED)
     assert (words(entry), entry.health) == (PODS, ConnectCheck())
-    assert {one.checked_port for one in (*entry.backends, *entry.standby)} == {0}
+    assert {backend.checked_port for backend in (*entry.backends, *entry.standby)} == {0}
     (a, b) = (found(service(**LOCAL), A, B, endpoints(POD, OTHER), routes=ROUTED) for _ in "ab")
     assert (a, a.health, a.straight) == (b, ConnectCheck(), False)
 
@@ -209,9 +209,11 @@ def test_udp_pods_are_as_healthy_as_their_nodes_kube_proxy() -> None:
     for spec, check in ((UDP_PORT, HttpCheck(10256)), ({**UDP_PORT, **LOCAL}, HttpCheck(32000))):
         entry = found(service(**spec), A, B, endpoints(POD, ports=UDP_SLICE), routes=ROUTED)
         assert (entry.straight, entry.health) == (True, check)
-        assert [(str(one.checked_at), one.checked_port) for one in entry.backends] == [("172.18.0.2", 10256)]
+        assert [(str(backend.checked_at), backend.checked_port) for backend in entry.backends] == [
+            ("172.18.0.2", 10256)
+        ]
     unknown = found(service(**UDP_PORT), A, endpoints(endpoint("10.244.0.7", None), ports=UDP_SLICE), routes=ROUTED)
-    assert [(one.checked_at, one.checked_port) for one in unknown.backends] == [(None, None)]
+    assert [(backend.checked_at, backend.checked_port) for backend in unknown.backends] == [(None, None)]
 
 
 def test_each_family_goes_its_own_way() -> None:
@@ -224,7 +226,7 @@ def test_each_family_goes_its_own_way() -> None:
     for routes, expected in ((ROUTED, [True, False]), ((*ROUTED, six), [True, True])):
         snapshot = Snapshot(HOME, nodes=result.nodes, slices=result.slices, host=HostFacts(routes=routes))
         around = BackendIndex.within(snapshot, result.nodes, settings())
-        assert [one.straight for one in upstreams(result.services[0], around)] == expected
+        assert [port_backends.straight for port_backends in upstreams(result.services[0], around)] == expected
 
 
 def test_containers_with_a_network_of_their_own_dont_have_this_hosts_routes() -> None:
@@ -286,12 +288,12 @@ def test_node_ports_are_never_lost_and_pods_are_all_or_none(
     pods: list[str], routes: list[Route], choice: BackendChoice
 ) -> None:
     """Whatever routes there are, NodePorts serve or stand by, and by `auto` each pod is reached by the rules above."""
-    slices = endpoints(*(endpoint(one, "a") for one in pods))
+    slices = endpoints(*(endpoint(pod, "a") for pod in pods))
     entry = found(service(), A, B, slices, routes=tuple(routes), backends=choice.value)
-    assert {str(one) for one in (*entry.backends, *entry.standby)} >= set(NODE_PORTS[0])
+    assert {str(backend) for backend in (*entry.backends, *entry.standby)} >= set(NODE_PORTS[0])
     reach = reach_of(parsed(A, B).nodes, routes)
-    reached = all(reach.has(ip_address(one)) for one in pods)
+    reached = all(reach.has(ip_address(pod)) for pod in pods)
     assert entry.straight == {"auto": reached, "pods": True, "nodePorts": False}[choice]
     if entry.straight:
-        assert {str(one.address) for one in entry.backends} == set(pods)
+        assert {str(backend.address) for backend in entry.backends} == set(pods)
     assert found(service(), A, B, slices, routes=tuple(reversed(routes)), backends=choice.value) == entry

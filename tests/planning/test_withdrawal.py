@@ -34,8 +34,10 @@ def test_who_is_served_by_it_is_told_and_nobody_else() -> None:
     own, shared = plan_of("per-service"), plan_of("shared")
     for plan, told in ((own, 1), (shared, 2)):
         down = withdraw(plan, {plan.placements[0].proxy})
-        assert sum(one.withdrawn is not None for one in down.placements) == told
-        assert [one.addresses for one in down.placements] == [one.addresses for one in plan.placements]
+        assert sum(placement.withdrawn is not None for placement in down.placements) == told
+        assert [placement.addresses for placement in down.placements] == [
+            placement.addresses for placement in plan.placements
+        ]
         assert (down.proxies, down.rejections) == (plan.proxies, plan.rejections)
 
 

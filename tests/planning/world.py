@@ -39,8 +39,8 @@ class World:
         """Read everything, in an order of `shuffle`'s choice."""
         services, claims, state = list(self.services.values()), list(self.ledger), list(self.state)
         if shuffle:
-            for those in (services, claims, state):
-                shuffle.shuffle(those)
+            for listed in (services, claims, state):
+                shuffle.shuffle(listed)
         return Snapshot(self.home, tuple(services), claims=tuple(claims), remembered=tuple(state), host=self.host)
 
     def ours(self, snapshot: Snapshot) -> list[Service]:
@@ -55,12 +55,12 @@ class World:
     def steps(self, answers: Answers) -> Iterator[Step]:
         """Return the writes that carry out `answers`: new ones first, what isn't wanted any more last."""
         wanted = {Claim(address, self._owner(key)) for key, address in _given(answers) if key in self.services}
-        for claim in sorted(wanted, key=lambda one: str(one.address)):
+        for claim in sorted(wanted, key=lambda claim: str(claim.address)):
             yield lambda claim=claim: self._claim(claim)  # type: ignore[misc]  # mypy can't type a lambda's default
             yield lambda claim=claim: self._remember(claim)  # type: ignore[misc]  # likewise
         for key, answer in answers.items():
             yield lambda key=key, answer=answer: self._publish(key, answer)  # type: ignore[misc]  # likewise
-        for claim in sorted((self.ledger | self.state) - wanted, key=lambda one: str(one.address)):
+        for claim in sorted((self.ledger | self.state) - wanted, key=lambda claim: str(claim.address)):
             if claim.owner.home == self.home:
                 yield lambda claim=claim: self.ledger.discard(claim)  # type: ignore[misc]  # likewise
                 yield lambda claim=claim: self.state.discard(claim)  # type: ignore[misc]  # likewise
@@ -100,8 +100,8 @@ class World:
 
     def _claim(self, wanted: Claim) -> None:
         """Claim, adopt what the same Service had under another uid, or be refused."""
-        held = [one for one in self.ledger if one.address == wanted.address]
-        mine = [one for one in held if (one.owner.home, one.owner.service) == (self.home, wanted.owner.service)]
+        held = [claim for claim in self.ledger if claim.address == wanted.address]
+        mine = [claim for claim in held if (claim.owner.home, claim.owner.service) == (self.home, wanted.owner.service)]
         if not mine and not all(self._share(claim, wanted) for claim in held):
             return
         self.ledger -= set(mine)
@@ -109,8 +109,8 @@ class World:
 
     def _share(self, claim: Claim, wanted: Claim) -> bool:
         """Return whether both owners are of this stack and have sharing keys, as the ledger wants it."""
-        both = [self.services.get(one.owner.service) for one in (claim, wanted)]
-        return claim.owner.home == self.home and all(one and one.sharing_key for one in both)
+        both = [self.services.get(wish.owner.service) for wish in (claim, wanted)]
+        return claim.owner.home == self.home and all(service and service.sharing_key for service in both)
 
     def _remember(self, wanted: Claim) -> None:
         if wanted in self.ledger:

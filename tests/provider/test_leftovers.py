@@ -28,7 +28,7 @@ def test_what_the_state_knows_is_no_leftover(root: Path) -> None:
     Ledger(paths.ledger_directory()).claim(ADDRESS, mine)
     Proxies(paths.proxies_root()).make(ProxyId("0123456789ab"), mine, ProxyName("web"))
     assert leftovers(mine.home, {"0123456789ab"}, {str(ADDRESS)}) == ()
-    assert [str(each.sort) for each in leftovers(mine.home, set(), set())] == ["address", "proxy"]
+    assert [str(leftover.sort) for leftover in leftovers(mine.home, set(), set())] == ["address", "proxy"]
 
 
 @pytest.mark.usefixtures("home")
@@ -50,7 +50,7 @@ def test_what_belongs_to_a_project_that_is_gone_is_shown_and_stays(root: Path) -
     gone = replace(owner(root), home=owner(root).home._replace(root="/nowhere/at/all"))
     Ledger(paths.ledger_directory()).claim(ADDRESS, gone)
     found = leftovers(owner(root).home, set(), set())
-    assert [(each.what, each.ours) for each in found] == [(str(ADDRESS), False)]
+    assert [(leftover.what, leftover.ours) for leftover in found] == [(str(ADDRESS), False)]
     assert remove(found) == ()
     assert leftovers(owner(root).home, set(), set()) == found
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_read_is_shown_and_stays(root: Path) -> None:
     Ledger(paths.ledger_directory()).claim(ADDRESS, owner(root))
     next(paths.ledger_directory().iterdir()).write_text("{")
     found = leftovers(owner(root).home, set(), set())
-    assert [(each.sort, each.owner, each.ours) for each in found] == [
+    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in found] == [
         (Sort.ADDRESS, None, False),
         (Sort.PROXY, None, False),
     ]
@@ -76,7 +76,7 @@ def test_a_forgotten_proxy_is_stopped_and_removed(driver: Driver, wanted: Wanted
     driver.create("LoopbackAddress", {"address": wanted.address, "owner": wanted.config["owner"], "sharing": ""})
     _, process, _ = driver.up(wanted)
     found = leftovers(wanted.owner.home, set(), set())
-    assert [each.sort for each in found] == [Sort.ADDRESS, Sort.PROXY]
+    assert [leftover.sort for leftover in found] == [Sort.ADDRESS, Sort.PROXY]
     assert len(remove(found)) == 2
     assert not accepts(wanted.address, 8080)
     assert not processes.is_alive(Process(process["pid"], process["started"]))
@@ -90,6 +90,6 @@ def test_a_process_without_a_directory_is_found_by_its_mark(driver: Driver, want
     config, process, _ = driver.up(wanted)
     shutil.rmtree(config["directory"])
     found = leftovers(wanted.owner.home, set(), set())
-    assert [(each.sort, each.owner, each.ours) for each in found] == [("process", wanted.owner, True)]
+    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in found] == [("process", wanted.owner, True)]
     remove(found)
     assert not processes.is_alive(Process(process["pid"], process["started"]))

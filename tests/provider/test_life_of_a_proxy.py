@@ -369,10 +369,10 @@ def test_a_log_does_not_grow_without_end(driver: Driver, wanted: Wanted) -> None
 def test_many_proxies_start_at_once(driver: Driver, root: Path, wanted: Wanted) -> None:
     """Started from many threads, each has a process of its own and leaves no zombie."""
     many = [replace(wanted, owner=owner(root, f"s{n}"), ports={8100 + n: 9}) for n in range(6)]
-    threads = [threading.Thread(target=driver.up, args=(one,)) for one in many]
+    threads = [threading.Thread(target=driver.up, args=(wanted,)) for wanted in many]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(20)
-    assert all(accepts(one.address, port) for one in many for port in one.ports)
+    assert all(accepts(wanted.address, port) for wanted in many for port in wanted.ports)
     assert zombies() == []

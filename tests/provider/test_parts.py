@@ -67,8 +67,8 @@ class Shared:
         mine = replace(self.owner, service=self.owner.service._replace(name=name))
         identity, at = part_id(mine.service), ip_address(address)
         backends = (Backend.at(ip_address("127.0.0.1"), backend),)
-        upstreams = tuple(Upstream(f"{identity}-tcp-{one}-ipv4", Protocol.TCP, backends) for one in ports)
-        listeners = tuple(Listener(at, one, Protocol.TCP, f"{identity}-tcp-{one}-ipv4") for one in ports)
+        upstreams = tuple(Upstream(f"{identity}-tcp-{port}-ipv4", Protocol.TCP, backends) for port in ports)
+        listeners = tuple(Listener(at, port, Protocol.TCP, f"{identity}-tcp-{port}-ipv4") for port in ports)
         made = render_part(Part(identity, self.id, listeners, upstreams))
         config = {
             "proxy": self.id,
@@ -81,9 +81,9 @@ class Shared:
             "proxy": self.id,
             "part": identity,
             "process": "any",
-            "listeners": [one.name for one in listeners],
+            "listeners": [listener.name for listener in listeners],
             "versions": {"lds": made.listeners_version, "cds": made.clusters_version},
-            "probes": [one.place for one in listeners],
+            "probes": [listener.place for listener in listeners],
             "published": False,
         }
         return config, proof
@@ -139,8 +139,8 @@ def test_a_proxy_that_ends_lets_the_streams_of_a_part_that_went_end_first(
     monkeypatch.setattr(draining, "LINGER", 30.0)
     address = f"{block()}.21"
     with echo() as backend, ThreadPoolExecutor(1) as thread:
-        one, _ = shared.part("one", address, backend, 8080)
-        state = driver.create("ServiceConfig", one)
+        part, _ = shared.part("one", address, backend, 8080)
+        state = driver.create("ServiceConfig", part)
         process = driver.create("EnvoyProcess", shared.process)
         with socket.create_connection((address, 8080), timeout=5) as stream:
             assert exchanges(stream, b"before")
@@ -187,15 +187,15 @@ def test_a_port_that_is_taken_fails_its_own_service_only(driver: Driver, shared:
 @pytest.mark.parametrize("damage", ["edited", "emptied", "binary"])
 def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, shared: Shared, damage: str) -> None:
     """A refresh shows the part as it is, the diff names it, the update restores it."""
-    one, _ = shared.part("one", f"{block()}.16", 9, 8080)
-    state = driver.create("ServiceConfig", one)
+    part, _ = shared.part("one", f"{block()}.16", 9, 8080)
+    state = driver.create("ServiceConfig", part)
     path = Proxies(paths.proxies_root()).path(ProxyId(shared.id)) / "lds.json"
     texts = {"edited": path.read_bytes().replace(b"8080", b"8081"), "emptied": b"{}", "binary": b"\xff\x00"}
     path.write_bytes(texts[damage])
     found = driver.read("ServiceConfig", state)
     assert found is not None
-    assert driver.diff("ServiceConfig", found, one).diffs == ["listeners"]
-    assert driver.update("ServiceConfig", found, one) == state
+    assert driver.diff("ServiceConfig", found, part).diffs == ["listeners"]
+    assert driver.update("ServiceConfig", found, part) == state
     assert driver.read("ServiceConfig", state) == state
 
 
@@ -240,19 +240,19 @@ def _go_on(pid: int) -> None:
 
 def test_a_part_of_another_proxy_moves_old_before_new(driver: Driver, shared: Shared) -> None:
     """Two can't listen at one address: the successor is made after the old one is gone."""
-    one, _ = shared.part("one", f"{block()}.19", 9, 8080)
-    difference = driver.diff("ServiceConfig", driver.create("ServiceConfig", one), {**one, "proxy": "0" * 12})
+    part, _ = shared.part("one", f"{block()}.19", 9, 8080)
+    difference = driver.diff("ServiceConfig", driver.create("ServiceConfig", part), {**part, "proxy": "0" * 12})
     assert (difference.replaces, difference.delete_before_replace) == (["proxy"], True)
 
 
 def test_a_part_without_its_proxy_is_refused(driver: Driver, shared: Shared, root: Path) -> None:
     """No directory, or another stack's: told in a sentence; a deletion finds nothing to do."""
-    one, _ = shared.part("one", f"{block()}.20", 9, 8080)
-    theirs = {**one, "owner": {**one["owner"], "stack": "other"}}
-    for given in ({**one, "proxy": "0" * 12}, theirs):
+    part, _ = shared.part("one", f"{block()}.20", 9, 8080)
+    theirs = {**part, "owner": {**part["owner"], "stack": "other"}}
+    for given in ({**part, "proxy": "0" * 12}, theirs):
         with pytest.raises(ProviderError, match=r"has no directory of .*: refresh and run up again"):
             driver.create("ServiceConfig", given)
         assert driver.read("ServiceConfig", given) is None
         driver.delete("ServiceConfig", given)
-    assert [path for path, _ in driver.check("ServiceConfig", {**one, "part": "../x"})] == ["part"]
+    assert [path for path, _ in driver.check("ServiceConfig", {**part, "part": "../x"})] == ["part"]
     assert root.exists()

@@ -59,7 +59,7 @@ def running() -> Iterator[Browser]:
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
         # The browser takes descriptors 3 and 4, which may be taken here: they move out of the way first.
-        low = [fcntl.fcntl(one, fcntl.F_DUPFD, 20) for one in (theirs_in, theirs_out)]
+        low = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 20) for descriptor in (theirs_in, theirs_out)]
         homes = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), profile)
         child = subprocess.Popen(
             ["bash", "-c", f'exec "$0" "$@" 3<&{low[0]} 4>&{low[1]}', path, *FLAGS, f"--user-data-dir={profile}"],
@@ -118,7 +118,7 @@ class Browser:
 
     def await_event(self, method: str, session: str) -> None:
         """Wait until the browser has told of something in a tab."""
-        while not any(one.get("method") == method and one.get("sessionId") == session for one in self._events):
+        while not any(event.get("method") == method and event.get("sessionId") == session for event in self._events):
             self._events.append(self._read())
         self._events.clear()
 
@@ -223,4 +223,4 @@ def _unfiltered(packed: bytes, size: int, height: int, channels: int) -> tuple[b
 
 def _paeth(left: int, up: int, corner: int) -> int:
     guess = left + up - corner
-    return min((left, up, corner), key=lambda one: abs(guess - one))
+    return min((left, up, corner), key=lambda value: abs(guess - value))

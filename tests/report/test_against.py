@@ -66,7 +66,7 @@ def report(made: Stage, other: str = "HEAD", code: int = 0) -> dict[str, Any]:
 
 def changes(found: dict[str, Any]) -> dict[str, str]:
     """Give each Service's change."""
-    return {one["name"]: one["change"] for one in found["services"]}
+    return {service["name"]: service["change"] for service in found["services"]}
 
 
 def test_a_revision_equal_to_the_manifests_has_no_changes(repo: Stage) -> None:
@@ -77,11 +77,11 @@ def test_a_revision_equal_to_the_manifests_has_no_changes(repo: Stage) -> None:
 
 def test_edits_show_against_a_revision_and_addresses_stay(repo: Stage) -> None:
     """Added, changed and removed; who stays keeps its address, also where a neighbour went."""
-    before = {one["name"]: one["after"]["addresses"] for one in report(repo)["services"]}
+    before = {service["name"]: service["after"]["addresses"] for service in report(repo)["services"]}
     repo.write("all.yaml", node(), service("web", port(8080, 30080), port(9000, 30090)), service("new", port(1, 30082)))
     found = report(repo)
     assert changes(found) == {"api": "removed", "new": "added", "web": "changed"}
-    web = next(one for one in found["services"] if one["name"] == "web")
+    web = next(service for service in found["services"] if service["name"] == "web")
     assert web["before"]["addresses"] == web["after"]["addresses"] == before["web"]
     assert [alert["topic"] for alert in found["alerts"]] == ["removal", "exposure", "exposure"]
     assert repo.run("preview", "--against", "main", "--expect-no-changes").code == 7
@@ -126,7 +126,7 @@ def test_another_directory_of_manifests_stands_for_the_only_source(repo: Stage, 
     repo.configure(pools=[{"name": "p", "addresses": ["127.78.0.0/28"]}])
     found = report(repo, str(tmp_path / "project"))
     assert found["settings"] == ["pools"]
-    assert [one["topic"] for one in found["alerts"]] == ["address"]
+    assert [alert["topic"] for alert in found["alerts"]] == ["address"]
 
 
 def test_a_stack_of_several_sources_asks_for_the_whole_project(repo: Stage, tmp_path: Path) -> None:
@@ -243,8 +243,8 @@ def test_what_usual_tools_print_is_compared(repo: Stage, tool: str) -> None:
     shutil.rmtree(repo.manifests)
     shutil.copytree(DATA / tool, repo.manifests)
     found = report(repo)
-    assert {one["name"] for one in found["services"]} > {"api", "web"}
-    assert not [one for one in found["alerts"] if one["topic"] == "unreadable"]
+    assert {service["name"] for service in found["services"]} > {"api", "web"}
+    assert not [alert for alert in found["alerts"] if alert["topic"] == "unreadable"]
     if tool != "kubectl":
         assert "the manifests have no Nodes" in found["notices"][0]
         assert "NoBackends" not in json.dumps(found)
@@ -259,5 +259,5 @@ def test_a_new_port_of_a_chart_shows_although_nothing_runs_yet(repo: Stage) -> N
     commit(repo)
     chart = repo.manifests / "ingress-nginx.yaml"
     chart.write_text(chart.read_text().replace("port: 443", "port: 8443"))
-    messages = [one["message"] for one in report(repo)["alerts"] if one["topic"] == "exposure"]
+    messages = [alert["message"] for alert in report(repo)["alerts"] if alert["topic"] == "exposure"]
     assert messages == ["c/ingress/edge-ingress-nginx-controller: port 8443/TCP is new, for everybody"]

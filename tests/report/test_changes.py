@@ -203,7 +203,7 @@ def test_covering_is_what_counting_addresses_says(starts: list[int], lengths: li
     ]
     third, length = data.draw(st.integers(0, 3)), data.draw(st.integers(22, 28))
     network = ip_network(f"10.0.{third}.0/{length}", strict=False)
-    assert covered(network, by) == all(any(address in one for one in by) for address in network)
+    assert covered(network, by) == all(any(address in network for network in by) for address in network)
 
 
 _FEW_NETWORKS = st.lists(
@@ -220,7 +220,9 @@ def test_every_client_that_gains_or_loses_access_is_told(
 ) -> None:
     """Counted client by client, also where ranges are only cut otherwise; and nobody is told who doesn't."""
     clients = [*ip_network("10.0.0.0/27"), ip_address("192.0.2.1")]
-    came, come = ({one for one in clients if not some or any(one in net for net in some)} for some in (before, after))
+    came, come = (
+        {client for client in clients if not some or any(client in net for net in some)} for some in (before, after)
+    )
     ways = [
         Balancer(WEB_KEY, (ip_address("127.77.0.7"),), (Port(80, Protocol.TCP, sources=some),))
         for some in (before, after)

@@ -127,7 +127,7 @@ def test_json_is_plain_ascii_as_the_schema_says() -> None:
     assert all(c == "\n" or " " <= c <= "~" for c in text)
     found = json.loads(text)
     assert list(mistakes(found, SCHEMA, SCHEMA)) == []
-    assert {one["name"] for one in found["services"]} >= set(HOSTILE)
+    assert {service["name"] for service in found["services"]} >= set(HOSTILE)
 
 
 def test_every_field_of_the_schema_is_described_by_what_is_written() -> None:
@@ -137,12 +137,12 @@ def test_every_field_of_the_schema_is_described_by_what_is_written() -> None:
         for inner in (schema, schema.get("items", {})):
             if "properties" in inner:
                 assert set(inner["required"]) == set(inner["properties"])
-                for each in inner["properties"].values():
-                    check(each)
+                for field in inner["properties"].values():
+                    check(field)
 
     check(SCHEMA)
-    for each in SCHEMA["$defs"].values():
-        check(each)
+    for schema in SCHEMA["$defs"].values():
+        check(schema)
 
 
 @pytest.mark.parametrize("limit", [60_000, 20_000, 5_000])

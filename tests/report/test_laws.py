@@ -34,10 +34,10 @@ SETTINGS = strategies.settings()
 def pairs(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
     """Draw two moments of one stack: Services that stay, change, come and go; hosts that differ."""
     old = draw(strategies.snapshots())
-    kept = [one for one in old.services if draw(st.booleans())]
-    edited = [draw(changed(one)) for one in kept]
-    names = {one.key for one in edited}
-    fresh = [one for one in draw(strategies.service_lists(4)) if one.key not in names]
+    kept = [service for service in old.services if draw(st.booleans())]
+    edited = [draw(changed(service)) for service in kept]
+    names = {service.key for service in edited}
+    fresh = [service for service in draw(strategies.service_lists(4)) if service.key not in names]
     nodes = old.nodes if draw(st.booleans()) else ()
     return old, replace(old, services=(*edited, *fresh), nodes=nodes)
 
@@ -46,7 +46,7 @@ def changed(service: Service) -> st.SearchStrategy[Service]:
     """Draw what may become of a Service."""
     other = strategies.services(st.just(service.key))
     return st.one_of(
-        st.just(service), st.builds(replace, st.just(service), ports=other.map(lambda one: one.ports)), other
+        st.just(service), st.builds(replace, st.just(service), ports=other.map(lambda service: service.ports)), other
     )
 
 
@@ -95,12 +95,14 @@ def test_nobody_is_forgotten_and_every_address_is_the_one_that_up_gives(
     assert set(rows) == set(listed)
     assert {p.key: p.addresses for p in new.placements} == addresses({k: r.after for k, r in rows.items()})
     assert {p.key: p.addresses for p in plan.placements} == addresses({k: r.before for k, r in rows.items()})
-    assert sorted(r.problem for r in new.rejections) == sorted(one for row in rows.values() for one in row.problems)
+    assert sorted(r.problem for r in new.rejections) == sorted(
+        problem for row in rows.values() for problem in row.problems
+    )
 
 
 def addresses(balancers: dict[ObjectKey, Balancer | None]) -> dict[ObjectKey, tuple[object, ...]]:
     """Return the addresses of those that have a load balancer."""
-    return {key: one.addresses for key, one in balancers.items() if one}
+    return {key: balancer.addresses for key, balancer in balancers.items() if balancer}
 
 
 @FEW

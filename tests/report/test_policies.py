@@ -25,7 +25,7 @@ NODE = node("worker", "127.0.0.1")
 def refused(policies: object, old: Sequence[object], new: Sequence[object], **config: object) -> list[tuple[str, str]]:
     """Return the violations of a change, by policy."""
     report = compared([NODE, *old], [NODE, *new], settings(policies=policies, **config))
-    return [(str(one.gate), one.message) for one in report.violations]
+    return [(str(violation.gate), violation.message) for violation in report.violations]
 
 
 def test_all_policies_can_be_written() -> None:
@@ -99,15 +99,15 @@ def test_an_address_that_moves_is_refused() -> None:
 def test_a_service_that_loses_its_address_is_refused() -> None:
     """Being rejected is a change, too."""
     old, new = service("web"), service("web", loadBalancerIP="127.99.0.1")
-    (one,) = refused({"addressChanges": "forbidden"}, [old], [new])
-    assert "it loses its address" in one[1]
+    (refusal,) = refused({"addressChanges": "forbidden"}, [old], [new])
+    assert "it loses its address" in refusal[1]
 
 
 @pytest.mark.parametrize("ranges", [[], ["0.0.0.0/0"], ["0.0.0.0/1", "128.0.0.0/1"]])
 def test_a_port_open_to_everybody_is_refused(ranges: list[str]) -> None:
     """However it is written."""
-    (one,) = refused({"sourceRanges": "required"}, [], [service("web", loadBalancerSourceRanges=ranges)])
-    assert one == (
+    (refusal,) = refused({"sourceRanges": "required"}, [], [service("web", loadBalancerSourceRanges=ranges)])
+    assert refusal == (
         "sourceRanges",
         (
             "demo/shop/web: port 8080/TCP is open to everybody, which local-lb:policies.sourceRanges forbids; "
@@ -140,8 +140,8 @@ def test_a_port_with_ranges_passes() -> None:
 def test_a_port_that_is_not_allowed_is_refused() -> None:
     """By number and protocol."""
     ports = [{"port": 53, "protocol": p, "name": p.lower(), "nodePort": 30053} for p in ("TCP", "UDP")]
-    (one,) = refused({"ports": ["53/UDP", "8000-8999"]}, [], [service("dns", ports=ports), service("web")])
-    assert one[1].startswith(
+    (refusal,) = refused({"ports": ["53/UDP", "8000-8999"]}, [], [service("dns", ports=ports), service("web")])
+    assert refusal[1].startswith(
         "demo/shop/dns: port 53/TCP is not among those that local-lb:policies.ports allows (53/UDP, "
     )
 

@@ -45,7 +45,7 @@ def told(project: Stage, recorded: object, form: str = "json", code: int = 0) ->
 def without_via(service: dict[str, Any]) -> dict[str, Any]:
     """Leave out the way to backends, which isn't known on a side that is made from resources."""
     known = copy.deepcopy(service)
-    for port in (one for side in ("before", "after") for one in (known[side] or {"ports": []})["ports"]):
+    for port in (port for side in ("before", "after") for port in (known[side] or {"ports": []})["ports"]):
         assert port.pop("via", "") == ""
     return known
 
@@ -72,7 +72,7 @@ def test_every_format_tells_it(project: Stage) -> None:
 def test_policies_of_the_project_count(project: Stage) -> None:
     """With the same exit codes."""
     project.configure(policies={"addressChanges": "forbidden"})
-    assert [one["policy"] for one in told(project, RECORDED, code=10)["violations"]] == ["addressChanges"]
+    assert [violation["policy"] for violation in told(project, RECORDED, code=10)["violations"]] == ["addressChanges"]
 
 
 def test_a_resource_that_is_made_again_is_told_as_repaired(project: Stage) -> None:
@@ -84,7 +84,7 @@ def test_a_resource_that_is_made_again_is_told_as_repaired(project: Stage) -> No
     again = {**process, "op": "create", "newState": process["oldState"]}
     del process["newState"]
     recorded["steps"].append(again)
-    keep = next(one for one in told(project, recorded)["services"] if one["name"] == "keep")
+    keep = next(service for service in told(project, recorded)["services"] if service["name"] == "keep")
     assert keep["change"] == "repaired"
     assert keep["differences"][0]["after"] == ["EnvoyProcess create"]
 
@@ -110,11 +110,11 @@ def places(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401 - a document
     found: list[tuple[Any, Any]] = []
     left = [value]
     while left:
-        one = left.pop()
-        keys: Any = one.keys() if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
+        part = left.pop()
+        keys: Any = part.keys() if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
         for key in keys:
-            found.append((one, key))
-            left.append(one[key])
+            found.append((part, key))
+            left.append(part[key])
     return found
 
 

@@ -167,8 +167,8 @@ def test_a_daemon_on_another_host_is_known_to_be_gone_within_a_minute(monkeypatc
         with closing(Containers()) as containers:
             stream = containers.events("l", ("die",), 0.0)
             assert made
-            for one in made:
-                idle, between, times = (one.getsockopt(socket.IPPROTO_TCP, option) for option in KEEPING)
-                assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            for opened in made:
+                idle, between, times = (opened.getsockopt(socket.IPPROTO_TCP, option) for option in KEEPING)
+                assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
                 assert idle + between * times <= 60
             stream.cut()

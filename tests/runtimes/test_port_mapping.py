@@ -29,7 +29,7 @@ GARDENERS = (Subnet(ip_network("172.18.0.0/24"), ip_address("172.18.0.1")), Subn
 
 def pool(*ranges: str) -> Pool:
     """Make a pool of `first-last` ranges."""
-    ends = [one.split("-") for one in ranges]
+    ends = [text.split("-") for text in ranges]
     return Pool("p", tuple(AddressRange(ip_address(first), ip_address(last)) for first, last in ends))
 
 
@@ -40,15 +40,19 @@ GARDENERS_POOL = pool("172.18.255.224-172.18.255.255", "fd00:ff::e0-fd00:ff::ff"
 def test_every_place_has_a_container_port_of_its_own(places: set[Place]) -> None:
     """Each place once, no two of a protocol at one number, and the same in any order."""
     published = published_ports(places)
-    assert {(one.address, one.port, one.protocol) for one in published} == places
-    assert len({(one.container_port, one.protocol) for one in published}) == len(places)
+    assert {(mapping.address, mapping.port, mapping.protocol) for mapping in published} == places
+    assert len({(mapping.container_port, mapping.protocol) for mapping in published}) == len(places)
     assert published_ports(sorted(places, key=str, reverse=True)) == published
 
 
 @given(PLACES)
 def test_the_first_address_keeps_the_services_own_numbers(places: set[Place]) -> None:
     """IPv4 before IPv6: who reads `docker ps` finds what the Service says."""
-    own = {(one.port, one.protocol) for one in published_ports(places) if one.container_port == one.port}
+    own = {
+        (mapping.port, mapping.protocol)
+        for mapping in published_ports(places)
+        if mapping.container_port == mapping.port
+    }
     assert own == {(port, protocol) for _, port, protocol in places}
 
 
@@ -56,7 +60,7 @@ def inside(
     *addresses: str, subnets: tuple[Subnet, ...] = GARDENERS, pools: tuple[Pool, ...] = (GARDENERS_POOL,)
 ) -> str:
     """Return the fixed addresses as a text."""
-    found: list[IPAddress] = list(internal_addresses([ip_address(one) for one in addresses], subnets, pools))
+    found: list[IPAddress] = list(internal_addresses([ip_address(address) for address in addresses], subnets, pools))
     return " ".join(map(str, found))
 
 

@@ -99,8 +99,8 @@ def test_an_object_of_a_frontend_is_read_whatever_stands_in_it(word: str, spec: 
     kind = frontend(ObjectKind(word))
     document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "web"}, "spec": spec}
     read = kind.read(ClusterName("demo"), document, Memory())
-    found = [one for one in (read.wanted, read.malformed) if one]
-    assert {one.key.kind for one in found} <= {kind.kind}
+    found = [service for service in (read.wanted, read.malformed) if service]
+    assert {service.key.kind for service in found} <= {kind.kind}
     parsed = parse_objects(ClusterName("demo"), [document])
     assert [*parsed.services, *parsed.malformed] == found
     assert kind.refused(ClusterName("demo"), document, "why").key.kind is kind.kind
@@ -156,10 +156,10 @@ def test_a_declared_run_is_read_whatever_stands_in_it(word: str, value: object) 
 @pytest.mark.parametrize("word", tuple(RUNTIMES))
 def test_a_runtime_keeps_the_contract_and_tells_where_to_look(word: str) -> None:
     """What it declares of ours is in the provider; a key for containers is refused where there are none."""
-    one = runtime(word)
-    assert isinstance(one, Runtime)
+    kept = runtime(word)
+    assert isinstance(kept, Runtime)
     assert word not in RUNTIMES.having("resource_types") or set(RUNTIMES.load(word, "resource_types")) <= set(KINDS)
-    assert one.log(RunIdentity("0f3a", word))
+    assert kept.log(RunIdentity("0f3a", word))
     config = {"sources": [{"manifests": "m"}], "runtime": word, "limits": {"memory": 128}}
     if run_planner(word).makes_containers:
         assert parse_settings(config).container.memory == 128
@@ -172,13 +172,13 @@ def test_a_runtime_keeps_the_contract_and_tells_where_to_look(word: str) -> None
 @pytest.mark.parametrize("live", [True, False])
 def test_an_output_digests_what_it_tells(word: str, live: bool) -> None:  # noqa: FBT001 - a parameter
     """Its words are plain values; of who isn't told there are none; its types are the provider's."""
-    one = output(word)
+    told = output(word)
     placed = placement(ObjectKind.SERVICE) if live else replace(placement(ObjectKind.SERVICE), access=None)
-    assert digest(list(one.words(placed)))
-    assert one.tells(placed) or not one.words(placed)
-    assert set(one.resource_types) <= set(KINDS)
-    tokens = {f"locallb:index:{kind.__name__}" for kind in one.resource_types}
-    assert one.looked_after <= tokens
+    assert digest(list(told.words(placed)))
+    assert told.tells(placed) or not told.words(placed)
+    assert set(told.resource_types) <= set(KINDS)
+    tokens = {f"locallb:index:{kind.__name__}" for kind in told.resource_types}
+    assert told.looked_after <= tokens
 
 
 @pytest.mark.parametrize("word", OUTPUTS.having("entry") or ["-"])
@@ -204,8 +204,8 @@ def placement(kind: ObjectKind) -> Placement:
 
 def rejection(kind: ObjectKind) -> Rejection:
     """Reject it."""
-    one = owner(kind)
-    return Rejection(one.service, Problem(Reason.NO_BACKENDS, "why"), one, Access("/k", "c"))
+    whose = owner(kind)
+    return Rejection(whose.service, Problem(Reason.NO_BACKENDS, "why"), whose, Access("/k", "c"))
 
 
 def replace_host(frame: PlanContext) -> PlanContext:

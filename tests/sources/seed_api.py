@@ -42,7 +42,7 @@ class SeedApi:
     def drop_shoot(self, name: str) -> None:
         """Take away its namespace and its Cluster."""
         for path in (NAMESPACES, CLUSTERS):
-            self.objects[path] = [one for one in self.objects.get(path, []) if one["metadata"]["name"] != name]
+            self.objects[path] = [item for item in self.objects.get(path, []) if item["metadata"]["name"] != name]
 
     def put_secret(self, namespace: str, name: str, key: str = "", text: str = "") -> None:
         """Write a Secret with one value, or none."""
@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif "watch=true" in query:
             self._watch()
         elif isinstance(found, list):
-            wanted = found if "labelSelector" not in query else [one for one in found if _is_local(one)]
+            wanted = found if "labelSelector" not in query else [item for item in found if _is_local(item)]
             self._answer(200, {"metadata": {"resourceVersion": "1"}, "items": wanted})
         else:
             self._answer(200, found)
@@ -136,7 +136,7 @@ def served_seed(path: Path | None = None, uid: str = "seed-1") -> Iterator[SeedA
     api = SeedApi()
     api.objects = {
         f"{NAMESPACES}/kube-system": {"metadata": {"name": "kube-system", "uid": uid, "resourceVersion": "1"}},
-        **{each: [] for each in (NAMESPACES, CLUSTERS, "/api/v1/services", "/api/v1/nodes")},
+        **{path: [] for path in (NAMESPACES, CLUSTERS, "/api/v1/services", "/api/v1/nodes")},
         "/apis/discovery.k8s.io/v1/endpointslices": [],
     }
     with _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api})) as server:

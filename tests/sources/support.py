@@ -77,4 +77,4 @@ class Place:
 
 def names(reading: SourceResult) -> list[str]:
     """Return the names of the Services of a reading."""
-    return [one.key.name for one in reading.parsed.services]
+    return [service.key.name for service in reading.parsed.services]

@@ -143,7 +143,10 @@ def states(draw: st.DrawFn) -> list[Any]:
     """Make the resources of a state in any order: some live, some left to be deleted or to be created again."""
     some = draw(st.lists(st.sampled_from(RESOURCES), max_size=8))
     marks = st.sampled_from([{}, {"delete": True}, {"pendingReplacement": True}])
-    return [{**one, "urn": f"{one['urn']}-{number}", "id": "x", **draw(marks)} for number, one in enumerate(some)]
+    return [
+        {**resource, "urn": f"{resource['urn']}-{number}", "id": "x", **draw(marks)}
+        for number, resource in enumerate(some)
+    ]
 
 
 @given(states())
@@ -151,7 +154,7 @@ def test_the_program_and_the_loop_read_the_same_from_a_state(resources: list[Any
     """One reads the file, the other what the engine has in memory: from the same world they plan the same."""
     with TemporaryDirectory() as directory:
         in_file = read_held(state(Path(directory), *resources))
-    in_memory = Snapshot([resource_from_json(one) for one in resources], [])
+    in_memory = Snapshot([resource_from_json(resource) for resource in resources], [])
     assert held_by(in_memory.in_order(), Memory()) == in_file
 
 

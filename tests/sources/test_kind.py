@@ -278,7 +278,7 @@ def test_another_docker_says_nothing_of_the_clusters_of_the_first(
     assert kept(tmp_path) == before
     docker.clusters = {"c": container()}
     found = find_clusters(KindSource(frozenset({"a", "c"})), tmp_path, keep=True)
-    assert [one.cluster for one in found.sources] == ["a", "c"]
+    assert [source.cluster for source in found.sources] == ["a", "c"]
     (tmp_path / "docker").unlink()
     assert find_clusters(KindSource(), tmp_path, keep=True).gone == (ClusterName("a"), ClusterName("b"))
 
@@ -314,10 +314,10 @@ def test_a_kubeconfig_ends_only_with_its_container_and_previews_write_nothing(
                 continue
             if not keep:
                 assert kept(directory) == before
-            for one in found.sources:
-                connection(Access(one.kubeconfig, one.context))
+            for source in found.sources:
+                connection(Access(source.kubeconfig, source.context))
             if keep and not absent:
-                served = (served & exist) | {str(one.cluster) for one in found.sources}
+                served = (served & exist) | {str(source.cluster) for source in found.sources}
             for name in served:
                 connection(Access(str(directory / f"{name}.kubeconfig"), f"kind-{name}"))
     UNWRITTEN.clear()

@@ -37,7 +37,7 @@ def test_files_are_read_wherever_they_are(place: Place) -> None:
     )  # fmt: skip
     place.write(a=service("a"))
     reading = place.read()
-    assert [str(one.key) for one in reading.parsed.services] == [
+    assert [str(service.key) for service in reading.parsed.services] == [
         "demo/default/d", "demo/shop/a", "demo/shop/b", "demo/shop/c",
     ]  # fmt: skip
     assert (reading.stale, reading.copied, reading.parsed.notices) == ((), frozenset(), ())
@@ -64,8 +64,8 @@ def test_of_one_name_the_first_in_the_order_of_files_counts(place: Place) -> Non
     """The other one is told."""
     place.write(a=service("web", 80), b=service("web", 81))
     parsed = place.read().parsed
-    assert [str(one.ports[0]) for one in parsed.services] == ["80/TCP"]
-    assert [str(one.key) for one in parsed.malformed] == ["demo/shop/web"]
+    assert [str(service.ports[0]) for service in parsed.services] == ["80/TCP"]
+    assert [str(malformed.key) for malformed in parsed.malformed] == ["demo/shop/web"]
 
 
 def test_a_reading_is_kept_only_when_asked(place: Place) -> None:
@@ -86,8 +86,8 @@ def test_what_nobody_needs_is_not_kept(place: Place) -> None:
     """Who manages an object how, and what was last applied."""
     annotation = "  annotations: {kubectl.kubernetes.io/last-applied-configuration: hidden, own: kept}\n"
     place.write(a=service("a").replace("  namespace", annotation + "  managedFields: [hidden]\n  namespace"))
-    (one,) = place.read(keep=True).parsed.services
-    assert dict(one.annotations) == {"own": "kept"}
+    (read,) = place.read(keep=True).parsed.services
+    assert dict(read.annotations) == {"own": "kept"}
     assert "hidden" not in (place.readings / "demo.json").read_text()
 
 
@@ -123,7 +123,7 @@ def test_what_moved_into_a_good_file_is_not_there_twice(place: Place) -> None:
     place.read(keep=True)
     place.write(a=BROKEN, b=service("a", 81))
     reading = place.read(keep=True)
-    assert [str(one.ports[0]) for one in reading.parsed.services] == ["81/TCP", "8080/TCP"]
+    assert [str(service.ports[0]) for service in reading.parsed.services] == ["81/TCP", "8080/TCP"]
     assert reading.parsed.malformed == ()
     assert reading.copied == {key("x")}
 

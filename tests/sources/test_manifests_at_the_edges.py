@@ -125,7 +125,7 @@ def test_what_is_kept_of_a_bomb_is_bounded(place: Place, text: str, files: int, 
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert "good" in names(reading)
-    assert all("stand for more than" in one for one in reading.stale)
+    assert all("stand for more than" in sentence for sentence in reading.stale)
     assert reading.stale
     assert (place.readings / "demo.json").stat().st_size < 2 * (MOST_ALIASED_IN_ALL + files * len(text))
     assert peak < 150 * 2**20

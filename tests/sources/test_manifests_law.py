@@ -30,7 +30,7 @@ def change(place: Place, name: str, content: str | frozenset[str] | None) -> Non
     elif isinstance(content, str):
         file.write_text("a: [1\n")
     else:
-        file.write_text("# a file\n" + "".join(f"---\n{service(one)}" for one in sorted(content)))
+        file.write_text("# a file\n" + "".join(f"---\n{service(name)}" for name in sorted(content)))
 
 
 @given(STEPS)
@@ -49,7 +49,7 @@ def test_a_service_is_given_up_only_when_every_file_can_be_read(
                 change(place, name, content)
             files |= changes
             broken = sum(content == "broken" for content in files.values())
-            fresh = {one for content in files.values() if isinstance(content, frozenset) for one in content}
+            fresh = {name for content in files.values() if isinstance(content, frozenset) for name in content}
             expected = fresh | last if broken else fresh
             reading = place.read(keep=keep)
             assert set(names(reading)) == expected

@@ -49,7 +49,7 @@ def written(service: Service) -> str:
 def test_the_services_of_type_load_balancer_are_found(tool: str, tmp_path: Path) -> None:
     """All of them, and nothing else, without a word of complaint."""
     reading = read(tool, tmp_path)
-    found = {f"{one.key.namespace}/{one.key.name}": written(one) for one in reading.parsed.services}
+    found = {f"{service.key.namespace}/{service.key.name}": written(service) for service in reading.parsed.services}
     assert found == EXPECTED[tool]
     assert (reading.parsed.malformed, reading.parsed.notices, reading.stale) == ((), (), ())
 
@@ -59,7 +59,7 @@ def test_no_secret_lands_in_the_last_good_reading(tool: str, tmp_path: Path) -> 
     """Only the three kinds that are read."""
     read(tool, tmp_path, keep=True)
     kept = json.loads((tmp_path / "demo.json").read_text())
-    kinds = {one["kind"] for listed in kept["files"].values() for one in listed}
+    kinds = {item["kind"] for listed in kept["files"].values() for item in listed}
     assert kinds <= {"Service", "Node", "EndpointSlice"}
 
 
@@ -69,7 +69,7 @@ def test_a_last_good_reading_says_the_same_as_the_files(tool: str, tmp_path: Pat
     reading = read(tool, tmp_path, keep=True)
     gone = read_manifests(ManifestsSource(DEMO, f"gone/{tool}"), DATA, tmp_path)
     assert gone.parsed == reading.parsed
-    assert gone.copied == {one.key for one in reading.parsed.services}
+    assert gone.copied == {service.key for service in reading.parsed.services}
 
 
 def test_json_says_the_same_as_yaml(tmp_path: Path) -> None:
@@ -86,9 +86,12 @@ def test_a_dump_of_a_kind_cluster_has_its_backends(tmp_path: Path) -> None:
     parsed = read("kubectl", tmp_path).parsed
     nodes, notices = eligible(parsed.nodes)
     assert ([node.name for node in nodes], notices) == (["kind-worker", "kind-worker2"], {})
-    echo = next(one for one in parsed.services if one.key.name == "echo")
+    echo = next(service for service in parsed.services if service.key.name == "echo")
     entries = upstreams(echo, BackendIndex.of(nodes, parsed.slices))
-    assert [(str(one.port), one.family, [str(b) for b in one.backends]) for one in entries] == [
+    assert [
+        (str(port_backends.port), port_backends.family, [str(b) for b in port_backends.backends])
+        for port_backends in entries
+    ] == [
         ("8080/TCP", "IPv4", ["172.18.0.3:30211"]),
         ("8080/TCP", "IPv6", []),
         ("8080/UDP", "IPv4", ["172.18.0.3:31999"]),
@@ -99,9 +102,9 @@ def test_a_dump_of_a_kind_cluster_has_its_backends(tmp_path: Path) -> None:
 
 def test_what_charts_ask_for_is_understood(tmp_path: Path) -> None:
     """Source ranges by either way, an address, both families."""
-    asked = {one.key.name: one for tool in EXPECTED for one in read(tool, tmp_path).parsed.services}
-    assert [str(one) for one in asked["db-postgresql"].source_ranges] == ["10.0.0.0/8", "127.0.0.0/8"]
-    assert [str(one) for one in asked["db-postgresql"].requested] == ["127.77.0.9"]
-    assert [str(one) for one in asked["mon-grafana"].source_ranges] == ["127.0.0.0/8", "fd00::/8"]
-    assert [str(one) for one in asked["dns"].requested] == ["127.77.0.10", "fd00:77::a"]
+    asked = {service.key.name: service for tool in EXPECTED for service in read(tool, tmp_path).parsed.services}
+    assert [str(network) for network in asked["db-postgresql"].source_ranges] == ["10.0.0.0/8", "127.0.0.0/8"]
+    assert [str(address) for address in asked["db-postgresql"].requested] == ["127.77.0.9"]
+    assert [str(network) for network in asked["mon-grafana"].source_ranges] == ["127.0.0.0/8", "fd00::/8"]
+    assert [str(address) for address in asked["dns"].requested] == ["127.77.0.10", "fd00:77::a"]
     assert asked["dns"].families == ("IPv6", "IPv4")

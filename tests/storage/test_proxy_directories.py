@@ -79,7 +79,7 @@ def test_a_directory_that_was_never_finished_is_listed_and_can_go(proxies: Proxi
     made = proxies.make(ID, owner("web"), ProxyName("web"))
     made.path.rename(proxies.root / f".{ID}.01234567.new")
     found = proxies.list()
-    assert [each.owner for each in found] == [owner("web")]
+    assert [directory.owner for directory in found] == [owner("web")]
     proxies.remove(found[0].id)
     assert proxies.list() == ()
 
@@ -88,7 +88,7 @@ def test_other_things_in_the_root_are_not_ours(proxies: Proxies) -> None:
     """Neither listed nor removed."""
     proxies.make(ID, owner("web"), ProxyName("web"))
     (proxies.root / "notes").mkdir()
-    assert [each.id for each in proxies.list()] == [ID]
+    assert [directory.id for directory in proxies.list()] == [ID]
     for name in ("notes", "..", "", "../proxies"):
         with pytest.raises(ProxiesError, match="isn't the id of a proxy"):
             proxies.remove(ProxyId(name))
@@ -115,8 +115,8 @@ def test_what_others_put_into_a_directory_is_neither_followed_nor_waited_for(pro
         (proxies.root / ID / name).unlink(missing_ok=True)
         hostile(proxies.root / ID / name)
         assert proxies.recorded(ID) is None
-        assert [one.owner for one in proxies.list()] == [None if name == "owner.json" else owner("web")]
+        assert [directory.owner for directory in proxies.list()] == [None if name == "owner.json" else owner("web")]
         proxies.remove(ID)
     proxies.make(ID, owner("web"), ProxyName("web"))
     (proxies.root / "0123456789ac").symlink_to(proxies.root / ID)
-    assert {one.id: one.owner for one in proxies.list()} == {ID: owner("web"), "0123456789ac": None}
+    assert {directory.id: directory.owner for directory in proxies.list()} == {ID: owner("web"), "0123456789ac": None}

@@ -47,7 +47,7 @@ ip addr add {_NET6}:1/64 dev br0 nodad
 ip link set br0 up
 ip route add local {POOLS[0]} dev lo
 ip route add local {POOLS[1]} dev lo
-""" + "".join(f"ip addr add {one} dev lo nodad\n" for several in NEIGHBOURS.values() for one in several)
+""" + "".join(f"ip addr add {address} dev lo nodad\n" for several in NEIGHBOURS.values() for address in several)
 
 
 class Host:
@@ -159,7 +159,7 @@ class Node:
 
     def answers(self) -> bool:
         """Return whether kube-proxy says that it works."""
-        return answering([ip_address(one) for one in self.addresses], 10256) != frozenset()
+        return answering([ip_address(address) for address in self.addresses], 10256) != frozenset()
 
     def close(self) -> None:
         """Remove it from the machine."""
@@ -179,12 +179,12 @@ class Pod:
     @property
     def connections(self) -> int:
         """How many TCP connections it got."""
-        return sum(one.connections for one in self.backends)
+        return sum(backend.connections for backend in self.backends)
 
     @property
     def peers(self) -> set[str]:
         """Whom those were from, as the pod sees it."""
-        return {peer for one in self.backends for peer in one.peers}
+        return {peer for backend in self.backends for peer in backend.peers}
 
 
 class World(Objects):
@@ -226,7 +226,7 @@ class World(Objects):
 
     def tell_addresses(self, node: Node) -> None:
         """Write the Node's addresses into its status."""
-        internal: list[Document] = [{"type": "InternalIP", "address": one} for one in node.addresses]
+        internal: list[Document] = [{"type": "InternalIP", "address": address} for address in node.addresses]
         status = {
             "addresses": [*internal, {"type": "Hostname", "address": node.name}],
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
@@ -294,9 +294,9 @@ class World(Objects):
         return {
             sum(
                 bool(endpoint["conditions"].get(condition))
-                for one in slices
-                if one["addressType"] == family
-                for endpoint in one.get("endpoints") or ()
+                for item in slices
+                if item["addressType"] == family
+                for endpoint in item.get("endpoints") or ()
             )
             for family in found["spec"]["ipFamilies"]
         }
@@ -315,8 +315,8 @@ class World(Objects):
 
     def remove(self, pod: Pod) -> None:
         """End a pod for good."""
-        for one in pod.backends:
-            one.close()
+        for backend in pod.backends:
+            backend.close()
         for address, length in zip(pod.addresses, (32, 128), strict=True):
             pod.node.space.shell(f"ip addr del {address}/{length} dev lo")
         del self.pods[pod.name]
@@ -334,8 +334,8 @@ class World(Objects):
     def close(self) -> None:
         """Remove the Nodes."""
         for pod in list(self.pods.values()):
-            for one in pod.backends:
-                one.close()
+            for backend in pod.backends:
+                backend.close()
         for node in self.nodes.values():
             node.close()
         self.client.__exit__(None, None, None)

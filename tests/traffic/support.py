@@ -68,8 +68,10 @@ def condition(world: World, name: str = "web") -> tuple[str, str]:
     """Give status and reason of our condition."""
     found = world.read(name)
     assert found is not None
-    (one,) = (one for one in found["status"].get("conditions", ()) if one["type"] == "local-lb.dev/Serving")
-    return one["status"], one["reason"]
+    (serving,) = (
+        condition for condition in found["status"].get("conditions", ()) if condition["type"] == "local-lb.dev/Serving"
+    )
+    return serving["status"], serving["reason"]
 
 
 def finalizers(world: World, name: str = "web") -> list[str]:

@@ -78,7 +78,7 @@ def _renumbered(world: World) -> Document:
 
 
 def _retargeted(world: World) -> Document:
-    return {"spec": {"ports": [{**one, "name": f"renamed-{n}"} for n, one in enumerate(world.ports("web"))]}}
+    return {"spec": {"ports": [{**port, "name": f"renamed-{n}"} for n, port in enumerate(world.ports("web"))]}}
 
 
 CHANGES: dict[str, Callable[[World], Document]] = {
@@ -102,7 +102,7 @@ def test_a_change_keeps_the_addresses_and_everything_serves(
     play.up()
     assert addresses(world) == web
     follows(lambda: everything(web), {"a"})
-    numbers = {one["port"] for one in world.ports("web")}
+    numbers = {port["port"] for port in world.ports("web")}
     follows(lambda: {answer(address, number) for address in web for number in numbers}, {"a"})
     assert condition(world) == ("True", "Serves")
 
@@ -185,7 +185,7 @@ def test_affinity_sticks(world: World, play: Stage) -> None:
     at = up_and_serving(world, play)
     clients = [*NEIGHBOURS[4], "172.18.0.1", at]
     homes = {client: {answer(at, source=client) for _ in range(6)} for client in clients}
-    assert all(len(those) == 1 and those <= {"a", "b"} for those in homes.values()), homes
+    assert all(len(home) == 1 and home <= {"a", "b"} for home in homes.values()), homes
     play.up()
     assert {client: {answer(at, source=client)} for client in homes} == homes
 
@@ -224,7 +224,7 @@ def test_external_ips_of_a_moment_ago_are_never_handed_out(world: World, play: S
     with watching(play):
         make(world, "web")
         becomes(lambda: addresses(world))
-        free = next(one for one in ("172.18.255.230", "172.18.255.231") if one not in addresses(world))
+        free = next(address for address in ("172.18.255.230", "172.18.255.231") if address not in addresses(world))
         holding_external_ips(world, *addresses(world), free)
         make(world, "more")
         becomes(lambda: addresses(world, "more"))

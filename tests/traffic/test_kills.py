@@ -56,7 +56,7 @@ def test_killed_again_and_again_it_serves_and_converges(world: World, play: Stag
         if name in wanted:
             ports = world.ports(name)
             number = 1000 + chance.randrange(9000)
-            kept = [one for one in ports if one["port"] == 80]
+            kept = [port for port in ports if port["port"] == 80]
             world.change(name, {"spec": {"ports": [*kept, served(number)]}})
 
     def delete(name: str) -> None:
@@ -87,10 +87,10 @@ def check(world: World, play: Stage, wanted: set[str], seed: int) -> None:
     play.up()
     assert {name for name in (*NAMES, "steady") if world.read(name)} == wanted, seed
     found = {name: addresses(world, name) for name in wanted}
-    assert all(len(those) == 1 for those in found.values()), (seed, found)
-    assert len({those[0] for those in found.values()}) == len(wanted), (seed, found)
+    assert all(len(addresses_of) == 1 for addresses_of in found.values()), (seed, found)
+    assert len({addresses_of[0] for addresses_of in found.values()}) == len(wanted), (seed, found)
     for name, (address,) in found.items():
-        for one in world.ports(name):
-            assert answer(address, one["port"]) == "a", (seed, name, one)
+        for port in world.ports(name):
+            assert answer(address, port["port"]) == "a", (seed, name, port)
         assert len(finalizers(world, name)) == 1
     assert len(envoys(play.root)) == len(wanted), seed

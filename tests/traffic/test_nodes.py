@@ -67,7 +67,7 @@ def test_under_policy_local_only_nodes_with_endpoints_are_reached(
     with load(at) as asked:
         time.sleep(0.6)
     assert asked.failures("ab") == []
-    assert {each.answer for each in asked.outcomes} == {"a", "b"}
+    assert {outcome.answer for outcome in asked.outcomes} == {"a", "b"}
     assert {peer for pod in pods for peer in pod.peers} == {GATEWAY}
     assert uses(play, worker)
     assert not uses(play, worker2)
@@ -103,7 +103,7 @@ def test_a_pod_that_moves_gracefully_costs_no_request(
             sees_endpoints(world, "web", 1)
             if runs == "up":
                 play.up()
-            eventually(lambda: {each.answer for each in asked.outcomes[-RATE // 2 :]} == {"b"}, "all reaches b")
+            eventually(lambda: {outcome.answer for outcome in asked.outcomes[-RATE // 2 :]} == {"b"}, "all reaches b")
             world.remove(old)
             time.sleep(0.2)
     assert asked.failures("ab") == []
@@ -130,13 +130,15 @@ def test_a_hanging_kube_proxy_takes_its_node_out(world: World, play: Stage, work
     at = up_and_serving(world, play)
     assert worker.proxy is not None
     with load(at) as asked:
-        eventually(lambda: {each.answer for each in asked.outcomes} == {"a", "b"}, "both serve")
+        eventually(lambda: {outcome.answer for outcome in asked.outcomes} == {"a", "b"}, "both serve")
         os.kill(worker.proxy.pid, signal.SIGSTOP)
         try:
-            eventually(lambda: {each.answer for each in asked.outcomes[-RATE // 2 :]} == {"b"}, "b alone serves")
+            eventually(lambda: {outcome.answer for outcome in asked.outcomes[-RATE // 2 :]} == {"b"}, "b alone serves")
         finally:
             os.kill(worker.proxy.pid, signal.SIGCONT)
-        eventually(lambda: {each.answer for each in asked.outcomes[-RATE // 2 :]} == {"a", "b"}, "both serve again")
+        eventually(
+            lambda: {outcome.answer for outcome in asked.outcomes[-RATE // 2 :]} == {"a", "b"}, "both serve again"
+        )
     assert asked.failures("ab") == []
 
 

@@ -115,5 +115,5 @@ def test_restarts_of_everything_change_no_address(repaired: World, play: Stage) 
         restart()
         play.up()
         assert addresses(world) == at
-        follows(lambda: {answer(one, 80, protocol) for one in at for protocol in ("TCP", "UDP")}, {"a"})
+        follows(lambda: {answer(address, 80, protocol) for address in at for protocol in ("TCP", "UDP")}, {"a"})
     assert len(envoys(play.root)) == 1

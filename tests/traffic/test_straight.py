@@ -47,7 +47,7 @@ def via(play: Stage) -> list[str]:
 
 def others_than_the_machine(pods: list[Pod]) -> set[str]:
     """Return who else connects to pods by IPv4 for a while: a Node, which hands on what comes to NodePorts."""
-    for backend in (one for pod in pods for one in pod.backends):
+    for backend in (backend for pod in pods for backend in pod.backends):
         backend.peers.clear()
     time.sleep(0.5)
     return {peer for pod in pods for peer in pod.peers if "." in peer} - {GATEWAY}
@@ -75,7 +75,7 @@ def test_routes_that_come_and_go_lead_over_and_back_without_a_failed_request(wor
                 play.up()
                 assert via(play) == ["pods", "pods"]
                 eventually(lambda: not others_than_the_machine(pods), "pods see the machine")
-                assert {answer(each, 80, "UDP") for each in addresses(world) for _ in range(9)} == {"a", "b"}
+                assert {answer(address, 80, "UDP") for address in addresses(world) for _ in range(9)} == {"a", "b"}
             play.up()
             assert via(play) == ["nodePorts", "nodePorts"]
         play.up()
@@ -145,7 +145,7 @@ def test_a_pod_that_ends_at_once_costs_no_request(world: World, play: Stage) -> 
                 old = new
                 time.sleep(0.2)
     assert len(asked.outcomes) > RATE // 2
-    assert [each for each in asked.failures("abcd") if not any(cut(each, *end) for end in ends)] == []
+    assert [outcome for outcome in asked.failures("abcd") if not any(cut(outcome, *end) for end in ends)] == []
 
 
 def cut(request: Outcome, began: float, ended: float) -> bool:

@@ -89,7 +89,7 @@ def a_follower(case: Case) -> None:
     followed = FollowedCluster(ClusterName("demo"), access, lambda: stale.append(followed.stale()))
     case.stack.callback(followed.stop)
     becomes(lambda: followed.ready() and not followed.stale())
-    assert any("broke off" in one for one in stale)
+    assert any("broke off" in sentence for sentence in stale)
 
 
 def a_folder(case: Case) -> None:

@@ -168,8 +168,8 @@ def test_what_is_planned_as_before_costs_no_digest_and_no_comparison(monkeypatch
     made = converger(first)
     before = made.differing({}, first, (), now=1000.0)
     assert before[0].keys() == made.wanted(first).keys()
-    monkeypatch.setattr(converge, "rejection_digest", lambda one: pytest.fail(str(one.key)))
-    monkeypatch.setattr(converge, "_differences", lambda one, _said: pytest.fail(str(one.key)))
+    monkeypatch.setattr(converge, "rejection_digest", lambda rejection: pytest.fail(str(rejection.key)))
+    monkeypatch.setattr(converge, "_differences", lambda placement, _said: pytest.fail(str(placement.key)))
     assert made.wanted(second) == made.applied
     assert made.differing({}, second, (), now=1000.0) == before
 
@@ -193,6 +193,6 @@ class Drifting:
 def test_an_address_whose_claim_was_removed_leads_to_its_service(namespace: str) -> None:
     """Also where the namespace is called as a kind of objects is."""
     key = ObjectKey(DEMO, namespace, "web")
-    one = Converger(HOME, cast("Engine", Drifting(f"{key}/127.77.0.1")))
-    one.applied = {key: "digest"}
-    assert one.drifted() == {key}
+    converger = Converger(HOME, cast("Engine", Drifting(f"{key}/127.77.0.1")))
+    converger.applied = {key: "digest"}
+    assert converger.drifted() == {key}

@@ -56,8 +56,8 @@ def test_edits_of_a_kubeconfig_leave_no_thread_and_no_descriptor(api: tuple[Api,
     for number in range(EDITS):
         kubeconfig(tmp_path / "kubeconfig", port, f"credential {number}")
         following.read(source(tmp_path), (), everything=False, moved=True)
-    one = following._live[NAME]
-    becomes(lambda: one.followed.ready() and not one.followed.stale(), one.followed.stale)
+    live = following._live[NAME]
+    becomes(lambda: live.followed.ready() and not live.followed.stale(), live.followed.stale)
     becomes(lambda: resources() <= before, resources)
     times = [at for at, _ in answers.asked[begun:]]
     assert max(sum(first <= at < first + 1 for at in times) for first in times) <= 18

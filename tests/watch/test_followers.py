@@ -41,7 +41,7 @@ SOME_WATCHES = ("no JSON", "an array", "an unknown type", "an error without an o
 
 def names(followed: FollowedCluster) -> set[str]:
     """Return the names of the Nodes that are known."""
-    return {str(one.name) for one in followed.parsed().nodes}
+    return {str(node.name) for node in followed.parsed().nodes}
 
 
 def is_followed_again(followed: FollowedCluster, api: Api) -> None:
@@ -80,7 +80,7 @@ def test_an_odd_line_of_a_watch_is_an_error_of_the_source(api: tuple[Api, Access
         becomes(followed.ready, followed.stale)
         answers.watched = (200, ODD_WATCHES[name])
         answers.end_watches()
-        becomes(lambda: any("http://127.0.0.1" in one for one in tuple(told)), lambda: told)
+        becomes(lambda: any("http://127.0.0.1" in text for text in tuple(told)), lambda: told)
         assert names(followed) == {"a"}
         is_followed_again(followed, answers)
     finally:

@@ -37,12 +37,12 @@ def test_a_loop_that_broke_off_begins_again_and_ends_when_it_is_told_to(tmp_path
     made = loop(tmp_path, [KeyError("a mistake"), SettingsError(("broken",))], told)
     thread = SupervisedThread(Task.LOOP, "loop", made.run)
     thread.start()
-    becomes(lambda: any(isinstance(one, Failed) and one.sentence == "broken" for one in told), lambda: told)
-    assert not any(isinstance(one, Stopped) for one in told)
+    becomes(lambda: any(isinstance(event, Failed) and event.sentence == "broken" for event in told), lambda: told)
+    assert not any(isinstance(event, Stopped) for event in told)
     thread.stop()
     made.stop()
     assert thread.join(20)
-    assert [one for one in told if isinstance(one, Stopped)] == [Stopped()]
+    assert [event for event in told if isinstance(event, Stopped)] == [Stopped()]
 
 
 def test_marks_that_wait_are_no_more_than_there_are_sorts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

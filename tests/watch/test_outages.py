@@ -52,7 +52,7 @@ def test_a_proxy_serves_that_answers_with_any_of_its_listeners() -> None:
     """One port that somebody else took is no outage; an Envoy that hangs, or has none of them, is one."""
     listeners = tuple(Listener(ip_address("127.77.0.5"), port, Protocol.TCP, "up") for port in (80, 443))
     proxy = Proxy(ProxyName("web"), ProxyId("0" * 12), Discovery.STATIC, listeners)
-    both = frozenset(one.name for one in listeners)
+    both = frozenset(listener.name for listener in listeners)
     assert serves(proxy, Observation(both))
     assert serves(proxy, Observation(frozenset({listeners[0].name}), {listeners[1].name: "in use"}))
     assert not serves(proxy, Observation())

@@ -61,10 +61,10 @@ def test_whatever_escapes_is_told_counted_and_the_work_begins_again(
     becomes(lambda: len(begun) == 3)
     assert begun == ["", "", ""], "a thread that works isn't in trouble"
     assert mine.counts()[Task.FOLDER] == 2
-    assert [each.sentence for each in told] == failed
+    assert [escape.sentence for escape in told] == failed
     name = type(error).__name__ if error else "EndedError"
-    assert all(f"the thread watch x broke off by a mistake in local-lb ({name}" in one for one in failed)
-    assert not any("\n" in one for one in failed)
+    assert all(f"the thread watch x broke off by a mistake in local-lb ({name}" in text for text in failed)
+    assert not any("\n" in text for text in failed)
     thread.stop()
     assert thread.join(PATIENCE)
     assert len(told) == 2, "an end that was asked for is none"
@@ -170,7 +170,7 @@ def test_nothing_else_starts_a_thread() -> None:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-            brought = [one.name for one in node.names] if isinstance(node, ast.ImportFrom | ast.Import) else []
+            brought = [name.name for name in node.names] if isinstance(node, ast.ImportFrom | ast.Import) else []
             if {named, *brought} & STARTERS or "_thread" in brought:
                 offenders.append(f"{name}:{getattr(node, 'lineno', 0)}")
     assert offenders == []

@@ -45,8 +45,8 @@ def is_told(access: Access, kind: str, name: str = "web") -> bool:
 def test_writers_are_told_of_each_kind_of_frontend_by_its_own_watch(access: Access, kind: str, other: str) -> None:
     """Two of one name are two: no list, deletion or end of a watch of one kind says anything of the other."""
     writers = ToldWriters(access)
-    for each in (kind, other):
-        writers.listed(each, {Identity.of(document(each)): document(each)}, ())
+    for name in (kind, other):
+        writers.listed(name, {Identity.of(document(name)): document(name)}, ())
     assert not is_told(access, kind)
     with writers.watching(other):
         writers.opened(other)

@@ -151,7 +151,7 @@ def test_a_docker_that_goes_away_takes_nothing_away(docker: Docker, world: Snaps
     assert world.read(EVERYTHING).complaints == ()
     docker.absent = True
     reading = world.read(LOOK)
-    assert [one for one in reading.complaints if "Docker doesn't answer" in one]
+    assert [complaint for complaint in reading.complaints if "Docker doesn't answer" in complaint]
     write("first")
     assert names(world.read(Changes(sources=frozenset({"c"})))) == {"first"}
     docker.absent = False
