@@ -110,8 +110,8 @@ def test_nothing_is_lost_doubled_or_left_behind(api: FaultyApi, cluster: Objects
         most, beside = len(api.busiest()), unasked(api, chaos.changes)
         print(f"{soak.figures}\n{len(api.lines)} requests to the API, {most} in the busiest second")  # noqa: T201
         print(f"at most {beside} in a second besides those of {len(chaos.changes)} changes of Services")  # noqa: T201
-        for each in backends:
-            each.close()
+        for backend in backends:
+            backend.close()
     assert beside <= MOST
     assert all(share < IDLE for share in soak.figures.shares().values()), str(soak.figures)
 
@@ -193,7 +193,7 @@ def check(chaos: Chaos) -> None:
         listed = list(chaos.cluster.client.list(SERVICE, namespace="n"))
     except (ApiError, httpx2.HTTPError):
         return
-    told = [entry["ip"] for one in listed for entry in (one["status"].get("loadBalancer") or {}).get("ingress") or ()]
+    told = [entry["ip"] for item in listed for entry in (item["status"].get("loadBalancer") or {}).get("ingress") or ()]
     assert len(told) == len(set(told)), told
     claimed = [path.name.partition("~")[0] for path in ledger(chaos.play)]
     assert len(claimed) == len(set(claimed)), claimed

@@ -85,7 +85,7 @@ class Api:
 
     def count(self, what: str) -> int:
         """Count requests."""
-        return sum(one == what for _, one in tuple(self.asked))
+        return sum(kind == what for _, kind in tuple(self.asked))
 
     def end_watches(self) -> None:
         """End those that are open, as a server does after a while."""
@@ -113,8 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(*api.watched)
         else:
             self._head(200, "Transfer-Encoding", "chunked")
-            for each in api.nodes if "/nodes" in self.path else []:
-                self._say("ADDED", each)
+            for node in api.nodes if "/nodes" in self.path else []:
+                self._say("ADDED", node)
             self._wait(renewed)
 
     def _head(self, status: int, name: str, value: str) -> None:
@@ -138,15 +138,15 @@ class _Handler(BaseHTTPRequestHandler):
         while not (self.api.over.is_set() or renewed.is_set()):
             if select.select([self.connection], [], [], 0.01)[0]:
                 break
-            for kind, each in self.api.events[said:] if "/services" in self.path else []:
-                self._say(kind, each)
+            for kind, item in self.api.events[said:] if "/services" in self.path else []:
+                self._say(kind, item)
                 said += 1
         if renewed.is_set():
             self.wfile.write(b"0\r\n\r\n")
         self.close_connection = True
 
-    def _say(self, kind: str, each: Mapping[str, Any]) -> None:
-        line = json.dumps({"type": kind, "object": each}).encode() + b"\n"
+    def _say(self, kind: str, item: Mapping[str, Any]) -> None:
+        line = json.dumps({"type": kind, "object": item}).encode() + b"\n"
         self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
 
     def log_message(self, *_: object) -> None:
