@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locallb.engine.deploy.events import Op, Result
-from locallb.engine.protocol import sdk_fast_path
 from locallb.engine.protocol.monitor import Monitor
+from locallb.engine.providers import sdk_internals
 from tests.engine.graphs import Graph, Site, changed, declare, graphs
 from tests.engine.support import Bench, Thing, World, make_project, messages, output
 
@@ -39,10 +39,10 @@ def by_wire() -> Iterator[None]:
     """Leave the SDK as it is meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("locallb.engine.protocol.program.install", lambda: None)
-        patch.setattr("pulumi.resource.register_resource", sdk_fast_path._by_wire)
-        patch.setattr("pulumi.resource.register_resource_outputs", sdk_fast_path._outputs_by_wire)
-        patch.setattr("pulumi.runtime.stack._load_monitor_feature_support", sdk_fast_path._ask_features)
-        patch.setattr("pulumi.runtime.stack._wait_for_shutdown", sdk_fast_path._wait_to_end)
+        patch.setattr("pulumi.resource.register_resource", sdk_internals.register_by_wire)
+        patch.setattr("pulumi.resource.register_resource_outputs", sdk_internals.register_outputs_by_wire)
+        patch.setattr("pulumi.runtime.stack._load_monitor_feature_support", sdk_internals.ask_features)
+        patch.setattr("pulumi.runtime.stack._wait_for_shutdown", sdk_internals.wait_to_end)
         yield
 
 

@@ -11,9 +11,8 @@ from functools import cache
 from typing import Any, get_args
 
 import pulumi
-from pulumi import _types
-from pulumi.runtime import rpc
 
+from locallb.engine.providers import sdk_internals as sdk
 from locallb.engine.state.values import UNKNOWN, Value, number
 
 
@@ -67,7 +66,7 @@ async def read(props: Mapping[str, Any]) -> tuple[dict[str, Value], Mapping[str,
 
 async def _awaited(value: Any, resources: set[pulumi.Resource]) -> Value:  # noqa: ANN401 - any input
     if isinstance(value, pulumi.Output):
-        data = await value._data  # noqa: SLF001 - all that it knows at once
+        data = await sdk.data_of(value)
         resources |= data.resources
         if data.is_secret:
             raise NotPlain
@@ -90,7 +89,7 @@ def _holds_output(value: Any) -> bool:  # noqa: ANN401 - any input
 
 async def urn_of(res: Any) -> str:  # noqa: ANN401 - a resource
     """Wait for a resource's URN: for its registration."""
-    urn: str = (await res.urn._data).value  # noqa: SLF001 - as above
+    urn: str = (await sdk.data_of(res.urn)).value
     return urn
 
 
@@ -98,32 +97,27 @@ async def urns_of(resources: Iterable[pulumi.Resource], of: pulumi.Resource) -> 
     """Name resources; a component stands for what is in it."""
     if all(isinstance(resource, pulumi.CustomResource) for resource in resources):
         return tuple(sorted({await urn_of(resource) for resource in resources}))
-    return tuple(sorted(await rpc._expand_dependencies(resources, of)))  # noqa: SLF001 - what depends_on means in the SDK
+    return tuple(sorted(await sdk.expanded(resources, of)))
 
 
 def projected(kind: type, name: str, value: Value) -> Any:  # noqa: ANN401 - any output
     """Return a value as the SDK hands it to programs: floats unless the class says int, no null in dicts."""
     if value is None or isinstance(value, str | bool) or not _differs(value):
         return value
-    wanted = _types.resource_types(kind).get(name)
-    return rpc.translate_output_properties(_received(value), _same, wanted, False, path=rpc._Path(name))  # noqa: SLF001 - as above
+    return sdk.translated(_received(value), name, sdk.resource_types(kind).get(name))
 
 
 @cache
 def has_plain_outputs(kind: type) -> bool:
     """Return whether a resource's class promises no output types and enumerations, which only the SDK makes."""
-    return not any(_is_made(hint) for hint in _types.resource_types(kind).values())
+    return not any(_is_made(hint) for hint in sdk.resource_types(kind).values())
 
 
 def _is_made(hint: Any) -> bool:  # noqa: ANN401 - any annotation
-    inner: Any = _types.unwrap_optional_type(hint)
-    if isinstance(inner, type) and (_types.is_output_type(inner) or issubclass(inner, Enum)):
+    inner: Any = sdk.unwrap_optional_type(hint)
+    if isinstance(inner, type) and (sdk.is_output_type(inner) or issubclass(inner, Enum)):
         return True
     return any(_is_made(argument) for argument in get_args(inner))
-
-
-def _same(name: str) -> str:
-    return name
 
 
 def _differs(value: Value) -> bool:

@@ -10,17 +10,10 @@ in the same state. Concerns programs that this engine runs: the official CLI nev
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pulumi
-import pulumi.resource
-import pulumi.runtime.resource
-import pulumi.runtime.stack
-from pulumi import _types
-from pulumi.output import _OutputData
 from pulumi.runtime import rpc
-from pulumi.runtime.proto.source_pb2 import StackTrace
 from pulumi.runtime.settings import SETTINGS, get_root_resource
 
 from locallb.engine.deploy.deployment import Outcome, Reply
@@ -35,58 +28,30 @@ from locallb.engine.protocol.plain import (
     urns_of,
     written,
 )
+from locallb.engine.providers import sdk_internals as sdk
 from locallb.engine.providers.wire import from_struct
 from locallb.engine.state.urns import is_provider
 from locallb.engine.state.values import Value
 
 _OPTIONS = frozenset(("parent", "depends_on"))
 _GOOD = frozenset((Outcome.DONE, Outcome.OUTSIDE))
-_Future = asyncio.Future[_OutputData[Any]]
-
-# What is replaced, by the names under which the SDK uses it: there is no setting for any of it.
-_resource: Any = pulumi.resource
-_registration: Any = pulumi.runtime.resource
-_stack: Any = pulumi.runtime.stack
-_by_wire = _resource.register_resource
-_outputs_by_wire = _resource.register_resource_outputs
-_ask_features = _stack._load_monitor_feature_support  # noqa: SLF001 - see above
-_wait_to_end = _stack._wait_for_shutdown  # noqa: SLF001 - see above
-_look_at = _types.resource_types
 
 
 def install() -> None:
-    """Have the SDK take this way where it can, in this process and for this engine only.
-
-    On the other way it is spared two things that nobody here wants: to find out where in the program each resource is
-    made, which is a third of what a registration costs, and to look at each class of them again every time.
-    """
-    _resource.register_resource = _register_resource
-    _resource.register_resource_outputs = _register_resource_outputs
-    _stack._load_monitor_feature_support = _learn_features  # noqa: SLF001 - see above
-    _stack._wait_for_shutdown = _end  # noqa: SLF001 - see above
-    _registration._get_stack_trace = StackTrace  # noqa: SLF001 - see above
-    _types.resource_types = _resource_types
-
-
-@cache
-def _types_of(kind: type) -> Mapping[str, type]:
-    return _look_at(kind)
-
-
-def _resource_types(resource_cls: type) -> dict[str, type]:
-    return dict(_types_of(resource_cls))
+    """Have the SDK take this way where it can, in this process and for this engine only."""
+    sdk.replace(_register_resource, _register_resource_outputs, _learn_features, _end)
 
 
 async def _learn_features() -> None:
     if isinstance(SETTINGS.monitor, Monitor):
         SETTINGS.monitor_features = set(FEATURES)
     else:
-        await _ask_features()
+        await sdk.ask_features()
 
 
 async def _end() -> None:
     if not isinstance(SETTINGS.monitor, Monitor):
-        await _wait_to_end()
+        await sdk.wait_to_end()
 
 
 def _register_resource(  # noqa: PLR0913, PLR0917 - the SDK's signature
@@ -111,7 +76,7 @@ def _register_resource(  # noqa: PLR0913, PLR0917 - the SDK's signature
         else:
             registration.begin()
             return
-    _by_wire(res, ty, name, custom, remote, new_dependency, props, opts, typ, package_ref)
+    sdk.register_by_wire(res, ty, name, custom, remote, new_dependency, props, opts, typ, package_ref)
 
 
 def _is_simple(res: pulumi.Resource, opts: pulumi.ResourceOptions) -> bool:
@@ -149,7 +114,7 @@ class _Registration:
         self._goal = goal
         self._props = props
         self._opts = opts
-        self._outputs: dict[str, _Future] = {}
+        self._outputs: dict[str, asyncio.Future[sdk.OutputData]] = {}
 
     def begin(self) -> None:
         """Set the resource's outputs, and register it once they can be known."""
@@ -162,9 +127,7 @@ class _Registration:
 
     def _promise(self, name: str) -> None:
         """Make an output that waits. The SDK needn't keep an eye on it: the registration is waited for."""
-        output: pulumi.Output[Any] = object.__new__(pulumi.Output)
-        output._data = self._outputs[name] = asyncio.Future()  # noqa: SLF001 - as the SDK makes them
-        self._res.__dict__[name] = output
+        self._res.__dict__[name], self._outputs[name] = sdk.promise()
 
     async def _register(self) -> None:
         try:
@@ -215,7 +178,7 @@ class _Registration:
                 value, known = reply.id, bool(reply.id)
             else:
                 value, known = projected(type(self._res), name, values.get(name)), good
-            output.set_result(_OutputData({self._res}, value, known, False))
+            output.set_result(sdk.known(self._res, value, is_known=known))
 
 
 async def _answered(monitor: Monitor, goal: Goal) -> Reply:
@@ -235,7 +198,7 @@ def _register_resource_outputs(res: pulumi.Resource, outputs: Any) -> None:  # n
         else:
             SETTINGS.rpc_manager.rpcs.append(asyncio.ensure_future(_tell_outputs(monitor, res, plain)))
             return
-    _outputs_by_wire(res, outputs)
+    sdk.register_outputs_by_wire(res, outputs)
 
 
 async def _tell_outputs(monitor: Monitor, res: pulumi.Resource, outputs: Mapping[str, Any]) -> None:

@@ -8,18 +8,16 @@ from collections.abc import Mapping
 
 from google.protobuf import struct_pb2
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
-from pulumi.runtime import rpc
 
+from locallb.engine.providers import sdk_internals as sdk
 from locallb.engine.state.errors import Unsupported
 from locallb.engine.state.values import SIGNATURE, UNKNOWN, Properties, Value, number
 
-_SECRET = rpc._special_secret_sig  # noqa: SLF001 the wire format's own constants, not exported otherwise
-_OUTPUT = rpc._special_output_value_sig  # noqa: SLF001 likewise
 _NAMES = {
-    _SECRET: "a secret",
-    rpc._special_resource_sig: "a reference to a resource",  # noqa: SLF001 likewise
-    rpc._special_asset_sig: "an asset",  # noqa: SLF001 likewise
-    rpc._special_archive_sig: "an archive",  # noqa: SLF001 likewise
+    sdk.SECRET: "a secret",
+    sdk.RESOURCE: "a reference to a resource",
+    sdk.ASSET: "an asset",
+    sdk.ARCHIVE: "an archive",
 }
 
 
@@ -48,9 +46,9 @@ def _from_pb_struct(struct: struct_pb2.Struct, what: str) -> Value:
     if SIGNATURE not in fields:
         return {key: _from_pb(item, what) for key, item in sorted(fields.items())}
     signature = fields[SIGNATURE].string_value
-    if signature == _OUTPUT and not fields["secret"].bool_value:
+    if signature == sdk.OUTPUT and not fields["secret"].bool_value:
         return _from_pb(fields["value"], what) if "value" in fields else UNKNOWN
-    raise Unsupported(f"{what}: {_NAMES.get(signature, _NAMES[_SECRET])}")
+    raise Unsupported(f"{what}: {_NAMES.get(signature, _NAMES[sdk.SECRET])}")
 
 
 def to_struct(properties: Properties) -> struct_pb2.Struct:
@@ -83,7 +81,7 @@ def from_property_values(properties: Mapping[str, PropertyValue] | None, what: s
 
 def _from_property_value(wrapped: PropertyValue, what: str) -> Value:
     if wrapped.is_secret:
-        raise Unsupported(f"{what}: {_NAMES[_SECRET]}")
+        raise Unsupported(f"{what}: {_NAMES[sdk.SECRET]}")
     value = wrapped.value
     if value is None or isinstance(value, (bool, str)):
         return value
