@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locallb.config.settings import LeaderElection, Settings, SettingsError, Sharing
+from locallb.engine.sdk_parts import defer
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.store import Store
 from locallb.model.identities import Home
 from locallb.planning.runs import run_types
 from locallb.runtimes.runtime import runtime
@@ -51,6 +54,7 @@ class Session:
             EngineError: if there is no project, or it can't be used here.
 
         """
+        defer()
         return cls(load_project(directory.resolve()), stack)
 
     @property
@@ -97,6 +101,10 @@ class Session:
         settings = self._readable_settings()
         return settings.leader_election if settings else None
 
+    def resources(self) -> tuple[ResourceState, ...]:
+        """Return the stack's resources as the state has them; empty without a state. Raises EngineError."""
+        return tuple(Store(self.project.backend, self.project.name, self.stack).peek().in_order())
+
     def engine(self, listen: Callable[[Event], None]) -> Engine:
         """Make the engine for this stack."""
         from locallb.engine.engine import PARALLEL, Engine  # noqa: PLC0415 - loads the SDK
@@ -141,7 +149,7 @@ class Session:
             ClientError: if it isn't there.
 
         """
-        known = self.engine(lambda _event: None).resources()
+        known = self.resources()
         words = {run_types()[resource.type] for resource in known if resource.type in run_types()}
         for word in sorted({*words, self.settings.runtime} if planned else words):
             runtime(word).require()

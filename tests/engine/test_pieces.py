@@ -23,7 +23,15 @@ from locallb.engine.state.errors import EngineError, Unsupported
 from locallb.engine.state.journal import decode, encode
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
-from locallb.engine.state.values import UNKNOWN, PropertyChange, Value, changes_between, number, without_unknown
+from locallb.engine.state.values import (
+    SIGNATURE,
+    UNKNOWN,
+    PropertyChange,
+    Value,
+    changes_between,
+    number,
+    without_unknown,
+)
 from tests.engine.support import Bench, Thing, World, make_project
 
 JSON = st.recursive(
@@ -53,6 +61,11 @@ def _numbers(value: Value) -> Value:
     if isinstance(value, list):
         return [_numbers(item) for item in value]
     return number(value) if isinstance(value, float) else value
+
+
+def test_the_marks_of_the_wire_are_the_sdks() -> None:
+    """A state is read without the SDK, by the same marks."""
+    assert (rpc.UNKNOWN, rpc._special_sig_key) == (UNKNOWN, SIGNATURE)
 
 
 def test_numbers_that_json_can_not_hold_are_refused() -> None:

@@ -104,7 +104,7 @@ def _with_stack(seen: Seen, session: Session, claimed: set[str], troubles: Troub
     path = session.project.state_file(session.stack)
     state_problems = troubles.guard("state", lambda: check_state(path), ())
     remedy = "`locallb state restore` goes back to the last good state"
-    known = troubles.guard("state", lambda: session.engine(lambda _event: None).resources(), (), remedy)
+    known = troubles.guard("state", session.resources, (), remedy)
     plan = troubles.guard("sources", session.plan, None) if seen.pools else None
     return replace(
         seen,

@@ -26,7 +26,7 @@ FINALIZER = "finalizer"
 
 def gc(session: Session, args: Arguments, out: Out) -> int:
     """List leftovers; with --yes remove those of this stack."""
-    known = session.engine(lambda _event: None).resources()
+    known = session.resources()
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
     addresses = {str(resource.id) for resource in known if resource.type == ADDRESS}
     left = leftovers(session.home, proxies, addresses, routes_in(known))

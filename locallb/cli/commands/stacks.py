@@ -51,7 +51,7 @@ def list_stacks(args: Arguments, out: Out) -> int:
 def _stack(project: Project, name: str) -> dict[str, object]:
     path = project.stack_file(name)
     try:
-        resources = Session(project, name).engine(lambda _event: None).resources()
+        resources = Session(project, name).resources()
         balancers: int | None = sum(resource.type == BALANCER for resource in resources)
     except EngineError:  # `state check` and the doctor tell what it has
         balancers = None

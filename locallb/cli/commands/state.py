@@ -36,7 +36,7 @@ def adopt(session: Session, args: Arguments, out: Out) -> int:
     if moves and not args.yes and not confirmed(question, out):
         return Exit.FAILED
     if moves:
-        resources = session.engine(lambda _event: None).resources()
+        resources = session.resources()
         try:
             ended = counted(leave(resources, session.home, Path(known.state_home)), "proxy", "proxies")
         except ProcessError as error:

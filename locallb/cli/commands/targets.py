@@ -31,7 +31,7 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
         return EVERYTHING, None
     planned = session.plan(keep=keep)
     plan = planned[1]
-    in_state = {resource.name for resource in session.engine(lambda _event: None).resources() if resource.type in ROOTS}
+    in_state = {resource.name for resource in session.resources() if resource.type in ROOTS}
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
     chosen = [matching(target, names) for target in targets]
     proxies = {placement.proxy for placement in plan.placements if str(placement.key) in chosen}

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
-from locallb.cli.reports.against import report_against
-from locallb.cli.reports.pulumi_preview import report_from_pulumi
 from locallb.cli.reports.text import print_report
 from locallb.report.changes import Gate, Report, Violation
-from locallb.report.document import document
-from locallb.report.html import page
-from locallb.report.markdown import markdown
 from locallb.report.safe import visible
 
 GATES = {
@@ -23,14 +19,19 @@ GATES = {
     Gate.HEADROOM: Exit.HEADROOM,
 }
 """Exit codes; of several the first counts."""
-FORMATS = {"markdown": markdown, "json": document, "html": page}
+FORMATS = {"markdown": "markdown:markdown", "json": "document:document", "html": "html:page"}
+"""Modules and functions of `report`."""
 
 
 def offline(args: Arguments, out: Out) -> int:
     """Compare without a stack's state, and tell."""
     if args.from_pulumi is not None:
+        from locallb.cli.reports.pulumi_preview import report_from_pulumi  # noqa: PLC0415 - hardly anybody asks for it
+
         report = report_from_pulumi(args.directory, args.stack, args.from_pulumi)
     else:
+        from locallb.cli.reports.against import report_against  # noqa: PLC0415 - likewise
+
         report = report_against(args.directory, args.stack, args.against or "")
     return tell(report, args, out)
 
@@ -38,7 +39,8 @@ def offline(args: Arguments, out: Out) -> int:
 def tell(report: Report, args: Arguments, out: Out) -> int:
     """Print the report in its format, and give the exit code."""
     if args.format in FORMATS:
-        out.document(FORMATS[args.format](report))
+        module, _, function = FORMATS[args.format].partition(":")
+        out.document(getattr(import_module(f"locallb.report.{module}"), function)(report))
     else:
         print_report(out, report)
     return verdict(report, args, out)

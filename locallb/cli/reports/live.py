@@ -27,7 +27,7 @@ PROXY = "locallb:index:Proxy"
 
 def report_live(session: Session, result: Result, reading: SnapshotResult, plan: Plan) -> Report:
     """Make the report of a preview that the engine has made."""
-    resources = session.engine(lambda _event: None).resources()
+    resources = session.resources()
     old = deployed_side(
         OLD, (Resource(resource.type, resource.name, resource.inputs) for resource in resources if not resource.delete)
     )

@@ -1,0 +1,78 @@
+"""What a command loads, so that it starts at once: modules are counted, not milliseconds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.support import Stage, node, port, service
+
+SDK = {"pulumi", "grpc", "google.protobuf", "opentelemetry", "debugpy"}
+SPARED = {"dill", "opentelemetry.exporter", "pulumi.automation._cmd", "urllib.request"}
+"""What the parts of the SDK bring that wait for their first use."""
+CLIENTS = {"docker", "httpx2", "kubernetes", "lightkube", "prometheus_client", "pulumi_docker", "pulumi_kubernetes"}
+REPORTS = {"locallb.report"}
+CHANGING = {"components", "locallb.engine.engine", "locallb.engine.deploy.steps", "locallb.provider", "locallb.watch"}
+LEAST = SDK | CLIENTS | REPORTS | CHANGING
+RUN = """
+import json, sys
+from locallb.cli import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as leaving:
+    code = leaving.code
+sys.stderr.write("\\n" + json.dumps([code, sorted(sys.modules)]))
+"""
+
+
+def loaded_by(play: Stage, *words: str) -> set[str]:
+    """Run a command in a process of its own and return the modules that it has loaded, and the packages they are of."""
+    command = [sys.executable, "-c", RUN, "-C", str(play.root), *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    assert not code, done.stdout + done.stderr
+    return {module.rsplit(".", cut)[0] for module in modules for cut in range(module.count(".") + 1)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status"],
+        ["status", "--json"],
+        ["stack", "list"],
+        ["completion", "bash"],
+        ["--version"],
+        ["host", "status"],
+    ],
+    ids=" ".join,
+)
+def test_what_only_looks_loads_neither_engine_nor_sdk_nor_clients(play: Stage, words: list[str]) -> None:
+    """The plan is made and the proxies are asked without them."""
+    play.write("web.yaml", node(), service("web", port(80, 30_080)))
+    assert sorted(loaded_by(play, *words) & LEAST) == []
+
+
+@pytest.mark.envoy
+@pytest.mark.parametrize("words", [["up", "--yes"], ["preview"], ["refresh", "--yes"]], ids=" ".join)
+def test_what_runs_the_program_loads_nothing_that_it_has_no_use_for(play: Stage, words: list[str]) -> None:
+    """The SDK, but not what it brings for other programs; of a stack of manifests and processes no client."""
+    play.write("web.yaml", node(), service("web", port(8080, 30_080)))
+    play.up()
+    loaded = loaded_by(play, *words)
+    assert "pulumi" in loaded
+    assert sorted(loaded & (SPARED | CLIENTS | {"locallb.watch"})) == []
+    assert words == ["preview"] or not loaded & REPORTS
+
+
+def test_a_part_of_the_sdk_that_waits_is_there_when_it_is_used() -> None:
+    """A program of one's own may do more than ours."""
+    program = (
+        "from locallb.engine.sdk_parts import PARTS, defer; defer(); import pulumi, sys;"
+        " assert 'dill' not in sys.modules; assert PARTS <= set(sys.modules);"
+        " print(pulumi.dynamic.ResourceProvider.__name__, pulumi.automation.LocalWorkspace.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["ResourceProvider", "LocalWorkspace"]
