@@ -104,7 +104,7 @@ lint: .venv/dev ## Check style, types and the layers
 format: .venv/dev ## Format the code
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
-goldens: .venv/dev ## Make the golden files anew
+goldens: .venv/dev ## Write the golden files
 	@$(BIN)/python -m pytest -q --update-goldens -m "not slow and not cluster and not soak"
 
 bench: .venv/dev ## Measure everything on an otherwise idle machine, for docs/benchmarks.md

@@ -31,7 +31,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--update-goldens`."""
-    parser.addoption("--update-goldens", action="store_true", help="write tests/goldens anew instead of comparing")
+    parser.addoption("--update-goldens", action="store_true", help="write tests/goldens again instead of comparing")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Golden:
     """Expected texts under tests/goldens, compared byte for byte.
 
     A case is a directory, `tests/goldens/<area>/<case>`, and every file in it is an output, except the ones named as
-    inputs. `pytest --update-goldens` writes the outputs anew and deletes stale ones; the diff is then read in git.
+    inputs. `pytest --update-goldens` writes the outputs again and deletes stale ones; the diff is then read in git.
 
         def test_rendering(golden):
             golden.check("envoy/tcp", {"lds.json": text, …})             # the whole directory

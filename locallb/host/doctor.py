@@ -150,7 +150,7 @@ def _proxies(seen: Seen) -> Iterator[Finding]:
     }
     for what, names in troubles.items():
         if names:
-            yield Finding(Level.PROBLEM, "proxies", f"{what}: {_listed(names)}", "`locallb up` mends it")
+            yield Finding(Level.PROBLEM, "proxies", f"{what}: {_listed(names)}", "`locallb up` repairs it")
     if seen.proxies and not any(troubles.values()):
         yield Finding(Level.OK, "proxies", f"{counted(len(seen.proxies), 'proxy', 'proxies')} run")
 

@@ -26,7 +26,7 @@ class Certificate:
     namespace: str
     name: str
     digest: str
-    """Hex, of what is in it: 16 digits or more. Another one means that the files are to be written anew."""
+    """Hex, of what is in it: 16 digits or more. Another one means that the files are to be written again."""
     file: str = ""
     """The file of manifests that has it; empty where the cluster's API is asked."""
 

@@ -89,7 +89,7 @@ class SnapshotCache:
     """When it was looked at, what it is like, and what that means for the pools."""
 
     def configured(self, settings: Settings) -> SnapshotCache:
-        """Return one for another configuration: everything is read anew, but clusters that stay are followed on."""
+        """Return one for another configuration: everything is read again, but clusters that stay are followed on."""
         return SnapshotCache(self.home, settings, self.resources, self.changed, following=self.following)
 
     def read(self, changes: Changes) -> SnapshotResult:

@@ -56,7 +56,7 @@ def test_every_broken_kind_is_told_and_disturbs_nobody(cluster: Objects, play: S
         assert all(f"real/n/{name}" in note for note in warnings)
 
 
-def test_a_second_run_tells_nothing_anew(cluster: Objects, play: Stage, backend: Backends) -> None:
+def test_a_second_run_tells_nothing_again(cluster: Objects, play: Stage, backend: Backends) -> None:
     """Neither the one that is served nor the one that isn't is written again; no event is sent again."""
     made(cluster, backend, "web")
     cluster.service(service("bad", port(8080, 0), loadBalancerIP="192.0.2.9"))

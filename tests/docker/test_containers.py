@@ -73,7 +73,7 @@ def test_a_port_more_needs_no_other_container_and_cuts_no_stream(shop: Stage, ba
 
 
 @each_harm
-def test_a_harmed_container_is_mended_by_one_up_at_the_same_address(shop: Stage, harm: Harm) -> None:
+def test_a_harmed_container_is_repaired_by_one_up_at_the_same_address(shop: Stage, harm: Harm) -> None:
     """Killed, stopped, paused, removed: seen by the refresh of `up`; the neighbour isn't touched."""
     shop.up()
     assert goes_on_after(shop, harm, shop.up) is harm.goes_on_in_host
@@ -207,7 +207,7 @@ def test_a_stream_goes_on_until_it_ends_while_its_container_is_taken_away(shop: 
     assert containers(shop) == {}
 
 
-def test_a_container_that_an_interrupted_run_told_to_stop_is_mended(shop: Stage) -> None:
+def test_a_container_that_an_interrupted_run_told_to_stop_is_repaired(shop: Stage) -> None:
     """It runs and answers, but listens no longer: the same container is started again."""
     shop.up()
     at, before = shop.addresses(), identities(shop)
@@ -312,7 +312,7 @@ def strange(image: str) -> Iterator[Callable[[str], str]]:
 def test_an_image_of_another_kind_is_told_in_dockers_words(
     shop: Stage, strange: Callable[[str], str], entry: str, words: str
 ) -> None:
-    """One sentence; with a right image the next `up` mends it."""
+    """One sentence; with a right image the next `up` repairs it."""
     (shop.manifests / "dns.yaml").unlink()
     good = yaml.safe_load((shop.root / "stacks/Pulumi.dev.yaml").read_text())["config"]["local-lb:image"]
     configure(shop, image=strange(entry))

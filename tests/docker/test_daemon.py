@@ -39,7 +39,7 @@ def place(host: Hosted, user: int = 0) -> str:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
-def test_while_the_daemon_is_away_every_command_says_so_and_afterwards_one_up_mends(
+def test_while_the_daemon_is_away_every_command_says_so_and_afterwards_one_up_repairs(
     host: Hosted, how: signal.Signals
 ) -> None:
     """The state stays as it is; when the daemon is back, so is everything: the same container, the same address."""

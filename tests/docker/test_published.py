@@ -116,14 +116,14 @@ def test_backends_change_and_vanish_without_another_container(
 
 
 @each_harm
-def test_a_harmed_container_is_mended_by_one_up_at_the_same_address(shop: Stage, harm: Harm) -> None:
+def test_a_harmed_container_is_repaired_by_one_up_at_the_same_address(shop: Stage, harm: Harm) -> None:
     """As the official plugin does: one that ended is replaced, because Docker published its ports no longer."""
     shop.up()
     assert goes_on_after(shop, harm, shop.up) is harm.goes_on_published
     content(shop)
 
 
-def test_a_port_that_docker_serves_no_longer_is_told_and_mended(shop: Stage) -> None:
+def test_a_port_that_docker_serves_no_longer_is_told_and_repaired(shop: Stage) -> None:
     """Docker's own proxy died: the container runs, Envoy listens, and yet nothing is served."""
     shop.up()
     at, before = shop.addresses(), identities(shop)

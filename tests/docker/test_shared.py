@@ -55,7 +55,7 @@ def test_neighbours_notice_nothing_while_a_service_comes_changes_and_goes(pair: 
 
 
 @each_harm
-def test_a_harmed_container_is_mended_by_one_up(pair: tuple[Stage, Backend], harm: Harm) -> None:
+def test_a_harmed_container_is_repaired_by_one_up(pair: tuple[Stage, Backend], harm: Harm) -> None:
     """Afterwards all serve at their addresses, and nothing is left to do."""
     play, _ = pair
     at, before = play.addresses(), identities(play)
@@ -98,7 +98,7 @@ def test_a_new_service_takes_the_spare_and_the_next_one_waits(play: Stage, backe
 
 
 def test_an_envoy_that_hangs_gives_up_the_address_of_a_service_that_goes(pair: tuple[Stage, Backend]) -> None:
-    """It can't be told and may listen still: it is ended before the address is free, and the next run mends it."""
+    """It can't be told and may listen still: it is ended before the address is free, and the next run repairs it."""
     play, backend = pair
     at, process = play.addresses(), containers(play)["shared-1"]["State"]["Pid"]
     os.kill(process, signal.SIGSTOP)

@@ -264,7 +264,7 @@ def test_what_the_cli_cannot_destroy_after_locallb_was_killed_is_found_by_gc(sho
     assert set(containers(shop)) == {"web", "dns", "extra"}
 
 
-def test_a_lost_state_is_made_anew_by_locallb_and_left_alone_by_the_cli(shop: Stage) -> None:
+def test_a_lost_state_is_made_again_by_locallb_and_left_alone_by_the_cli(shop: Stage) -> None:
     """The official plugin adopts nothing: it refuses the name, and harms nothing."""
     shop.up()
     at, before = shop.addresses(), identities(shop)

@@ -167,7 +167,7 @@ def test_an_address_on_which_another_process_listens_is_not_handed_out(good: Sta
 
 
 def test_a_port_taken_between_plan_and_start_fails_that_service_only(good: Stage, backend: Backends) -> None:
-    """Envoy can't bind it: the run names address, port and holder, and mends it once the port is free."""
+    """Envoy can't bind it: the run names address, port and holder, and repairs it once the port is free."""
     good.write("late.yaml", service("late", port(8080, backend("late").port)))
     planned = good.run("preview", "--json").json
     address = next(s["addresses"][0] for s in planned["services"] if s["name"] == "late")

@@ -134,7 +134,7 @@ def test_expect_no_changes_tells_by_its_exit_code(shop: Stage) -> None:
     assert shop.run("preview", "--expect-no-changes").code == 7
 
 
-def test_a_killed_proxy_is_noticed_and_mended_by_up(shop: Stage) -> None:
+def test_a_killed_proxy_is_noticed_and_repaired_by_up(shop: Stage) -> None:
     """After kill -9 the status says so; `up` starts that proxy again at the same address, and no other."""
     shop.up()
     at, pids = shop.addresses(), shop.pids()

@@ -111,7 +111,7 @@ def test_neighbours_notice_nothing_while_a_service_comes_changes_and_goes(pair: 
     a_service_comes_changes_and_goes(*pair)
 
 
-def test_a_killed_shared_proxy_is_mended_by_one_up(pair: tuple[Stage, Backend]) -> None:
+def test_a_killed_shared_proxy_is_repaired_by_one_up(pair: tuple[Stage, Backend]) -> None:
     """SIGKILL of the Envoy: afterwards all serve at their addresses, and nothing is left to do."""
     play, _ = pair
     at = play.addresses()

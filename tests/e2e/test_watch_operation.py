@@ -92,7 +92,7 @@ def hears(supervisor: socket.socket, start: str) -> str:
 def test_a_supervisor_hears_ready_reloading_and_stopping(
     play: Stage, backend: Backends, supervisor: socket.socket
 ) -> None:
-    """SIGHUP reads the configuration anew; READY ends the reload; the watchdog is fed meanwhile."""
+    """SIGHUP reads the configuration again; READY ends the reload; the watchdog is fed meanwhile."""
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
     with watching(play) as watch:

@@ -1,4 +1,4 @@
-"""Makes the goldens in `goldens/` from a folder of recordings of the official command line, or records anew.
+"""Makes the goldens in `goldens/` from a folder of recordings of the official command line, or records again.
 
     python -m tests.engine.record RECORDINGS           derive the goldens from recordings
     python -m tests.engine.record --record RECORDINGS  record the goldens' steps with the `pulumi` on PATH, then derive

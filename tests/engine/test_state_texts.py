@@ -1,4 +1,4 @@
-"""What is kept of a resource to write it quickly is what writing it anew gives: laws against the plain computation."""
+"""What is kept of a resource to write it quickly is what writing it again gives: laws against the plain computation."""
 
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def quickly(snapshot: Snapshot) -> bytes:
 
 
 @given(st.lists(MUTATIONS, min_size=1, max_size=4))
-def test_a_state_of_kept_texts_is_the_state_written_anew(rounds: list[list[Mutation]]) -> None:
+def test_a_state_of_kept_texts_is_the_state_written_again(rounds: list[list[Mutation]]) -> None:
     """Byte for byte, after every few changes, and after it was read again in between."""
     snapshot = Snapshot([ResourceState(STACK, STACK_TYPE, custom=False)])
     for mutations in rounds:

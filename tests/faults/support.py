@@ -1,4 +1,4 @@
-"""What the table of faults asks of each: the doctor tells it, `up` tells or mends it, the neighbour notices nothing."""
+"""What the table of faults asks of each: the doctor tells it, `up` tells or repairs it, its neighbour runs on."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_an_envoy_of_another_version_is_told_and_taken_by_up(stage: Project) -> 
     code, words = doctor(stage)
     assert code == 1
     assert "another Envoy than 9." in words
-    assert "up` mends it" in words
+    assert "up` repairs it" in words
     stage.up(user=USER)
     after = state(stage)
     assert {name: address for name, (address, _) in after.items()} == {n: address for n, (address, _) in before.items()}
@@ -191,7 +191,7 @@ def test_too_few_file_descriptors_are_one_sentence(stage: Project, limit: int) -
     all_serve(stage, "a", "b", "third")
 
 
-def test_a_reboot_is_mended_by_up(stage: Project) -> None:
+def test_a_reboot_is_repaired_by_up(stage: Project) -> None:
     """Every process is gone, the boot has another id, pids may be somebody else's: the same addresses serve again."""
     before = state(stage)
     for _, pid in before.values():

@@ -88,8 +88,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_one_proxy_is_told_and_mended_under_the_same_address(pair: Pair, fault: str) -> None:
-    """`doctor` tells it with a remedy, `up` mends it, a second one has nothing to do, the neighbour notices nothing."""
+def test_a_fault_of_one_proxy_is_told_and_repaired_under_the_same_address(pair: Pair, fault: str) -> None:
+    """`doctor` tells it with a remedy, `up` repairs it, a second has nothing to do, the neighbour notices nothing."""
     provoke, words = FAULTS[fault]
     provoke(pair)
     doctor = pair.doctor()
@@ -105,7 +105,7 @@ def test_a_fault_of_one_proxy_is_told_and_mended_under_the_same_address(pair: Pa
 
 
 @pytest.mark.parametrize("fault", ["killed", "directory deleted", "listeners edited", "claim deleted"])
-def test_refresh_notices_and_up_mends(pair: Pair, fault: str) -> None:
+def test_refresh_notices_and_up_repairs(pair: Pair, fault: str) -> None:
     """`refresh` corrects the state; what is missing is made by the next `up`."""
     FAULTS[fault][0](pair)
     assert pair.stage.run("refresh", "--yes").code == 0
@@ -114,7 +114,7 @@ def test_refresh_notices_and_up_mends(pair: Pair, fault: str) -> None:
     assert pair.neighbour_is_undisturbed()
 
 
-def test_a_port_taken_while_the_proxy_is_down_is_told_with_its_holder_and_mended_when_free(pair: Pair) -> None:
+def test_a_port_taken_while_the_proxy_is_down_is_told_with_its_holder_and_repaired_when_free(pair: Pair) -> None:
     """The doctor and `up` name it, the address stays, the neighbour serves."""
     kill(pair)
     with listening(pair.address, 8080):

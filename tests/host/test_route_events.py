@@ -185,7 +185,7 @@ def test_as_many_open_files_as_a_thousand_proxies_need_do_not_deafen_it() -> Non
 
 
 def test_routes_that_cannot_be_read_are_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until they can, which is as good as a change; the next time begins anew."""
+    """Until they can, which is as good as a change; the next time begins again."""
     rests, failures, changed = list[float](), [15], SimpleQueue[int]()
 
     def routes() -> tuple[()]:

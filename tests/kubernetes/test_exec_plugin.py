@@ -128,7 +128,7 @@ def test_many_who_want_a_token_have_it_run_once(tmp_path: Path) -> None:
 
 
 def test_a_token_counts_until_it_expires(tmp_path: Path) -> None:
-    """One that has expired is fetched anew; one that soon will is given while the next one is fetched."""
+    """One that has expired is fetched again; one that soon will is given while the next one is fetched."""
     now = datetime.now(UTC)
     text = tmp_path / "answer"
     made = plugin("cat answer", tmp_path)
@@ -198,7 +198,7 @@ def api() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-def test_requests_and_feeds_share_the_token_and_a_refused_one_is_fetched_anew(
+def test_requests_and_feeds_share_the_token_and_a_refused_one_is_fetched_again(
     api: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One run for both; a token that is new isn't fetched again for being refused."""

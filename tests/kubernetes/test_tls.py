@@ -1,4 +1,4 @@
-"""What a connection trusts is read once for the same inputs, and anew for others: counted."""
+"""What a connection trusts is read once for the same inputs, and again for others: counted."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_other_inputs_are_another_context(tmp_path: Path, made: Made, what: str)
 
 
 @pytest.mark.parametrize("name", ["ca", "crt", "key"])
-def test_a_file_that_is_renewed_is_read_anew(tmp_path: Path, made: Made, name: str) -> None:
+def test_a_file_that_is_renewed_is_read_again(tmp_path: Path, made: Made, name: str) -> None:
     """Under the same name."""
     for file in ("ca", "crt", "key"):
         (tmp_path / file).write_text(file)
@@ -95,7 +95,7 @@ def test_a_file_that_is_renewed_is_read_anew(tmp_path: Path, made: Made, name: s
     assert made.of(access) is not first
 
 
-def test_the_systems_authorities_are_read_anew_after_a_while(
+def test_the_systems_authorities_are_read_again_after_a_while(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody tells of those that were added; another file that the environment names counts at once."""

@@ -105,7 +105,7 @@ def test_a_memory_changes_no_plan(
 
 
 def test_a_memory_saves_the_work_of_what_is_unchanged() -> None:
-    """A Service whose port changes is placed anew, and its neighbour isn't."""
+    """A Service whose port changes is placed again, and its neighbour isn't."""
     one, other = (Service(ObjectKey(C, "n", name), (ServicePort(8080, node_port=30080),)) for name in "ab")
     snapshot = Snapshot(Home("p", "s", "/p"), services=(one, other))
     settings, memory = Settings((), (DEFAULT_POOL,)), PlanMemory()

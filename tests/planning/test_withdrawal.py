@@ -57,7 +57,7 @@ def test_the_status_has_no_address_and_the_condition_says_why() -> None:
 
 
 def test_while_all_serve_the_plan_is_the_very_same() -> None:
-    """Nothing is compared or told anew; where nobody is told of addresses nothing is withdrawn either."""
+    """Nothing is compared or told again; where nobody is told of addresses nothing is withdrawn either."""
     plan, manifests = plan_of("shared"), plan_of("shared", live=False)
     assert withdraw(plan, ()) is plan
     assert withdraw(plan, {"another"}) == plan

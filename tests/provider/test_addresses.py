@@ -63,7 +63,7 @@ def test_a_claim_that_went_to_another_is_gone_for_us(driver: Driver, root: Path)
     assert driver.read("LoopbackAddress", theirs) == theirs
 
 
-def test_a_service_created_anew_takes_over_in_place(driver: Driver, root: Path, home: Path) -> None:
+def test_a_service_created_again_takes_over_in_place(driver: Driver, root: Path, home: Path) -> None:
     """Another uid is an update of the owner, not another claim."""
     old, new = inputs(owner(root)), inputs(owner(root, uid="u2"))
     state = driver.create("LoopbackAddress", old)

@@ -87,12 +87,12 @@ def test_a_directory_of_another_is_refused(driver: Driver, wanted: Wanted, root:
     assert driver.create("ProxyConfig", wanted.config)
 
 
-def test_a_service_created_anew_keeps_its_proxy(driver: Driver, wanted: Wanted) -> None:
-    """Another uid signs the directory anew, with and without a state that knows it."""
+def test_a_service_created_again_keeps_its_proxy(driver: Driver, wanted: Wanted) -> None:
+    """Another uid signs the directory again, with and without a state that knows it."""
     state = driver.create("ProxyConfig", wanted.config)
-    anew = replace(wanted, owner=replace(wanted.owner, uid=owner(Path("/"), uid="u2").uid))
-    assert driver.diff("ProxyConfig", state, anew.config).diffs == ["owner"]
-    updated = driver.update("ProxyConfig", state, anew.config)
+    again = replace(wanted, owner=replace(wanted.owner, uid=owner(Path("/"), uid="u2").uid))
+    assert driver.diff("ProxyConfig", state, again.config).diffs == ["owner"]
+    updated = driver.update("ProxyConfig", state, again.config)
     assert driver.read("ProxyConfig", updated) == updated
     assert driver.create("ProxyConfig", wanted.config) == state
 

@@ -157,7 +157,7 @@ def test_a_pid_used_again_is_not_taken_for_the_process(driver: Driver, wanted: W
 
 
 def test_a_directory_removed_under_a_running_process_replaces_it(driver: Driver, wanted: Wanted, home: Path) -> None:
-    """An Envoy whose directory is gone can't be told anything: it is stopped and started anew."""
+    """An Envoy whose directory is gone can't be told anything: it is stopped and started again."""
     config, process, _ = driver.up(wanted)
     Path(config["directory"]).rename(home / "away")
     assert driver.read("ProxyConfig", config) is None

@@ -256,7 +256,7 @@ def test_the_plugin_speaks_the_protocol_and_fails_in_one_sentence(plugin: Plugin
 
 
 def test_a_defect_in_the_plugin_keeps_its_traceback(plugin: Plugin) -> None:
-    """What isn't meant for the user is for whoever mends it."""
+    """What isn't meant for the user is for whoever repairs it."""
     with pytest.raises(grpc.RpcError) as error:
         plugin.stub.Create(provider_pb2.CreateRequest(urn=urn("LoopbackAddress"), properties=structure({})))
     told: Any = error.value

@@ -108,7 +108,7 @@ class Faults:
         return float(found[1])
 
     def spoil_kubeconfig(self) -> None:
-        """Begin to write it anew, in place: nothing is in it yet, then half of it."""
+        """Begin to write it again, in place: nothing is in it yet, then half of it."""
         self._kubeconfig = self.api.kubeconfig.read_text()
         self.api.kubeconfig.write_text("")
         time.sleep(self.chaos.chance.uniform(0, 1))

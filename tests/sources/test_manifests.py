@@ -146,7 +146,7 @@ def test_a_broken_directory_within_counts_as_last_read(place: Place) -> None:
 
 
 def test_a_missing_directory_counts_as_last_read(place: Place) -> None:
-    """Its Services stay as they were; nothing is kept anew."""
+    """Its Services stay as they were; nothing is kept again."""
     place.write(a=service("a"))
     place.read(keep=True)
     kept = place.copy()

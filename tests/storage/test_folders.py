@@ -35,7 +35,7 @@ def contents(folder: Folder) -> dict[str, bytes]:
 
 @pytest.mark.usefixtures("settled")
 def test_a_file_that_is_as_it_was_is_the_one_that_was_read(tmp_path: Path) -> None:
-    """The very same object, so that whoever understood it need not do so again; its neighbour is read anew."""
+    """The very same object, so that whoever understood it need not do so again; its neighbour is read again."""
     for name in ("same", "other"):
         (tmp_path / f"{name}.yaml").write_text("one")
     before = read(tmp_path)

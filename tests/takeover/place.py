@@ -31,7 +31,7 @@ BESIDE = frozenset({PROCESSES, CONTAINERS, CLUSTER, MODES, NETWORK, ROUTES, OBJE
 OWN_NETWORK = "ip link set lo up\n"
 STACK = "stacks/Pulumi.dev.yaml"
 KUBECONFIG = "kubeconfig"
-"""A file of the project that is made anew for each cluster."""
+"""A file of the project that is made again for each cluster."""
 
 
 def envoy_binary() -> str:

@@ -307,7 +307,7 @@ class World(Objects):
             eventually(node.answers, f"{node.name} answers on 10256")
 
     def routes(self) -> None:
-        """Tell every Node anew where the others are."""
+        """Tell every Node again where the others are."""
         for node in self.nodes.values():
             for other in self.nodes.values():
                 if other is not node:

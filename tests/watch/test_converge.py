@@ -158,7 +158,7 @@ def test_just_after_an_update_the_service_may_be_as_it_was() -> None:
 
 
 def test_what_is_planned_as_before_costs_no_digest_and_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a pool is too small a thousand may be rejected, and each plan makes all of them anew."""
+    """Where a pool is too small a thousand may be rejected, and each plan makes all of them again."""
     some = [service(f"s{number}", ports=[{"port": 80, "nodePort": 30000 + number}]) for number in range(40)]
     first, second = plan_of(*some), plan_of(*some)
     assert first.rejections

@@ -46,7 +46,7 @@ def source(root: Path) -> KubernetesSource:
 
 
 def test_edits_of_a_kubeconfig_leave_no_thread_and_no_descriptor(api: tuple[Api, int], tmp_path: Path) -> None:
-    """Each renews the credential, so everything is followed anew; and the API isn't asked more often for it."""
+    """Each renews the credential, so everything is followed again; and the API isn't asked more often for it."""
     answers, port = api
     following = Following(Home("p", "s", str(tmp_path)), lambda _name: None)
     following.read(source(tmp_path), (), everything=True, moved=True)

@@ -44,7 +44,7 @@ def test_who_has_been_away_for_longer_than_a_repair_takes_is_told_until_it_serve
 
 @given(names, names)
 def test_a_proxy_that_is_planned_no_more_is_forgotten(failed: frozenset[str], planned: frozenset[str]) -> None:
-    """What comes back under its name begins anew."""
+    """What comes back under its name begins again."""
     assert Outages().failed(0.0, failed).planned(planned).since.keys() == failed & planned
 
 

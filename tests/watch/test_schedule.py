@@ -63,7 +63,7 @@ def test_one_that_fails_holds_up_nobody_else() -> None:
     assert schedule.waiting(10.0 + FIRST_RETRY, {A: "d1", B: "x"}) == frozenset()
 
 
-def test_a_new_wish_starts_counting_anew() -> None:
+def test_a_new_wish_starts_counting_again() -> None:
     """Who fails with another wish than before waits as briefly as at first."""
     schedule = Schedule()
     for _ in range(10):
@@ -93,7 +93,7 @@ def test_while_the_whole_fails_marks_wait_for_its_next_try(failures: int, chance
 
 
 @pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND])
-def test_what_may_have_mended_the_whole_does_not_wait_for_its_next_try(cause: Cause) -> None:
+def test_what_may_have_repaired_the_whole_does_not_wait_for_its_next_try(cause: Cause) -> None:
     """Whoever corrects a mistake sees at once whether it was the last one; if it wasn't, the count goes on."""
     schedule = Schedule()
     for _ in range(20):

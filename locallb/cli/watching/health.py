@@ -87,7 +87,7 @@ class Health:
         if self._named:
             self._ask_soon([name for name, proxy in self._proxies.items() if {name, proxy.id} & self._named])
         if self._changed_keys:
-            self._ask_anew({self._served.get(key, str(key)) for key in self._changed_keys})
+            self._ask_again({self._served.get(key, str(key)) for key in self._changed_keys})
         self._named, self._changed_keys = set(), set()
 
     def _follow(self, planned: Planned) -> None:
@@ -101,7 +101,7 @@ class Health:
             for name in kept.keys() - self._proxies.keys():
                 del kept[name]
 
-    def _ask_anew(self, names: Collection[str]) -> None:
+    def _ask_again(self, names: Collection[str]) -> None:
         """Ask soon; forget answers from before the update that were none, or none yet."""
         for name in names:
             if not self._serves(name, self._seen.get(name)):
