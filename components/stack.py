@@ -42,17 +42,22 @@ def declare(plan: Plan) -> None:
         pulumi.log.warn(notice)
 
 
-def declare_some(plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, object]) -> None:
+def declare_some(
+    plan: Plan, keys: Collection[ObjectKey], outputs: Mapping[str, object], there: Collection[ObjectKey] = ()
+) -> None:
     """Declare these only, Services served or rejected and proxies of the stack, for an update of them alone.
 
-    `outputs` are exported; those of the stack that are left out stay as they are.
+    `outputs` are exported; those of the stack that are left out stay as they are. Routes that are `there` already are
+    referred to.
     """
     wanted = [placement for placement in plan.placements if placement.key in keys]
     names = {placement.proxy for placement in wanted}
     proxies = [planned for planned in plan.proxies if planned.proxy.name in names or planned.key in keys]
     digests = {planned.proxy.name: planned.digest for planned in proxies}
     balancers = [LoadBalancer(placement, balancer_digest(placement, digests[placement.proxy])) for placement in wanted]
-    routes = {planned.cluster: ClusterRoutes(planned).routes for planned in plan.routes if planned.key in keys}
+    clusters = {placement.key.cluster for placement in wanted}
+    ways = [way for way in plan.routes if way.key in keys or (way.cluster in clusters and way.key in there)]
+    routes = {way.cluster: ClusterRoutes(way).routes for way in ways}
     # One of the stack's waits for nobody's addresses: it is told of them one by one.
     claimed = {balancer.placement.proxy: balancer.addresses for balancer in balancers if not balancer.placement.part}
     running = {planned.proxy.name: Proxy(planned, claimed.get(planned.proxy.name, ())) for planned in proxies}

@@ -168,10 +168,11 @@ class Converger:
 
         """
         keys, refresh = frozenset(batch.keys), batch.refresh
+        there = {key for key, digest in self.applied.items() if digest}
         scope = only(self._urn(kind, str(key)) for key in keys for kind in ROOTS)
         outputs = self._untold(plan)
         try:
-            result = self.engine.up(lambda: declare_some(plan, keys, outputs), refresh=refresh, scope=scope)
+            result = self.engine.up(lambda: declare_some(plan, keys, outputs, there), refresh=refresh, scope=scope)
         except FullScopeNeeded:
             result = self.engine.up(lambda: declare(plan), refresh=refresh)
         self._told = result.outputs

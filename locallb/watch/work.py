@@ -56,10 +56,14 @@ class Work:
         if self.broken:
             return Batch(self.broken[:MOST], refresh=True)
         if there := (*self.gone, *self.changed):
-            return Batch(there[:MOST])
+            return Batch(tuple(sorted(there, key=self._is_left_by_others)[:MOST]))
         if new := self.new or self.spare:
             return Batch(new[:MOST])
         return Batch(self.unchecked[:FEW], refresh=True)
+
+    def _is_left_by_others(self, key: ObjectKey) -> bool:
+        """Return whether it is a proxy or routes of the stack, which go when nobody uses them any more."""
+        return not key.cluster and key in self.gone
 
 
 @dataclass(frozen=True, slots=True)

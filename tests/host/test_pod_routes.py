@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.host.support import LOCALLB, Namespace, Project, asked, project, served
+from tests.host.support import LOCALLB, PYTHON, Namespace, Project, asked, background, project, served
 from tests.host.test_routes_in_the_loop import SERVICE, SLICE
 from tests.watch.api import becomes
 
@@ -48,8 +48,10 @@ def node(name: str = "worker", address: str = NODE, *ranges: str) -> dict[str, A
 
 
 @contextmanager
-def pods_beside() -> Iterator[Project]:
-    """Return a project on a host beside a Node that has the pod."""
+def pods_beside(
+    serve: Callable[[Namespace], AbstractContextManager[None]] = lambda inside: served(inside, f"{POD}@8080"),
+) -> Iterator[Project]:
+    """Return a project on a host beside a Node that has the pod, which serves by `serve`."""
     with project() as made, tempfile.TemporaryDirectory() as root:
         inside = Namespace(Path(root), INSIDE.replace("{pid}", str(made.space.pid)), beside=made.space)
         try:
@@ -57,7 +59,7 @@ def pods_beside() -> Iterator[Project]:
             made.write("web.yaml", SERVICE, SLICE)
             made.write("nodes.yaml", node())
             made.configure(podRoutes="host")
-            with served(inside, f"{POD}@8080"):
+            with serve(inside):
                 yield made
         finally:
             inside.close()
@@ -235,3 +237,41 @@ def test_a_kill_leaves_no_route_behind(play: Project, ending: str) -> None:
         play.up()
         play.locallb("destroy", "--yes")
     assert ours(play) == set()
+
+
+TALKER = """
+import socket, sys, time
+address, port = sys.argv[1].rsplit("@", 1)
+talker = socket.create_connection((address, int(port)), timeout=1.5)
+answer = b"?"
+while answer:
+    talker.sendall(b"?")
+    answer = talker.recv(1)
+    print("talking", flush=True)
+    time.sleep(0.05)
+"""
+ECHO = """
+import socket, sys
+address, port = sys.argv[1].rsplit("@", 1)
+server = socket.create_server((address, int(port)))
+print("ready", flush=True)
+while True:
+    peer, _ = server.accept()
+    while data := peer.recv(1):
+        peer.sendall(data)
+"""
+
+
+def test_who_talks_with_a_pod_while_its_proxy_is_drained_keeps_the_route() -> None:
+    """On destroy: a connection gets a moment to end, and its route stays for just as long."""
+    with pods_beside(lambda inside: background(inside, PYTHON, "-c", ECHO, f"{POD}@8080")) as play:
+        play.up()
+        place = f"{play.status()['web']['addresses'][0]}@8000"
+        words = play.space.enter(PYTHON, "-c", TALKER, place)
+        talker = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert talker.stdout
+        assert talker.stdout.readline() == "talking\n"
+        assert play.locallb("destroy", "--yes").code == 0
+        _, complaint = talker.communicate()
+        assert not complaint, "a pod that can't be reached any more doesn't answer in time"
+        assert ours(play) == set()

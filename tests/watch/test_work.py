@@ -53,3 +53,18 @@ def test_the_world_is_looked_at_first_where_the_state_may_be_wrong(work: Work) -
 def test_spares_and_checks_are_waited_for_by_nobody(work: Work) -> None:
     """Everything else is urgent."""
     assert work.urgent == any(getattr(work, kind) for kind in MAKES)
+
+
+@given(st.integers(0, 2 * MOST), st.integers(0, 2 * MOST), st.integers(1, 3))
+def test_proxies_and_routes_of_the_stack_go_when_nobody_uses_them(gone: int, changed: int, stacks: int) -> None:
+    """Whoever moves away from them moves first, in whatever portion."""
+    kinds = {"gone": ("c", gone), "changed": ("c", changed), "stack": ("", stacks)}
+    keys = {
+        kind: tuple(ObjectKey(ClusterName(cluster), kind, str(number)) for number in range(count))
+        for kind, (cluster, count) in kinds.items()
+    }
+    left, done = Work(gone=keys["stack"] + keys["gone"], changed=keys["changed"]), list[ObjectKey]()
+    while left.keys:
+        done.extend(left.first().keys)
+        left = left.without(done)
+    assert tuple(done[-stacks:]) == keys["stack"]

@@ -103,8 +103,9 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
         return self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
 
     def delete(self, state: ReachableState) -> None:
-        """Forget the proof. An Envoy that others end listens no longer from here on, before they do."""
-        if not state.part:
+        """Forget the proof. An Envoy that ends is drained here: before what leads to its backends goes as well."""
+        found = Proxies(paths.proxies_root()).find(state.proxy)
+        if not state.part and not (found and found.owner and self.belongs_to_copied_project(found.owner)):
             run = RunIdentity.parse(state.process)
             runtime(run.runtime).drain(run)
 

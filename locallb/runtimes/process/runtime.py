@@ -16,7 +16,7 @@ from locallb.runtimes.process import processes
 from locallb.runtimes.process.exits import Exits
 from locallb.runtimes.process.facts import read_facts
 from locallb.runtimes.process.processes import Process
-from locallb.runtimes.process.stopping import stop_all, stop_process
+from locallb.runtimes.process.stopping import drain_process, stop_all, stop_process
 from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage.proxy_directories import PROXY_MARK, Proxies, marked_owner
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Processes(Runtime):
-    """Detached Envoys. Their resource starts, drains and ends them itself."""
+    """Detached Envoys. Their resource starts and ends them itself."""
 
     def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
         """Look at this host."""
@@ -57,6 +57,13 @@ class Processes(Runtime):
         """Return the name of its log."""
         del run
         return "envoy.log there"
+
+    def drain(self, run: RunIdentity) -> None:
+        """Drain it by its identity; one that is gone is fine."""
+        pid, _, started = run.id.partition("@")
+        process = Process(int(pid), started)
+        if directory := processes.mark_of(process).get(PROXY_MARK):
+            drain_process(Path(directory), process)
 
     def end_hanging(self, directory: Path) -> None:
         """End them as always: they are drained if they answer after all."""

@@ -44,8 +44,14 @@ def stop_all(directory: Path) -> None:
 
 def stop_process(directory: Path, process: Process) -> None:
     """Stop one: it listens no longer, open connections get LINGER seconds, then it ends. Raises ProcessError."""
-    drain(directory, _note(process), process.pid)
+    drain_process(directory, process)
     processes.stop(process, STOP_PATIENCE)
+
+
+def drain_process(directory: Path, process: Process) -> None:
+    """Have it listen no longer, and give open connections LINGER seconds: once, whoever asks first."""
+    if not was_told(directory, _note(process)):
+        drain(directory, _note(process), process.pid)
 
 
 def _note(process: Process) -> str:
