@@ -14,6 +14,8 @@ MAX_DATAGRAM = 9000
 """Bytes of a datagram that pass whole, both ways."""
 CONNECT_ATTEMPTS = 4
 """Upstream connects for one client connection: up to three dead backends are passed over."""
+PATIENT_ATTEMPTS = 12
+"""The same where clients are held; with `_PATIENT`, 1 s passes on average until the last one."""
 UDP_IDLE = "60s"
 """A UDP session without datagrams for this long is forgotten; the client's next one may go to another backend."""
 _BY_CLIENT: Message = {"hash_policy": [{"source_ip": {}}]}
@@ -21,6 +23,7 @@ _UDP_BY_CLIENT: Message = {"hash_policies": [{"source_ip": True}]}
 # An ejection reaches the worker thread in well under a millisecond. A retry without delay would come before it and,
 # with affinity, pick the same dead backend again.
 _RETRY: Message = {"base_interval": "0.020s", "max_interval": "0.050s"}
+_PATIENT: Message = {"max_interval": "0.250s"}
 
 
 def listener(spec: Listener) -> Message:
@@ -58,8 +61,8 @@ def _tcp(spec: Listener) -> Message:
         cluster=spec.upstream,
         # A load balancer doesn't cut idle streams. Peers that vanished are found by keepalive probes, on both sides.
         idle_timeout="0s",
-        max_connect_attempts=CONNECT_ATTEMPTS,
-        backoff_options=_RETRY,
+        max_connect_attempts=PATIENT_ATTEMPTS if spec.patient else CONNECT_ATTEMPTS,
+        backoff_options={**_RETRY, **(_PATIENT if spec.patient else {})},
         **(_BY_CLIENT if spec.client_ip_affinity else {}),
     )
     chain: Message = {"filters": [{"name": "envoy.filters.network.tcp_proxy", "typed_config": proxy}]}

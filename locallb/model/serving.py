@@ -80,6 +80,8 @@ class Listener:
     client_ip_affinity: bool = False
     container_port: int = 0
     """Where Envoy listens inside of a container whose ports Docker publishes, on every address there; 0: just here."""
+    patient: bool = False
+    """Whether a client whom no backend lets in is held for about a second, in which another backend may be told."""
 
     @property
     def name(self) -> str:

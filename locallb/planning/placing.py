@@ -6,14 +6,15 @@ again can tell whether it is still the same (`memory`). Not here: which addresse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part
 from locallb.model.identities import Family, Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
-from locallb.model.objects import Discovery, Service, ServicePort
+from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener, Part, Proxy, Upstream
 from locallb.model.snapshot import Access, HostFacts
@@ -69,7 +70,8 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     mine = f"{part_id(service.key)}-" if seat.proxy else ""
     usable = [entry for entry in upstreams(service, given.around) if entry.port not in given.problems]
     served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry, mine)))
-    ports = tuple(_planned_port(given, port, usable, mine) for port in service.ports)
+    listen = partial(_listener, service, mine, _is_patient(given, frame))
+    ports = tuple(_planned_port(given, port, usable, listen) for port in service.ports)
     listeners = tuple(listener for port in ports for listener in port.listeners)
     name = seat.proxy or proxy_name(service.key)
     owner, identity = Owner(frame.home, service.key, service.uid), proxy_id(frame.home, name)
@@ -142,7 +144,10 @@ def _upstream(service: Service, entry: PortBackends, prefix: str) -> Upstream | 
 
 
 def _planned_port(
-    given: PlacementInputs, port: ServicePort, backends: Sequence[PortBackends], prefix: str
+    given: PlacementInputs,
+    port: ServicePort,
+    backends: Sequence[PortBackends],
+    listen: Callable[[ServicePort, IPAddress], Listener],
 ) -> PlannedPort:
     """Return `port` with a listener on each address whose family has backends; tell why where one has none."""
     if port in given.problems:
@@ -153,12 +158,22 @@ def _planned_port(
         entry, taken = mine[Family.of(address)], given.taken.get((port, address))
         problem = problem or taken or entry.problem
         if entry.backends and not taken:
-            listeners.append(_listener(given.service, port, address, prefix))
+            listeners.append(listen(port, address))
             ways.add(Via.PODS if entry.straight else Via.NODE_PORTS)
     return PlannedPort(port, tuple(listeners), problem, Via.BOTH if len(ways) > 1 else next(iter(ways), None))
 
 
-def _listener(service: Service, port: ServicePort, address: IPAddress, prefix: str) -> Listener:
+def _is_patient(given: PlacementInputs, frame: PlanContext) -> bool:
+    """Return whether clients are held until a pod is told: where pods are wanted, whatever is reached at this moment.
+
+    It is a part of the listener, which going over to NodePorts and back must not touch.
+    """
+    choice = given.service.backends or given.around.choice
+    routed = frame.settings.pod_routes is not PodRouting.OFF
+    return choice is BackendChoice.PODS or (choice is BackendChoice.AUTO and routed)
+
+
+def _listener(service: Service, prefix: str, patient: bool, port: ServicePort, address: IPAddress) -> Listener:  # noqa: FBT001 - a part of the listener
     return Listener(
         address,
         port.port,
@@ -166,4 +181,5 @@ def _listener(service: Service, port: ServicePort, address: IPAddress, prefix: s
         prefix + upstream_name(port.protocol, port.port, Family.of(address)),
         service.source_ranges,
         service.client_ip_affinity,
+        patient=patient,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from ipaddress import ip_address
 
 import pytest
 
@@ -105,6 +106,32 @@ def test_without_node_ports_a_refused_connect_waits_for_the_next_pod(start: Star
         envoy.put("eds-tcp-8080.json", rendering(serve(block[100], [new])).files["eds-tcp-8080.json"])
         time.sleep(0.3)
     assert [outcome for outcome in load.failures("AB") if outcome.began > closed] == []
+
+
+@pytest.mark.parametrize("patient", [True, False], ids=["patient", "not"])
+def test_where_clients_are_patient_the_next_pod_may_be_told_later(
+    *, patient: bool, start: Start, nodes: Serve, block: Block
+) -> None:
+    """All who come after the only pod has ended get the next one; otherwise those who come first are let go."""
+    old, new = nodes("AB")
+    listener, before = serve(block[100], [old], health=ConnectCheck())
+    listener = replace(listener, patient=patient)
+    envoy = start(rendering((listener, before)))
+    assert ask_tcp(block[100], 8080) == "A"
+    end(old)
+    with Load(lambda: ask_tcp(block[100], 8080), rate=20) as load:
+        time.sleep(0.3)
+        envoy.apply(rendering((listener, replace(before, backends=(new.backend,)))))
+        eventually(lambda: ask_tcp(block[100], 8080) == "B", "B answers")
+    assert (load.failures("B") == []) is patient
+
+
+def test_a_patient_client_is_let_go_in_the_end(start: Start, block: Block) -> None:
+    """Nobody comes."""
+    listener, upstream = serve(block[100], [])
+    nobody = Backend.at(ip_address(block[1]), 9)
+    start(rendering((replace(listener, patient=True), replace(upstream, backends=(nobody,)))))
+    assert ask_tcp(block[100], 8080) in {"ConnectionResetError", "Closed"}
 
 
 def test_udp_goes_to_pods_whose_node_lives(start: Start, nodes: Serve, block: Block) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import IPv4Network, ip_address, ip_network
 
@@ -20,7 +21,8 @@ from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.pod_routes import routes_of
-from tests.planning.objects import endpoint, endpoints, parsed, service
+from tests.planning.objects import JsonObject, endpoint, endpoints, parsed, service
+from tests.planning.objects import node as node_object
 
 HOME = Home("local-lb", "dev", "/somewhere")
 BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
@@ -190,6 +192,32 @@ def test_what_routes_would_gain_is_said_where_they_could_be_made() -> None:
     assert gained(backends="nodePorts") == ()
     assert gained(route("10.244.0.0/16")) == ()
     assert gained(route("10.244.1.0/24", "172.18.0.3")) == ()
+
+
+def is_patient(annotations: Mapping[str, str], **changes: object) -> bool:
+    """Return whether clients of a Service are held until a pod is told, where this host has no route to any."""
+    result = parsed(service(meta={"annotations": annotations}), node_object(), endpoints(endpoint("10.244.1.7")))
+    snapshot = Snapshot(HOME, services=result.services, nodes=result.nodes, slices=result.slices)
+    plan = make_plan(snapshot, parse_settings({"sources": [{"kubernetes": {"name": "demo"}}], **changes}))
+    (held,) = {listener.patient for one in plan.placements for port in one.ports for listener in port.listeners}
+    return held
+
+
+@pytest.mark.parametrize(
+    ("annotation", "changes", "patient"),
+    [
+        ("", {}, False),
+        ("", {"podRoutes": "host"}, True),
+        ("", {"backends": "pods"}, True),
+        ("", {"podRoutes": "host", "backends": "nodePorts"}, False),
+        ("nodePorts", {"podRoutes": "host"}, False),
+        ("pods", {"backends": "nodePorts"}, True),
+    ],
+)
+def test_clients_are_held_where_pods_are_wanted(annotation: str, changes: JsonObject, *, patient: bool) -> None:
+    """Going over to NodePorts and back doesn't change it, as listeners stay what they are."""
+    annotations = {"local-lb.dev/backends": annotation} if annotation else {}
+    assert is_patient(annotations, **changes) is patient
 
 
 networks = st.builds(
