@@ -233,10 +233,10 @@ def test_no_route_that_is_made_meets_another_one(pods: list[IPv4Network], others
     nodes = tuple(node(f"n{i}", f"172.18.1.{i}", str(network)) for i, network in enumerate(pods))
     host = HostFacts(addresses=HostAddresses(routes=(BRIDGE, *(route(str(network)) for network in others))))
     made = routes_of(Snapshot(HOME, nodes=nodes, host=host), settings()).routes.get(ClusterName("c"), ())
-    for route in made:
-        assert not any(route.destination.overlaps(other) for other in others)
+    for way in made:
+        assert not any(way.destination.overlaps(other) for other in others)
     free = {network for network in pods if not any(network.overlaps(other) for other in others)}
-    assert {route.destination for route in made} == free
+    assert {way.destination for way in made} == free
 
 
 @given(networks, st.ip_addresses(v=4))
