@@ -24,11 +24,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from locallb.envoy import http
 from locallb.envoy.bootstrap import ADMIN_SOCKET, ARGUMENTS, bootstrap
 from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Discovered, text, typed
 from locallb.envoy.endpoints import assignment, file_name
 from locallb.envoy.fragments import RenderedPart, render_part
+from locallb.envoy.http.listeners import listener as http_listener
 from locallb.envoy.listeners import listener
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream
@@ -77,14 +79,15 @@ def render(proxy: Proxy) -> Rendered:
 def _render(proxy: Proxy, _checks: tuple[object, ...]) -> Rendered:
     upstreams = {upstream.name: upstream for upstream in sorted(proxy.upstreams, key=lambda upstream: upstream.name)}
     served = {name for name, upstream in upstreams.items() if upstream.backends}
-    listeners = sorted(
-        (listener for listener in proxy.listeners if listener.upstream in served), key=lambda listener: listener.name
-    )
-    lds = Discovered([listener(served_listener) for served_listener in listeners])
+    listeners = [listener(spec) for spec in proxy.listeners if spec.upstream in served]
+    listeners += [http_listener(spec, proxy.discovery) for spec in proxy.http]
+    lds = Discovered(sorted(listeners, key=lambda message: str(message["name"])))
     cds = Discovered([cluster(upstream, proxy.discovery) for upstream in upstreams.values()])
     files = {"bootstrap.json": bootstrap(proxy), "lds.json": lds.response, "cds.json": cds.response}
     if proxy.discovery is Discovery.EDS:
         files |= {file_name(upstream): _endpoints(upstream).response for upstream in upstreams.values()}
+        more = http.files(proxy.http, tuple(upstreams.values()))
+        files |= {name: discovered.response for name, discovered in more.items()}
     return Rendered({name: text(message) for name, message in files.items()}, Versions(lds.version, cds.version))
 
 

@@ -42,7 +42,12 @@ def bootstrap(proxy: Proxy) -> Message:
         "overload_manager": {"resource_monitors": [_connection_limit()]},
         "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": list(_stats(proxy))}}},
         "stats_flush_on_admin": True,
+        **({"layered_runtime": _EXPRESSIONS} if proxy.may_serve_http else {}),
     }
+
+
+_EXPRESSIONS: Message = {"layers": [{"name": "local-lb", "static_layer": {"re2.max_program_size.error_level": 10_000}}]}
+"""Envoy refuses expressions of a hundred instructions, and with one the whole file; `regexes` bounds them by itself."""
 
 
 def _connection_limit() -> Message:

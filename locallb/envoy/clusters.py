@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from locallb.envoy.document import KEEPALIVE, Message, subscription, typed
 from locallb.envoy.endpoints import assignment, file_name
+from locallb.envoy.http import tls
+from locallb.envoy.http.backends import options
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import ConnectCheck, HttpCheck, Upstream
@@ -28,10 +30,16 @@ Envoy rounds it to a whole number, so nothing smaller would do."""
 MAX_CONNECTIONS = 1_000_000
 """Above the proxy's own limit: Envoy's default of 1024 is no limit that a load balancer should have."""
 _LIMITS: Message = {
-    "thresholds": [
-        {"max_connections": MAX_CONNECTIONS, "max_pending_requests": MAX_CONNECTIONS, "max_requests": MAX_CONNECTIONS}
-    ]
+    "max_connections": MAX_CONNECTIONS,
+    "max_pending_requests": MAX_CONNECTIONS,
+    "max_requests": MAX_CONNECTIONS,
 }
+_REQUESTS: Message = {
+    "circuit_breakers": {"thresholds": [{**_LIMITS, "max_retries": MAX_CONNECTIONS}]},
+    "upstream_connection_options": {"tcp_keepalive": KEEPALIVE},
+}
+"""A request that isn't taken goes elsewhere: no backend is taken out for that."""
+_CONNECTIONS: Message = {"circuit_breakers": {"thresholds": [_LIMITS]}}
 _TCP: Message = {
     "upstream_connection_options": {"tcp_keepalive": KEEPALIVE},
     # Without effect on UDP: as many datagrams were lost with it as without, to a closed port and to a dead node.
@@ -61,32 +69,45 @@ def cluster(upstream: Upstream, discovery: Discovery) -> Message:
         common_lb_config={"healthy_panic_threshold": {"value": PANIC_PERCENT}, "update_merge_window": "0s"},
         # A backend that was taken out is out at once, however healthy it is.
         ignore_health_on_host_removal=True,
-        circuit_breakers=_LIMITS,
-        **(_TCP if upstream.protocol is Protocol.TCP else {}),
+        **({**_REQUESTS, **options(upstream.http)} if upstream.http else _CONNECTIONS),
+        **(_TCP if upstream.protocol is Protocol.TCP and upstream.http is None else {}),
         **_backends(upstream, discovery),
         **_checks(upstream),
-        **_proxy_protocol(upstream),
+        **_transport(upstream, discovery),
     )
 
 
-def _proxy_protocol(upstream: Upstream) -> Message:
-    """Let every connection begin with whose it is, those of health checks apart: kube-proxy wants none of that."""
-    if upstream.proxy_protocol is None:
+def _transport(upstream: Upstream, discovery: Discovery) -> Message:
+    """Say how connections are made where not plainly; those of checks are: kube-proxy wants none of that."""
+    if not _is_special(upstream):
         return {}
-    plain: Message = {"name": _PLAIN, "typed_config": typed(f"{_SOCKETS}.raw_buffer.v3.RawBuffer")}
+    checks: Message = {"name": "check", "match": _CHECKED, "transport_socket": _PLAIN}
+    return {"transport_socket": _socket(upstream, discovery), "transport_socket_matches": [checks]}
+
+
+def _is_special(upstream: Upstream) -> bool:
+    return bool(upstream.proxy_protocol or (upstream.http and upstream.http.tls))
+
+
+def _socket(upstream: Upstream, discovery: Discovery) -> Message:
+    """Make the socket: TLS where that is wanted, and before it whose connection it is."""
+    http = upstream.http
+    inner = tls.upstream(upstream, http.tls, http.speaks, discovery) if http and http.tls else _PLAIN
+    if upstream.proxy_protocol is None:
+        return inner
     told = typed(
         f"{_SOCKETS}.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
         config={"version": upstream.proxy_protocol.upper()},
-        transport_socket=plain,
+        transport_socket=inner,
     )
-    return {
-        "transport_socket": {"name": "envoy.transport_sockets.upstream_proxy_protocol", "typed_config": told},
-        "transport_socket_matches": [{"name": "check", "match": _CHECKED, "transport_socket": plain}],
-    }
+    return {"name": "envoy.transport_sockets.upstream_proxy_protocol", "typed_config": told}
 
 
 _SOCKETS = "envoy.extensions.transport_sockets"
-_PLAIN = "envoy.transport_sockets.raw_buffer"
+_PLAIN: Message = {
+    "name": "envoy.transport_sockets.raw_buffer",
+    "typed_config": typed(f"{_SOCKETS}.raw_buffer.v3.RawBuffer"),
+}
 _CHECKED: Message = {"check": True}
 
 
@@ -97,7 +118,7 @@ def _backends(upstream: Upstream, discovery: Discovery) -> Message:
 
 
 def _checks(upstream: Upstream) -> Message:
-    plain: Message = {"transport_socket_match_criteria": _CHECKED} if upstream.proxy_protocol else {}
+    plain: Message = {"transport_socket_match_criteria": _CHECKED} if _is_special(upstream) else {}
     match upstream.health:
         # A TCP connect says nothing about a UDP port.
         case ConnectCheck() if upstream.protocol is Protocol.TCP:

@@ -6,7 +6,10 @@ backends come and go without touching a listener.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
+from locallb.model.http import HttpListener
 from locallb.model.identities import Family, IPNetwork, Protocol
 from locallb.model.serving import Listener
 
@@ -31,27 +34,31 @@ def listener(spec: Listener) -> Message:
     return typed(
         "envoy.config.listener.v3.Listener",
         name=spec.name,
-        **_place(spec),
-        # The address may appear after the proxy; without this the order of the two would matter.
-        freebind=True,
-        # On, a second Envoy would silently take a share of this address's clients instead of failing to bind.
-        enable_reuse_port=False,
+        **bound_at(spec, spec.upstream),
         **(_udp(spec) if spec.protocol is Protocol.UDP else _tcp(spec)),
     )
 
 
-def _place(spec: Listener) -> Message:
-    """Return where Envoy binds: at the clients' address, or on all of a container, with connections counted.
+def bound_at(spec: Listener | HttpListener, stat_prefix: str) -> Message:
+    """Return where Envoy binds: at the clients' address, or on all of a container, with connections counted."""
+    return {
+        **_place(spec, stat_prefix),
+        # The address may appear after the proxy; without this the order of the two would matter.
+        "freebind": True,
+        # On, a second Envoy would silently take a share of this address's clients instead of failing to bind.
+        "enable_reuse_port": False,
+    }
 
-    Docker may bring IPv6 clients over IPv4, where its network has no IPv6: so what listens for them takes both.
-    """
+
+def _place(spec: Listener | HttpListener, stat_prefix: str) -> Message:
+    """Return the address; Docker may bring IPv6 clients over IPv4, where its network has no IPv6: so both are taken."""
     if not spec.container_port:
         return {"address": socket_address(str(spec.address), spec.port, spec.protocol)}
     any_address = socket_address("0.0.0.0", spec.container_port, spec.protocol)  # noqa: S104 - the container's own
     if Family.of(spec.address) is Family.IPV6:
         place: Message = {"address": "::", "port_value": spec.container_port, "protocol": spec.protocol}
         any_address = {"socket_address": {**place, "ipv4_compat": True}}
-    return {"address": any_address, "stat_prefix": spec.upstream}
+    return {"address": any_address, "stat_prefix": stat_prefix}
 
 
 def _tcp(spec: Listener) -> Message:
@@ -66,8 +73,8 @@ def _tcp(spec: Listener) -> Message:
         **(_BY_CLIENT if spec.client_ip_affinity else {}),
     )
     chain: Message = {"filters": [{"name": "envoy.filters.network.tcp_proxy", "typed_config": proxy}]}
-    ranges = _ranges(spec)
-    match: Message = {"filter_chain_match": {"source_prefix_ranges": ranges}} if ranges else {}
+    sources = ranges(spec.source_ranges)
+    match: Message = {"filter_chain_match": {"source_prefix_ranges": sources}} if sources else {}
     return {"filter_chains": [{**chain, **match}], "tcp_keepalive": KEEPALIVE}
 
 
@@ -90,10 +97,10 @@ def _matcher(spec: Listener) -> Message:
     """Return which datagrams go to the upstream: all of them, or those from the allowed sources. Others are dropped."""
     route = typed("envoy.extensions.filters.udp.udp_proxy.v3.Route", cluster=spec.upstream)
     forward: Message = {"action": {"name": "route", "typed_config": route}}
-    ranges = _ranges(spec)
-    if not ranges:
+    allowed = ranges(spec.source_ranges)
+    if not allowed:
         return {"on_no_match": forward}
-    sources = typed("xds.type.matcher.v3.IPMatcher", range_matchers=[{"ranges": ranges, "on_match": forward}])
+    sources = typed("xds.type.matcher.v3.IPMatcher", range_matchers=[{"ranges": allowed, "on_match": forward}])
     source_ip = typed("envoy.extensions.matching.common_inputs.network.v3.SourceIPInput")
     return {
         "matcher_tree": {
@@ -103,9 +110,9 @@ def _matcher(spec: Listener) -> Message:
     }
 
 
-def _ranges(spec: Listener) -> list[Message]:
+def ranges(networks: Iterable[IPNetwork]) -> list[Message]:
     """Return the allowed sources once each and in order. Those of the other family match nobody, as they should."""
-    ordered = sorted(set(spec.source_ranges), key=_by_number)
+    ordered = sorted(set(networks), key=_by_number)
     return [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in ordered]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from locallb.model import http_checks as check
+from locallb.model.http_policies import NO_CHANGES
 from locallb.model.http_routes import Route, Target
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork, Protocol, place
 
@@ -93,6 +94,10 @@ class TcpForward:
     """Bytes, to upstreams by weight. Without one whose weight counts, connections are closed at once."""
 
     targets: tuple[Target, ...]
+
+    def __post_init__(self) -> None:
+        if any((target.request, target.response) != (NO_CHANGES, NO_CHANGES) for target in self.targets):
+            raise ValueError("bytes have no headers to change")
 
 
 @dataclass(frozen=True, slots=True)

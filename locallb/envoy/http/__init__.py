@@ -1,0 +1,41 @@
+"""HTTP and TLS in Envoy's words: what `envoy.render` adds to a proxy's files for its HTTP listeners.
+
+`rds-*.json` are routes, one a chain; `sds-*.json` certificates and authorities. Each is a file that Envoy watches, by
+an inotify instance of its own, where endpoints are files (`Discovery.EDS`); otherwise all of it stands in the listeners
+and clusters. Not here: keys, which are written by who may read the Secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from locallb.envoy.document import Discovered, typed
+from locallb.envoy.http import names
+from locallb.envoy.http.routes import TABLE, table
+from locallb.envoy.http.tls import certificates, secrets
+from locallb.model.http import HttpListener, HttpRoutes
+from locallb.model.serving import Upstream
+
+__all__ = ["certificates", "files", "watched_files"]
+
+
+def files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> Mapping[str, Discovered]:
+    """Make the files besides listeners, clusters and endpoints, by name."""
+    tables = {
+        name: typed(TABLE, **table(name, chain.serves))
+        for listener in listeners
+        for chain in listener.chains
+        if isinstance(chain.serves, HttpRoutes) and (name := names.table(listener, chain))
+    }
+    return {
+        f"{name}.json": Discovered([resource])
+        for name, resource in {**tables, **dict(secrets(listeners, upstreams))}.items()
+    }
+
+
+def watched_files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> int:
+    """Count what a proxy with these watches besides listeners and clusters, where all of it is in files.
+
+    Envoy watches a certificate's own files as well as the one that names them.
+    """
+    return len(upstreams) + len(files(listeners, upstreams)) + len(certificates(listeners, upstreams))

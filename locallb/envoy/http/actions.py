@@ -1,0 +1,113 @@
+"""What becomes of a request, in Envoy's words: forwarded, redirected or answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from locallb.envoy.document import Json, Message
+from locallb.envoy.http.policies import mirror, retries, seconds
+from locallb.model.http_policies import HeaderChanges
+from locallb.model.http_routes import Answer, Forward, PathMatch, PathRewrite, Redirect, Route, Target
+
+NOBODY = "nobody"
+"""The cluster that there isn't: requests for it are answered 500, connections closed."""
+_CODES = {
+    301: "MOVED_PERMANENTLY",
+    302: "FOUND",
+    303: "SEE_OTHER",
+    307: "TEMPORARY_REDIRECT",
+    308: "PERMANENT_REDIRECT",
+}
+_PORTS = {"http": 80, "https": 443}
+
+
+def action(route: Route) -> Message:
+    """Make the action of a Route."""
+    path = route.match.path
+    prefix = path.value.rstrip("/") if isinstance(path, PathMatch) else ""
+    match route.action:
+        case Forward() as forward if any(target.weight for target in forward.targets):
+            return {"route": _forward(forward, prefix)}
+        case Redirect() as redirect:
+            return {"redirect": _redirect(redirect, prefix)}
+        case Answer(status=status, body=body):
+            return {"direct_response": {"status": status, **({"body": {"inline_string": body}} if body else {})}}
+        case _:
+            return {"direct_response": {"status": 500}}
+
+
+def targets(listed: Sequence[Target]) -> Message:
+    """Say who gets how much of the requests or connections."""
+    live = [target for target in listed if target.weight]
+    if len(live) == 1 and not header_changes(live[0].request, live[0].response):
+        return {"cluster": live[0].upstream or NOBODY}
+    return {"weighted_clusters": {"clusters": [_share(target) for target in live]}}
+
+
+def header_changes(request: HeaderChanges, response: HeaderChanges) -> Message:
+    """Make the fields of a route, or of a share of it, that change headers."""
+    changes: dict[str, Json] = {}
+    for kind, asked in (("request", request), ("response", response)):
+        added = [_header(*each, "OVERWRITE_IF_EXISTS_OR_ADD") for each in asked.set]
+        added += [_header(*each, "APPEND_IF_EXISTS_OR_ADD") for each in asked.add]
+        if added:
+            changes[f"{kind}_headers_to_add"] = added
+        if asked.remove:
+            changes[f"{kind}_headers_to_remove"] = list(asked.remove)
+    return changes
+
+
+def _share(target: Target) -> Message:
+    changes = header_changes(target.request, target.response)
+    return {"name": target.upstream or NOBODY, "weight": target.weight, **changes}
+
+
+def _header(name: str, value: str, how: str) -> Message:
+    # What stands between two % would be a command of Envoy's.
+    header: Message = {"key": name, "value": value.replace("%", "%%")}
+    return {"header": header, "append_action": how, "keep_empty_value": True}
+
+
+def _forward(forward: Forward, prefix: str) -> Message:
+    mirrors = [mirror(each) for each in forward.mirrors if each.upstream]
+    return {
+        **targets(forward.targets),
+        "cluster_not_found_response_code": "INTERNAL_SERVER_ERROR",
+        "timeout": seconds(forward.timeout),
+        "retry_policy": retries(forward.retry, forward.attempt_timeout),
+        **({"host_rewrite_literal": forward.hostname} if forward.hostname else {}),
+        **_rewritten(forward.path, prefix, "regex_rewrite"),
+        **({"request_mirror_policies": mirrors} if mirrors else {}),
+    }
+
+
+def _redirect(redirect: Redirect, prefix: str) -> Message:
+    # A port that goes without saying isn't said, where the client's own doesn't stand in its place.
+    silent = redirect.hostname and redirect.port == _PORTS.get(redirect.scheme)
+    return {
+        "response_code": _CODES[redirect.code],
+        **({"scheme_redirect": redirect.scheme} if redirect.scheme else {}),
+        **({"host_redirect": redirect.hostname} if redirect.hostname else {}),
+        **({"port_redirect": redirect.port} if redirect.port and not silent else {}),
+        **_rewritten(redirect.path, prefix, "path_redirect"),
+    }
+
+
+def _rewritten(path: PathRewrite | None, prefix: str, whole: str) -> Message:
+    """Say what the path becomes; the query stays."""
+    if path is None:
+        return {}
+    if not path.prefix:
+        if whole == "path_redirect":
+            return {whole: path.value}
+        return {whole: _replaced(".*", path.value)}
+    rest = path.value.rstrip("/")
+    if rest or not prefix:
+        # Elements of the path begin with a slash each, but for a prefix that is one itself.
+        return {"prefix_rewrite": rest if prefix else f"{rest}/"}
+    return {"regex_rewrite": _replaced(f"{re.escape(prefix)}/*", "/")}
+
+
+def _replaced(pattern: str, value: str) -> Message:
+    return {"pattern": {"regex": f"^{pattern}"}, "substitution": value.replace("\\", "\\\\")}

@@ -1,0 +1,114 @@
+"""Listeners of HTTP and TLS in Envoy's words: a filter chain for each chain, found by SNI.
+
+Routes, certificates and authorities are referred to (`Discovery.EDS`) or inline: referred to, none of their changes is
+a change of the listener. Requests and answers pass as they are: no header of Envoy's is added but those by which a
+backend hears of the client (x-forwarded-for, x-forwarded-proto), none of its commands is taken from a client.
+"""
+
+from __future__ import annotations
+
+from locallb.envoy.document import KEEPALIVE, Json, Message, subscription, typed
+from locallb.envoy.http import names, tls
+from locallb.envoy.http.actions import NOBODY, targets
+from locallb.envoy.http.policies import CORS, SESSION
+from locallb.envoy.http.routes import table
+from locallb.envoy.listeners import bound_at, ranges
+from locallb.model.http import Chain, HttpListener, HttpRoutes, TcpForward
+from locallb.model.identities import Family
+from locallb.model.naming import upstream_name
+from locallb.model.objects import Discovery
+
+_FILTERS = "envoy.extensions.filters"
+
+
+def listener(spec: HttpListener, discovery: Discovery) -> Message:
+    """Make the Listener of one address and port."""
+    by_name = any(chain.names for chain in spec.chains)
+    return typed(
+        "envoy.config.listener.v3.Listener",
+        name=spec.name,
+        **bound_at(spec, upstream_name(spec.protocol, spec.port, Family.of(spec.address))),
+        **({"listener_filters": [_INSPECTOR]} if by_name else {}),
+        filter_chains=[_chain(spec, chain, discovery) for chain in spec.chains],
+        tcp_keepalive=KEEPALIVE,
+    )
+
+
+_INSPECTOR: Message = {
+    "name": "envoy.filters.listener.tls_inspector",
+    "typed_config": typed(f"{_FILTERS}.listener.tls_inspector.v3.TlsInspector"),
+}
+
+
+def _chain(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
+    match: dict[str, Json] = {"server_names": sorted(chain.names)} if chain.names else {}
+    if sources := ranges(spec.source_ranges):
+        match["source_prefix_ranges"] = sources
+    return {
+        **({"filter_chain_match": match} if match else {}),
+        **tls.downstream(spec, chain, discovery),
+        "filters": [_filter(spec, chain, discovery)],
+    }
+
+
+def _filter(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
+    if isinstance(chain.serves, TcpForward):
+        return {"name": "envoy.filters.network.tcp_proxy", "typed_config": _forwarded(chain.serves)}
+    manager = _manager(names.table(spec, chain), chain.serves, discovery)
+    return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+
+
+def _forwarded(forward: TcpForward) -> Message:
+    live = any(target.weight for target in forward.targets)
+    return typed(
+        f"{_FILTERS}.network.tcp_proxy.v3.TcpProxy",
+        stat_prefix="tcp",
+        idle_timeout="0s",
+        max_connect_attempts=4,
+        **(targets(forward.targets) if live else {"cluster": NOBODY}),
+    )
+
+
+def _manager(name: str, routes: HttpRoutes, discovery: Discovery) -> Message:
+    if discovery is Discovery.EDS:
+        source: Message = {"rds": {"route_config_name": name, "config_source": subscription(f"./{name}.json")}}
+    else:
+        source = {"route_config": table(name, routes)}
+    return typed(
+        f"{_FILTERS}.network.http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix="http",
+        **source,
+        **_TRANSPARENT,
+        http_filters=[_cors(), _session(), _router()],
+    )
+
+
+_TRANSPARENT: Message = {
+    "use_remote_address": True,
+    # Nobody is trusted to tell Envoy what to do, also not from this host.
+    "internal_address_config": {"unix_sockets": False},
+    "generate_request_id": False,
+    "server_header_transformation": "PASS_THROUGH",
+    # Dot segments are resolved, so that no prefix is left by them; everything else of a path is the backends' matter.
+    "normalize_path": True,
+    "merge_slashes": False,
+    "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
+    "strip_trailing_host_dot": True,
+    "upgrade_configs": [{"upgrade_type": "websocket"}],
+    "http2_protocol_options": {"allow_connect": True},
+    # A load balancer doesn't cut idle streams; peers that vanished are found by keepalive probes.
+    "stream_idle_timeout": "0s",
+}
+
+
+def _cors() -> Message:
+    return {"name": CORS, "typed_config": typed(f"{_FILTERS}.http.cors.v3.Cors")}
+
+
+def _session() -> Message:
+    return {"name": SESSION, "typed_config": typed(f"{_FILTERS}.http.stateful_session.v3.StatefulSession")}
+
+
+def _router() -> Message:
+    router = typed(f"{_FILTERS}.http.router.v3.Router", suppress_envoy_headers=True)
+    return {"name": "envoy.filters.http.router", "typed_config": router}

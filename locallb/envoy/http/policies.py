@@ -1,0 +1,106 @@
+"""What goes along with a route, in Envoy's words: other origins, sessions, retries and copies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from locallb.envoy.document import Json, Message, typed
+from locallb.model.http_policies import Cors, Mirror, Retry, Session, SessionKind
+from locallb.model.http_routes import Forward, Route
+
+CORS, SESSION = "envoy.filters.http.cors", "envoy.filters.http.stateful_session"
+_STATES = "envoy.extensions.http.stateful_session"
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+_PASSED_OVER = 3
+"""Backends that didn't take a request, before the client hears of it."""
+_NOT_TAKEN = "connect-failure,refused-stream,reset-before-request"
+"""What no backend has seen, so that nothing happens twice."""
+_FULL = 1_000_000
+
+
+def per_filter(route: Route) -> Mapping[str, Message]:
+    """Return what filters do differently in this route."""
+    session = route.action.session if isinstance(route.action, Forward) else None
+    return {**({CORS: _cors(route.cors)} if route.cors else {}), **({SESSION: _session(session)} if session else {})}
+
+
+def retries(retry: Retry | None, attempt_timeout: int) -> Message:
+    """Make the RetryPolicy: a backend that didn't take the request is passed over, more is tried on demand."""
+    more: dict[str, Json] = {}
+    conditions, attempts = _NOT_TAKEN, _PASSED_OVER
+    if retry:
+        conditions, attempts = f"{_NOT_TAKEN},reset", retry.attempts
+        if retry.codes:
+            conditions += ",retriable-status-codes"
+            more["retriable_status_codes"] = list(retry.codes)
+        if retry.backoff:
+            more["retry_back_off"] = {
+                "base_interval": seconds(retry.backoff),
+                "max_interval": seconds(retry.backoff * 10),
+            }
+    if attempt_timeout:
+        more["per_try_timeout"] = seconds(attempt_timeout)
+    return {
+        "retry_on": conditions,
+        "num_retries": attempts,
+        "retry_host_predicate": [_OTHER],
+        "host_selection_retry_max_attempts": "3",
+        **more,
+    }
+
+
+_OTHER: Message = {
+    "name": "envoy.retry_host_predicates.previous_hosts",
+    "typed_config": typed("envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"),
+}
+
+
+def mirror(copies: Mirror) -> Message:
+    """Make the RequestMirrorPolicy: the copy has the same host."""
+    share: Message = {
+        "runtime_fraction": {"default_value": {"numerator": copies.per_million, "denominator": "MILLION"}}
+    }
+    return {
+        "cluster": copies.upstream,
+        "disable_shadow_host_suffix_append": True,
+        **(share if copies.per_million < _FULL else {}),
+    }
+
+
+def seconds(milliseconds: int) -> str:
+    """Write a Duration."""
+    return f"{milliseconds // 1000}.{milliseconds % 1000:03d}s"
+
+
+def _cors(cors: Cors) -> Message:
+    methods = _METHODS if cors.credentials and "*" in cors.methods else cors.methods
+    listed = {"allow_methods": methods, "allow_headers": cors.headers, "expose_headers": cors.exposed}
+    return typed(
+        "envoy.extensions.filters.http.cors.v3.CorsPolicy",
+        allow_origin_string_match=[_origin(each) for each in cors.origins],
+        allow_credentials=cors.credentials,
+        max_age=str(cors.max_age),
+        forward_not_matching_preflights=False,
+        **{name: ", ".join(words) for name, words in listed.items() if words},
+    )
+
+
+def _origin(origin: str) -> Message:
+    if "*" not in origin:
+        return {"exact": origin}
+    return {"safe_regex": {"regex": ".*".join(re.escape(piece) for piece in origin.split("*"))}}
+
+
+def _session(session: Session) -> Message:
+    if session.kind is SessionKind.HEADER:
+        state = typed(f"{_STATES}.header.v3.HeaderBasedSessionState", name=session.name)
+    else:
+        cookie: Message = {"name": session.name, "path": session.path or "/"}
+        kept: Message = {"ttl": seconds(session.lifetime)} if session.lifetime else {}
+        state = typed(f"{_STATES}.cookie.v3.CookieBasedSessionState", cookie={**cookie, **kept})
+    named: Message = {"name": f"envoy.http.stateful_session.{session.kind.lower()}", "typed_config": state}
+    return typed(
+        "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",
+        stateful_session={"session_state": named},
+    )

@@ -1,0 +1,96 @@
+"""Routes in Envoy's words: hosts, what a request is compared with, and the changes of headers around it.
+
+Not here: what becomes of a request (`actions`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from locallb.envoy.document import Message
+from locallb.envoy.http.actions import action, header_changes
+from locallb.envoy.http.policies import per_filter
+from locallb.model.http import HttpRoutes, VirtualHost
+from locallb.model.http_routes import GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
+
+_ANY_PART = "[^/]+"
+
+
+TABLE = "envoy.config.route.v3.RouteConfiguration"
+
+
+def table(name: str, routes: HttpRoutes) -> Message:
+    """Make the RouteConfiguration (`TABLE`) of a chain."""
+    return {
+        "name": name,
+        "virtual_hosts": [_host(host) for host in routes.hosts],
+        "ignore_port_in_host_matching": True,
+        # A target that is nobody names a cluster that there isn't.
+        "validate_clusters": False,
+        # What comes nearest to the backend is changed last.
+        "most_specific_header_mutations_wins": True,
+    }
+
+
+def _host(host: VirtualHost) -> Message:
+    return {"name": host.domains[0], "domains": list(host.domains), "routes": [_route(each) for each in host.routes]}
+
+
+def _route(route: Route) -> Message:
+    filters = per_filter(route)
+    return {
+        "match": _match(route.match),
+        **action(route),
+        **header_changes(route.request, route.response),
+        **({"typed_per_filter_config": filters} if filters else {}),
+    }
+
+
+def _match(match: Match) -> Message:
+    headers = [_compared(each) for each in match.headers]
+    if match.method:
+        headers.append({"name": ":method", "string_match": {"exact": match.method}})
+    return {
+        **_path(match.path),
+        **({"headers": headers} if headers else {}),
+        **({"query_parameters": [_compared(each) for each in match.query]} if match.query else {}),
+    }
+
+
+def _compared(match: ValueMatch) -> Message:
+    value: Mapping[str, Message | str] = (
+        {"safe_regex": {"regex": match.value}} if match.regex else {"exact": match.value}
+    )
+    return {"name": match.name, "string_match": value}
+
+
+def _path(path: PathMatch | GrpcMethod | None) -> Message:
+    match path:
+        case None:
+            return {"prefix": "/"}
+        case GrpcMethod():
+            return _grpc(path)
+        case PathMatch(kind=PathKind.EXACT, value=value):
+            return {"path": value}
+        case PathMatch(kind=PathKind.REGEX, value=value):
+            return {"safe_regex": {"regex": value}}
+        case PathMatch(value=value):
+            elements = value.rstrip("/")
+            return {"path_separated_prefix": elements} if elements else {"prefix": "/"}
+
+
+def _grpc(call: GrpcMethod) -> Message:
+    parts: Sequence[str] = (call.service, call.method)
+    if not any(parts):
+        return {"prefix": "/"}
+    if all(parts) and not call.regex:
+        return {"path": f"/{call.service}/{call.method}"}
+    service, method = (_part(part, regex=call.regex) for part in parts)
+    return {"safe_regex": {"regex": f"/{service}/{method}"}}
+
+
+def _part(text: str, *, regex: bool) -> str:
+    if not text:
+        return _ANY_PART
+    return f"(?:{text})" if regex else re.escape(text)

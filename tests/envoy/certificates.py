@@ -1,0 +1,72 @@
+"""Certificates for tests, made by openssl: an authority, and who is signed by it."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from locallb.envoy.http import names
+from locallb.model.http import Certificate
+from locallb.model.identities import ClusterName
+
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key, in files."""
+
+    chain: Path
+    key: Path
+
+    @property
+    def pem(self) -> str:
+        """Return the certificate."""
+        return self.chain.read_text()
+
+    def reference(self, name: str) -> Certificate:
+        """Return what a configuration says of it: the Secret `default/<name>` of cluster `kind`."""
+        digest = hashlib.sha256(self.chain.read_bytes()).hexdigest()
+        return Certificate(ClusterName("kind"), "default", name, digest)
+
+    def put(self, directory: Path, name: str) -> None:
+        """Write both where Envoy looks for them."""
+        reference = self.reference(name)
+        (directory / names.chain_file(reference)).write_bytes(self.chain.read_bytes())
+        (directory / names.key_file(reference)).write_bytes(self.key.read_bytes())
+
+
+class Authority:
+    """Signs certificates below a directory."""
+
+    def __init__(self, directory: Path, name: str = "authority") -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.own = Pair(directory / f"{name}.crt", directory / f"{name}.key")
+        _openssl("req", "-x509", "-subj", f"/CN={name}", "-days", "2", *self._new(self.own))
+
+    def sign(self, *subjects: str) -> Pair:
+        """Make a certificate for these names, such as `DNS:a.test`."""
+        stem = f"{len(list(self.directory.iterdir()))}-signed"
+        pair = Pair(self.directory / f"{stem}.crt", self.directory / f"{stem}.key")
+        alternatives = ",".join(subjects)
+        by = ("-CA", str(self.own.chain), "-CAkey", str(self.own.key))
+        more = (
+            "-subj",
+            "/CN=signed",
+            "-addext",
+            f"subjectAltName={alternatives}",
+            "-addext",
+            "basicConstraints=CA:FALSE",
+        )
+        _openssl("req", "-x509", "-days", "2", *by, *more, *self._new(pair))
+        return pair
+
+    def _new(self, pair: Pair) -> tuple[str, ...]:
+        return (*_NEW_KEY, "-keyout", str(pair.key), "-out", str(pair.chain))
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)

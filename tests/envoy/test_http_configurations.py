@@ -1,0 +1,108 @@
+"""Whatever the model of HTTP can say, Envoy takes: so nothing that somebody wrote into a cluster stops a proxy."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import Phase, given, settings
+
+from locallb.envoy import render, watches
+from locallb.envoy.http import watched_files
+from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
+from locallb.model.http import (
+    ANY,
+    BackendTls,
+    Chain,
+    ClientValidation,
+    HttpBackends,
+    HttpListener,
+    HttpRoutes,
+    Termination,
+    VirtualHost,
+)
+from locallb.model.http_routes import Forward, Match, Route, Target
+from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.objects import Discovery
+from locallb.model.serving import Proxy, Upstream
+from tests.envoy import http_strategies
+from tests.envoy.certificates import Authority, Pair
+from tests.envoy.support import Envoy, validate
+from tests.envoy.traffic import Block
+
+pytestmark = pytest.mark.envoy
+_PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""Every try starts an Envoy: a smaller example isn't worth minutes, as Envoy names what it refuses."""
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Make an authority for the module."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def pair(authority: Authority) -> Pair:
+    """Make a certificate that every listener may use."""
+    return authority.sign("DNS:a.test")
+
+
+def _law(pair: Pair, authority: Authority, examples: int) -> Callable[[], None]:
+    """Return the law: Envoy takes a proxy, with everything inline, so that it looks at all of it."""
+
+    @settings(max_examples=examples, phases=_PHASES)
+    @given(http_strategies.proxies(pair.reference("web"), authority.own.pem))
+    def law(proxy: Proxy) -> None:
+        with TemporaryDirectory() as directory:
+            result = validate(_prepared(Path(directory), pair, authority), render(proxy).files)
+        assert result.returncode == 0, result.stderr
+
+    return law
+
+
+def _prepared(directory: Path, pair: Pair, authority: Authority) -> Path:
+    pair.put(directory, "web")
+    shutil.copy(authority.own.chain, directory / SYSTEM_AUTHORITIES)
+    return directory
+
+
+def test_envoy_takes_what_can_be_said(pair: Pair, authority: Authority) -> None:
+    """A few of all proxies; the slow tier tries many."""
+    _law(pair, authority, 15)()
+
+
+@pytest.mark.slow
+def test_envoy_takes_whatever_can_be_said(pair: Pair, authority: Authority) -> None:
+    """Names, values, paths, expressions and statuses at their edges, in every combination."""
+    _law(pair, authority, 250)()
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_what_is_watched_is_counted(
+    discovery: Discovery, tmp_path: Path, pair: Pair, authority: Authority, block: Block
+) -> None:
+    """Each file of routes, certificates, authorities and endpoints takes an inotify instance; inline none does."""
+    secure = BackendTls("a.test", authority.own.pem, client=pair.reference("web"))
+    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Forward((Target("tcp-80"),))),)),))
+    clients = Termination((pair.reference("web"),), ClientValidation(authority.own.pem))
+    proxy = Proxy(
+        ProxyName("kind/gateways/default/web"),
+        ProxyId("0123456789ab"),
+        discovery,
+        upstreams=(Upstream("tcp-80", Protocol.TCP, (), http=HttpBackends(tls=secure)),),
+        http=(
+            HttpListener(ip_address(block[9]), 8080, (Chain(routes),)),
+            HttpListener(ip_address(block[9]), 8443, (Chain(routes, ("a.test",), clients), Chain(routes, (), clients))),
+        ),
+        may_serve_http=True,
+    )
+    rendered = render(proxy)
+    with Envoy(_prepared(tmp_path, pair, authority), rendered) as envoy:
+        envoy.wait(rendered)
+        counted = watched_files(proxy.http, proxy.upstreams)
+        assert (envoy.watches(), counted) == (watches(discovery, counted), 9)
+        assert envoy.log() == ""
