@@ -1,0 +1,57 @@
+"""The wheel: what is in it, and that it is the same whoever builds it from what."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from locallb import __version__
+from tests.packaging.conftest import CHECKOUT, built, sources
+
+pytestmark = pytest.mark.slow
+
+
+def test_two_builds_are_equal_to_the_byte(wheel: Path, tmp_path: Path) -> None:
+    """From the checkout, and from the sdist of another one."""
+    sdist = built("sdist", sources(tmp_path / "source"), tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    again = built("wheel", unpacked, tmp_path / "again")
+    assert again.name == wheel.name
+    assert names(again) == names(wheel)
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+def names(wheel: Path) -> list[str]:
+    """List the files of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+@pytest.mark.parametrize("folder", ["locallb", "components", "deploy", "examples"])
+def test_the_wheel_has_what_a_checkout_has(wheel: Path, folder: str) -> None:
+    """Code and data; what isn't code lies in `locallb/shipped`."""
+    shipped = "" if folder in {"locallb", "components"} else "locallb/shipped/"
+    files = [path for path in (CHECKOUT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    expected = {f"{shipped}{path.relative_to(CHECKOUT)}" for path in files}
+    assert expected <= set(names(wheel))
+
+
+def test_the_installed_tool_says_its_version_and_has_no_checkout_on_its_path(tool: Path, tmp_path: Path) -> None:
+    """Whatever directory it is run in."""
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    words = [str(tool), "--version"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout == f"local-lb {__version__}\n"
+    program = "import locallb, components, sys; print(locallb.__file__, components.__file__, *sys.path)"
+    words = [str(tool.with_name("python")), "-c", program]
+    where = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
+    assert f"{tool.parents[1]}/lib" in where
+    assert str(CHECKOUT / "locallb") not in where
+    assert str(CHECKOUT) not in where.split()
