@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from locallb.config.lease_timing import Timing
-from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
 from locallb.model.objects import EMPTY, BackendChoice
@@ -122,71 +121,6 @@ class Classes:
     names: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestsSource:
-    """A directory of manifests that stands for a cluster. `directory` is as written, relative to the project."""
-
-    cluster: ClusterName
-    directory: str
-    type: ClassVar[str] = "manifests"
-    live: ClassVar[bool] = False
-    found: ClassVar[bool] = False
-
-    @property
-    def place(self) -> str:
-        """The directory."""
-        return clipped(self.directory)
-
-
-@dataclass(frozen=True, slots=True)
-class KubernetesSource:
-    """A running cluster, by its API. Empty fields stand for kubectl's own defaults."""
-
-    cluster: ClusterName
-    kubeconfig: str = ""
-    """As written, relative to the project; empty: `$KUBECONFIG`, otherwise ~/.kube/config."""
-    context: str = ""
-    """Empty: the kubeconfig's current context."""
-    pod_cidrs: tuple[IPNetwork, ...] = ()
-    """Where its pods have their addresses; empty: where its Nodes say."""
-    found: bool = False
-    """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
-    silent: str = ""
-    """Why its API needn't answer, such as `is hibernated`; then it counts as last read, and nothing is wrong."""
-    type: ClassVar[str] = "kubernetes"
-    live: ClassVar[bool] = True
-
-    @property
-    def place(self) -> str:
-        """The context, or where there is none the kubeconfig."""
-        return clipped(self.context or self.kubeconfig or "the current context")
-
-
-@dataclass(frozen=True, slots=True)
-class KindSource:
-    """Clusters that kind made on this host's Docker."""
-
-    names: frozenset[str] = frozenset()
-    """Their names; empty for all."""
-    type: ClassVar[str] = "kind"
-    live: ClassVar[bool] = True
-
-
-@dataclass(frozen=True, slots=True)
-class GardenerSource:
-    """A seed of Gardener, and the shoots that it has."""
-
-    cluster: ClusterName
-    """What the seed is called as a cluster."""
-    kubeconfig: str = ""
-    """The seed's, as that of a running cluster."""
-    context: str = ""
-    shoots: frozenset[str] = frozenset()
-    """Technical IDs, with `*` for any text; empty for all."""
-    type: ClassVar[str] = "gardener"
-    live: ClassVar[bool] = True
-
-
 class Finder(Protocol):
     """More sources, found when they are read; frozen and comparable."""
 
@@ -213,6 +147,10 @@ class Source(Finder, Protocol):
     @property
     def place(self) -> str:
         """Where it is, for a user who has two of one name."""
+
+    @property
+    def pod_cidrs(self) -> tuple[IPNetwork, ...]:
+        """Where its pods have their addresses; empty: where its Nodes say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 
-from locallb.config.settings import KubernetesSource, PodRouting, Settings
+from locallb.config.settings import PodRouting, Settings
 from locallb.model.formatting import counted
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
 from locallb.model.naming import metric_of
@@ -144,8 +144,7 @@ def _without(
 
 
 def _named(settings: Settings) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
-    sources = [one for one in settings.sources if isinstance(one, KubernetesSource) and one.pod_cidrs]
-    return {one.cluster: one.pod_cidrs for one in sources}
+    return {source.cluster: source.pod_cidrs for source in settings.sources if source.pod_cidrs}
 
 
 def _by_each(nodes: Sequence[Node]) -> Iterator[PodRoute]:

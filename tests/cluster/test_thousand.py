@@ -14,7 +14,7 @@ import pytest
 from pulumi.provider.experimental.property_value import PropertyValue
 
 from locallb.config.parse_settings import parse_settings
-from locallb.config.settings import KubernetesSource, Settings
+from locallb.config.settings import Settings
 from locallb.kubernetes.api.client import SERVICE
 from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home
@@ -26,6 +26,7 @@ from locallb.planning.planned import Placement
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.resources.codec import decode, encode, value
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.cluster.controlplane import Objects
 from tests.e2e.support import port, service

@@ -13,9 +13,7 @@ from locallb.config.lease_timing import Timing
 from locallb.config.parse_settings import KEYS, parse_settings
 from locallb.config.settings import (
     Classes,
-    KindSource,
     LeaderElection,
-    ManifestsSource,
     Pool,
     ProxySettings,
     SettingsError,
@@ -23,7 +21,8 @@ from locallb.config.settings import (
 )
 from locallb.model.identities import ClusterName
 from locallb.model.ranges import AddressRange
-from locallb.sources.manifests.entry import cluster_name
+from locallb.sources.kind.entry import KindSource
+from locallb.sources.manifests.entry import ManifestsSource, cluster_name
 
 SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
 A_SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"

@@ -131,7 +131,7 @@ def test_hostile_annotations_and_labels_are_only_values(good: Stage) -> None:
 READ = """
 import resource, sys
 from pathlib import Path
-from locallb.config.settings import ManifestsSource
+from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources import SourceError
 from locallb.sources.manifests.reading import read_manifests
 place = Path(sys.argv[1])

@@ -11,7 +11,7 @@ from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
-from locallb.config.settings import Classes, ManifestsSource, Pool, Settings
+from locallb.config.settings import Classes, Pool, Settings
 from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import (
     ClusterName,
@@ -29,6 +29,7 @@ from locallb.model.objects import FamilyPolicy, IngressEntry, Node, Service, Ser
 from locallb.model.ranges import AddressRange
 from locallb.model.routes import Route
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
+from locallb.sources.manifests.entry import ManifestsSource
 
 HOME = Home("project", "dev", "/srv/project")
 OTHER_HOME = Home("project", "test", "/srv/project")

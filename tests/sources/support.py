@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.config.settings import ManifestsSource
 from locallb.model.identities import ClusterName, ObjectKey
+from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import ParseCache, read_manifests
 from locallb.sources.source import SourceResult
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.config.parse_settings import parse_settings
-from locallb.config.settings import GardenerSource, KubernetesSource, Settings, SettingsError
+from locallb.config.settings import Settings, SettingsError
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import connection
 from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
@@ -24,9 +24,11 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
+from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import find_shoots
 from locallb.sources.gardener.polling import SeedPolls
 from locallb.sources.gardener.shoots import ADMIN, TOKEN, Shoot, parse_shoot, way
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.snapshot import find_sources
 from locallb.sources.source import Found, source_type

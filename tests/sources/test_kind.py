@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locallb.config.settings import KindSource, KubernetesSource, Settings
+from locallb.config.settings import Settings
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import connection, stamp
 from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
@@ -22,7 +22,9 @@ from locallb.runtimes.docker.engine_api import Containers, ContainersError, Dock
 from locallb.sources import SourceError
 from locallb.sources.kept_access import LARGEST
 from locallb.sources.kind.access import admitted, endpoint
+from locallb.sources.kind.entry import KindSource
 from locallb.sources.kind.finding import find_clusters
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.snapshot import find_sources

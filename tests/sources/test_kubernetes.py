@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from locallb.config.settings import KubernetesSource
 from locallb.model.identities import ClusterName
 from locallb.sources import SourceError
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.config.settings import ManifestsSource
 from locallb.model.identities import Home
 from locallb.model.snapshot import Contents, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState
+from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import MOST_ALIASED_IN_ALL, read_manifests
 from locallb.sources.snapshot import MOST_SENTENCES, assemble
 from locallb.sources.source import SourceRead

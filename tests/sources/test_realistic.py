@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from locallb.config.settings import ManifestsSource
 from locallb.kubernetes.documents import read_documents
 from locallb.model.objects import Service
 from locallb.planning.backends.backends import upstreams
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
+from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import read_manifests
 from locallb.sources.source import SourceResult
 from tests.sources.support import DATA, DEMO

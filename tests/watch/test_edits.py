@@ -12,10 +12,13 @@ from typing import NoReturn, cast
 
 import pytest
 
-from locallb.config.settings import KindSource, KubernetesSource, ManifestsSource, Settings
+from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.model.identities import ClusterName, Home
+from locallb.sources.kind.entry import KindSource
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.following import Following
+from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.workspace import EVERYTHING, Workspace
 from locallb.watch.events import Cause, Mark

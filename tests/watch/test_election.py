@@ -16,11 +16,12 @@ import pytest
 from locallb.cli import leading
 from locallb.cli.leading import taking_part
 from locallb.config.lease_timing import Timing
-from locallb.config.settings import KubernetesSource, LeaderElection, Settings
+from locallb.config.settings import LeaderElection, Settings
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.errors import KubeError
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.entry import KubernetesSource
 from tests.watch.api import becomes, kubeconfig
 
 TIMING = Timing(lease_duration=3, renew_deadline=2, retry_period=0.05)

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from locallb.config.settings import GardenerSource, KindSource, ManifestsSource, Settings
+from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Home
 from locallb.runtimes.docker.engine_api import Containers, DockerAbsentError
 from locallb.sources import SourceError
 from locallb.sources import snapshot_cache as worlds
+from locallb.sources.gardener.entry import GardenerSource
+from locallb.sources.kind.entry import KindSource
+from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import EVERYTHING

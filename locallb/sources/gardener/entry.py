@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from locallb.config.settings import GardenerSource
 from locallb.config.values import Mistakes
 from locallb.model.formatting import shown
 from locallb.model.identities import ClusterName
@@ -17,6 +17,21 @@ _SHOOTS = "shoots"
 _SHOOT = "shoot--local--shop, or with * for any text"
 _PATTERN = re.compile(r"[a-z0-9*-]{1,63}")
 _OF_SHOOTS = "shoot--"
+
+
+@dataclass(frozen=True, slots=True)
+class GardenerSource:
+    """A seed of Gardener, and the shoots that it has."""
+
+    cluster: ClusterName
+    """What the seed is called as a cluster."""
+    kubeconfig: str = ""
+    """The seed's, as that of a running cluster."""
+    context: str = ""
+    shoots: frozenset[str] = frozenset()
+    """Technical IDs, with `*` for any text; empty for all."""
+    type: ClassVar[str] = "gardener"
+    live: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,15 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from locallb.config.settings import GardenerSource, KubernetesSource
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.kubeconfig import resolve
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
 from locallb.sources import SourceError
+from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.seed import Look, Seed
 from locallb.sources.kept_access import SUFFIX, forgotten, kept, put
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import Found
 from locallb.storage import files
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from locallb.config.settings import GardenerSource
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.kubeconfig import resolve
 from locallb.model.pacing import Backoff, Pace
+from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import is_meant
 from locallb.sources.gardener.seed import Look, Seed
 from locallb.threads.supervised import SupervisedThread, Task

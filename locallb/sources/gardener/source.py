@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from locallb.config.settings import GardenerSource, KubernetesSource
+from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import find_shoots
 from locallb.sources.gardener.polling import SeedPolls
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import FinderType, Found
 
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from locallb.config.settings import KindSource
 from locallb.config.values import Mistakes
 from locallb.model.formatting import shown
 
 _EXAMPLE = "{kind: all} or {kind: [shop, test]}"
+
+
+@dataclass(frozen=True, slots=True)
+class KindSource:
+    """Clusters that kind made on this host's Docker."""
+
+    names: frozenset[str] = frozenset()
+    """Their names; empty for all."""
+    type: ClassVar[str] = "kind"
+    live: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.config.settings import KindSource, KubernetesSource
 from locallb.model.fields import LABEL
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
@@ -21,6 +20,8 @@ from locallb.runtimes.docker.engine_api import Containers, ContainersError, Dock
 from locallb.sources import SourceError
 from locallb.sources.kept_access import LARGEST, SUFFIX, Way, forgotten, kept, put
 from locallb.sources.kind.access import admitted
+from locallb.sources.kind.entry import KindSource
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import Found
 from locallb.storage import files
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from locallb.config.settings import KindSource, KubernetesSource
 from locallb.runtimes.docker.events import LIFE, ContainerEvents
+from locallb.sources.kind.entry import KindSource
 from locallb.sources.kind.finding import CLUSTER_LABEL, find_clusters
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import FinderType, Found
 
 

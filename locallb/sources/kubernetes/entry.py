@@ -4,16 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from locallb.config.parse_pod_routes import parse_pod_cidrs
-from locallb.config.settings import KubernetesSource
 from locallb.config.values import Mistakes
-from locallb.model.identities import ClusterName
+from locallb.model.formatting import clipped
+from locallb.model.identities import ClusterName, IPNetwork
 
 _EXAMPLE = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}"
 _TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-shop"}
 
 _RANGES = "podCIDRs"
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSource:
+    """A running cluster, by its API. Empty fields stand for kubectl's own defaults."""
+
+    cluster: ClusterName
+    kubeconfig: str = ""
+    """As written, relative to the project; empty: `$KUBECONFIG`, otherwise ~/.kube/config."""
+    context: str = ""
+    """Empty: the kubeconfig's current context."""
+    pod_cidrs: tuple[IPNetwork, ...] = ()
+    """Where its pods have their addresses; empty: where its Nodes say."""
+    found: bool = False
+    """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
+    silent: str = ""
+    """Why its API needn't answer, such as `is hibernated`; then it counts as last read, and nothing is wrong."""
+    type: ClassVar[str] = "kubernetes"
+    live: ClassVar[bool] = True
+
+    @property
+    def place(self) -> str:
+        """The context, or where there is none the kubeconfig."""
+        return clipped(self.context or self.kubeconfig or "the current context")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from locallb.config.settings import KubernetesSource
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.kubeconfig import Meaning, meaning
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import NOBODY, FollowedCluster
 from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
 from locallb.sources.kubernetes.told_writers import hold_back

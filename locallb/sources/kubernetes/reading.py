@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from locallb.config.settings import KubernetesSource
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.health_ports import answering
@@ -21,6 +20,7 @@ from locallb.model.snapshot import Access, Contents
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from locallb.planning.left_out import few_kinds
 from locallb.sources import SourceError
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.readings import Objects, ReadCache, readings_directory, slim
 from locallb.sources.source import SourceRead, SourceResult
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from locallb.config.settings import KubernetesSource
 from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.following import Following
 from locallb.sources.kubernetes.reading import read_cluster
 from locallb.sources.source import SourceRead, SourceType

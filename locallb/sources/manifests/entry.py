@@ -5,13 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from locallb.config.settings import ManifestsSource
 from locallb.config.values import Mistakes
-from locallb.model.formatting import shown
-from locallb.model.identities import ClusterName
+from locallb.model.formatting import clipped, shown
+from locallb.model.identities import ClusterName, IPNetwork
 
 _EXAMPLE = "{manifests: DIRECTORY, name: CLUSTER}"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestsSource:
+    """A directory of manifests that stands for a cluster. `directory` is as written, relative to the project."""
+
+    cluster: ClusterName
+    directory: str
+    type: ClassVar[str] = "manifests"
+    live: ClassVar[bool] = False
+    found: ClassVar[bool] = False
+    pod_cidrs: ClassVar[tuple[IPNetwork, ...]] = ()
+
+    @property
+    def place(self) -> str:
+        """The directory."""
+        return clipped(self.directory)
 
 
 @dataclass(frozen=True, slots=True)

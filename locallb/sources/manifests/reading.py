@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from locallb.config.settings import ManifestsSource
 from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing import Document, Identity, Parsed, kinds_of, parse_objects, relevant
@@ -24,6 +23,7 @@ from locallb.model.memory import Memory
 from locallb.model.snapshot import Contents
 from locallb.planning.left_out import added, few_kinds
 from locallb.sources import SourceError
+from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.readings import FilesOfObjects, Objects, ReadCache, slim
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, FolderFile, Limits, read_folder

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
-from locallb.config.settings import ManifestsSource
 from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import ENDINGS, ParseCache, manifests_path, read_manifests
 from locallb.sources.readings import readings_directory
 from locallb.sources.source import SourceRead, SourceResult, SourceType, with_stale
