@@ -20,7 +20,8 @@ import pytest
 import yaml
 from docker.models.containers import Container
 
-from locallb.runtimes.docker.engine_api import Containers, ContainersError
+from locallb.runtimes.docker.daemon import ContainersError
+from locallb.runtimes.docker.engine_api import Containers
 from tests.cluster.controlplane import ControlPlane
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from locallb.runtimes.docker.engine_api import Containers, ContainersError
+from locallb.runtimes.docker.daemon import ContainersError
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.image import make_image
 from tests.docker.support import Network, docker, furnish
 from tests.e2e.support import Backend, Stage, stage

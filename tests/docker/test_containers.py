@@ -21,7 +21,8 @@ from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ReachableState
 from locallb.runtimes.docker import runs
 from locallb.runtimes.docker.containers import LABEL_PREFIX
-from locallb.runtimes.docker.engine_api import Containers, ContainersError
+from locallb.runtimes.docker.daemon import ContainersError
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runs import drain_container
 from tests.docker.support import (
     Harm,

@@ -138,7 +138,7 @@ def test_ports_come_and_go_by_turns(shop: Stage, where: Network | None, backend:
 
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.words[0])
-def test_locallb_mends_what_the_cli_made(shop: Stage, where: Network | None, harm: Harm) -> None:
+def test_locallb_repairs_what_the_cli_made(shop: Stage, where: Network | None, harm: Harm) -> None:
     """The same container goes on where the harm allows it."""
     make_stack(shop)
     bring(shop, "pulumi")
@@ -148,7 +148,7 @@ def test_locallb_mends_what_the_cli_made(shop: Stage, where: Network | None, har
 
 
 @pytest.mark.parametrize("harm", [harm for harm in HARMS if harm.words != ("pause",)], ids=lambda harm: harm.words[0])
-def test_the_cli_mends_what_locallb_made(shop: Stage, where: Network | None, harm: Harm) -> None:
+def test_the_cli_repairs_what_locallb_made(shop: Stage, where: Network | None, harm: Harm) -> None:
     """As `locallb` does."""
     shop.up()
     goes_on = goes_on_after(shop, harm, lambda: bring(shop, "pulumi"))
@@ -158,7 +158,7 @@ def test_the_cli_mends_what_locallb_made(shop: Stage, where: Network | None, har
 
 @pytest.mark.parametrize("sees", ["locallb", "pulumi"])
 @pytest.mark.parametrize("harm", [HARMS[0], HARMS[-1]], ids=lambda harm: harm.words[0])
-def test_one_sees_the_harm_and_the_other_mends_it(shop: Stage, where: Network | None, harm: Harm, sees: str) -> None:
+def test_one_sees_the_harm_and_the_other_repairs_it(shop: Stage, where: Network | None, harm: Harm, sees: str) -> None:
     """A refresh by either writes what the other understands."""
     shop.up()
 

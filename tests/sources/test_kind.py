@@ -18,7 +18,8 @@ from locallb.kubernetes.api.kubeconfig import connection, stamp
 from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access
-from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError
+from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
 from locallb.sources.kept_access import LARGEST
 from locallb.sources.kind.access import admitted, endpoint

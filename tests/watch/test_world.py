@@ -11,7 +11,8 @@ import yaml
 
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Home
-from locallb.runtimes.docker.engine_api import Containers, DockerAbsentError
+from locallb.runtimes.docker.daemon import DockerAbsentError
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
 from locallb.sources import snapshot_cache as worlds
 from locallb.sources.gardener.entry import GardenerSource

@@ -6,11 +6,8 @@ stay where the kubeconfig says.
 
 from __future__ import annotations
 
-import ssl
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
@@ -23,28 +20,21 @@ from lightkube.generic_resource import GenericNamespacedResource, create_global_
 from lightkube.types import PatchType
 
 from locallb.kubernetes.answers import Object, OddError, listed
-from locallb.kubernetes.api.auth import PluginAuth
+from locallb.kubernetes.api.connected import Connected
 from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.kubeconfig import Stamp, connection, stamp
-from locallb.kubernetes.api.page_guard import PageGuard
-from locallb.kubernetes.api.quota import QUOTAS
+from locallb.kubernetes.api.kubeconfig import stamp
 from locallb.kubernetes.frontend import Frontend, frontend, frontends
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 from locallb.threads.tally import Tally
 
 T = TypeVar("T")
-TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
-"""Seconds for an answer, and for a connection."""
-EVENT_TIMEOUT = httpx2.Timeout(1.0)
-"""Seconds for anything about an event: what nobody misses holds nobody up."""
 _PAUSES = (0.1, 0.3, 1.0)
 """Seconds between attempts."""
 _LONGEST = 5.0
 _PAGE = 500
 _TRANSIENT = frozenset({408, 410, 429, 500, 502, 503, 504})
 """Answers that another attempt may change; 410 is a list that took too long to turn its pages."""
-_MANAGER = "local-lb"
 _KEPT = 600.0
 """Seconds without a call after which a connection is let go."""
 
@@ -70,48 +60,19 @@ WRITES = Tally()
 """Requests of this process that write, whatever became of them: `status` and `event`."""
 
 
-class _Connected:
-    """A connection, with what it was made from; closed when nobody uses it any more."""
-
-    def __init__(self, access: Access) -> None:
-        named = connection(access).files
-        self.stamp: Stamp | None = None
-        with suppress(KubeError):  # using them tells what is wrong
-            self.stamp = stamp(access, named)  # before they are read: what changes now is seen next time
-        reached = connection(access)
-        self.files = reached.files
-        self.server = reached.server
-        try:
-            self.client = Client(
-                reached.config,
-                timeout=TIMEOUT,
-                field_manager=_MANAGER,
-                trust_env=reached.trust_env,
-                proxy=reached.proxy,
-            )
-        except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
-            told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
-            raise KubeError(Fault.KUBECONFIG, told) from None
-        if reached.plugin:
-            self.client._client._client.auth = PluginAuth(reached.plugin)  # noqa: SLF001 - no other way to its requests
-        hooks = [_hurry_event, PageGuard().look, lambda request: QUOTAS.wait(access, request.method, request.url.path)]
-        self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
-        weakref.finalize(self, self.client.close)
-
-
 class Cluster:
     """One cluster's API, as its kubeconfig and the files that it names say at each call. Safe in several threads."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
         self._lock = Lock()
-        self._connected = _Connected(access)
+        self._connected = Connected(access)
 
-    def _connection(self) -> _Connected:
+    def _connection(self) -> Connected:
         """Return the connection; another one where another server or credential counts now. Raises KubeError."""
         with self._lock:
             if self._connected.stamp != stamp(self.access, self._connected.files):
-                self._connected = _Connected(self.access)
+                self._connected = Connected(self.access)
             return self._connected
 
     def objects(self) -> list[Object]:
@@ -219,11 +180,11 @@ class Cluster:
                 raise self._nonsense(connected, error) from None
         raise AssertionError(what)
 
-    def _nonsense(self, connected: _Connected, error: Exception) -> KubeError:
+    def _nonsense(self, connected: Connected, error: Exception) -> KubeError:
         told = f"{connected.server} answers with something that isn't a Kubernetes API's ({error!r:.200})"
         return KubeError(Fault.UNREACHABLE, told)
 
-    def _refused(self, connected: _Connected, what: str, code: int, message: str) -> KubeError:
+    def _refused(self, connected: Connected, what: str, code: int, message: str) -> KubeError:
         if code == httpx2.codes.CONFLICT:
             return KubeError(Fault.CONFLICT, f"{what} was changed by somebody else: {message}")
         if code >= httpx2.codes.INTERNAL_SERVER_ERROR or code in _TRANSIENT:
@@ -234,15 +195,9 @@ class Cluster:
         return KubeError(Fault.REFUSED, f"{connected.server} refuses {what} ({code}: {message}){remedy}")
 
 
-def _unreachable(connected: _Connected, error: httpx2.HTTPError) -> KubeError:
+def _unreachable(connected: Connected, error: httpx2.HTTPError) -> KubeError:
     told = f"{connected.server} doesn't answer ({str(error) or type(error).__name__:.200})"
     return KubeError(Fault.UNREACHABLE, told)
-
-
-def _hurry_event(request: httpx2.Request) -> None:
-    """Don't wait for events as for other requests."""
-    if request.method == "POST" and request.url.path.endswith("/events"):
-        request.extensions["timeout"] = EVENT_TIMEOUT.as_dict()
 
 
 def _said(error: httpx2.HTTPStatusError) -> tuple[int, str]:

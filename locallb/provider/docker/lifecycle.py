@@ -15,7 +15,8 @@ from locallb.provider.docker.differences import compare
 from locallb.resources.errors import ProviderError
 from locallb.resources.values import Values
 from locallb.runtimes.docker.containers import labelled_owner
-from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError
+from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runs import drain_container, was_drained
 from locallb.runtimes.process.stopping import STOP_PATIENCE
 from locallb.storage import paths

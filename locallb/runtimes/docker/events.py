@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
-from locallb.runtimes.docker.engine_api import Containers, ContainersError, EventStream
+from locallb.runtimes.docker.daemon import ContainersError, EventStream
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.threads.supervised import SupervisedThread, Task
 
 HARM = ("die", "pause", "unpause", "destroy", "update", "rename")

@@ -21,7 +21,8 @@ from locallb.model.identities import Home, Protocol
 from locallb.model.snapshot import HostFacts, Subnet
 from locallb.planning.runs import Place
 from locallb.runtimes.docker.containers import PROXY_LABEL, image_of, labelled_owner
-from locallb.runtimes.docker.engine_api import Containers, Document
+from locallb.runtimes.docker.daemon import Document
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.process.facts import our_pids
 from locallb.runtimes.runtime import UnfitError
 from locallb.storage import paths

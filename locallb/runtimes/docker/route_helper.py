@@ -19,7 +19,8 @@ from locallb.model.identities import Owner
 from locallb.model.naming import metric_of, owner_fields
 from locallb.model.routes import POD_PROTOCOL, PodRoute
 from locallb.runtimes.docker.containers import HELPER_LABEL, LABEL_PREFIX
-from locallb.runtimes.docker.engine_api import Containers, ContainersError
+from locallb.runtimes.docker.daemon import ContainersError
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.image import add_program
 
 _KIND_LABEL = "io.x-k8s.kind.cluster"

@@ -10,8 +10,9 @@ from locallb.model.identities import ProxyId, RunIdentity
 from locallb.resources.errors import ProviderError
 from locallb.runtimes import draining
 from locallb.runtimes.docker.containers import PROXY_LABEL
-from locallb.runtimes.docker.engine_api import Containers, ContainersError
-from locallb.runtimes.docker.engine_api import Document as Container
+from locallb.runtimes.docker.daemon import ContainersError
+from locallb.runtimes.docker.daemon import Document as Container
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies, is_id
 

@@ -13,7 +13,8 @@ from locallb.model.snapshot import HostFacts
 from locallb.planning.planned import PlannedProxy
 from locallb.runtimes.docker import runs
 from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
-from locallb.runtimes.docker.engine_api import Containers, DockerAbsentError
+from locallb.runtimes.docker.daemon import DockerAbsentError
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import HARM, ContainerEvents
 from locallb.runtimes.docker.facts import read_facts
 from locallb.runtimes.runtime import HostRun, Run, Runtime

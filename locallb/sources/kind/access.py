@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from locallb.runtimes.docker.engine_api import Document
+from locallb.runtimes.docker.daemon import Document
 from locallb.sources import kept_access
 from locallb.sources.kept_access import Way
 

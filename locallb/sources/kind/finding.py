@@ -16,7 +16,8 @@ from pathlib import Path
 from locallb.model.fields import LABEL
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
-from locallb.runtimes.docker.engine_api import Containers, ContainersError, DockerAbsentError, Document
+from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
+from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
 from locallb.sources.kept_access import LARGEST, SUFFIX, Way, forgotten, kept, put
 from locallb.sources.kind.access import admitted

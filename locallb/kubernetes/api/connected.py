@@ -1,0 +1,62 @@
+"""A connection to a Kubernetes API, with what it was made from.
+
+Every request of the client passes here: the answers' pages are watched, the quota is kept, events are in a hurry. Not
+here: what is asked, and whether another attempt is made.
+"""
+
+from __future__ import annotations
+
+import ssl
+import weakref
+from contextlib import suppress
+
+import httpx2
+from lightkube import Client, ConfigError
+
+from locallb.kubernetes.api.auth import PluginAuth
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.kubeconfig import Stamp, connection, stamp
+from locallb.kubernetes.api.page_guard import PageGuard
+from locallb.kubernetes.api.quota import QUOTAS
+from locallb.model.snapshot import Access
+
+TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
+"""Seconds for an answer, and for a connection."""
+EVENT_TIMEOUT = httpx2.Timeout(1.0)
+"""Seconds for anything about an event: what nobody misses holds nobody up."""
+_MANAGER = "local-lb"
+
+
+class Connected:
+    """A connection; closed when nobody uses it any more."""
+
+    def __init__(self, access: Access) -> None:
+        named = connection(access).files
+        self.stamp: Stamp | None = None
+        with suppress(KubeError):  # using them tells what is wrong
+            self.stamp = stamp(access, named)  # before they are read: what changes now is seen next time
+        reached = connection(access)
+        self.files = reached.files
+        self.server = reached.server
+        try:
+            self.client = Client(
+                reached.config,
+                timeout=TIMEOUT,
+                field_manager=_MANAGER,
+                trust_env=reached.trust_env,
+                proxy=reached.proxy,
+            )
+        except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
+            told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
+            raise KubeError(Fault.KUBECONFIG, told) from None
+        if reached.plugin:
+            self.client._client._client.auth = PluginAuth(reached.plugin)  # noqa: SLF001 - no other way to its requests
+        hooks = [_hurry_event, PageGuard().look, lambda request: QUOTAS.wait(access, request.method, request.url.path)]
+        self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
+        weakref.finalize(self, self.client.close)
+
+
+def _hurry_event(request: httpx2.Request) -> None:
+    """Don't wait for events as for other requests."""
+    if request.method == "POST" and request.url.path.endswith("/events"):
+        request.extensions["timeout"] = EVENT_TIMEOUT.as_dict()

@@ -1,0 +1,179 @@
+"""The connection to a Docker daemon: the one that DOCKER_HOST, the TLS variables or Docker's current context name.
+
+One error class for all that goes wrong. Not here: what the daemon is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import requests
+from docker import APIClient
+from docker.context import ContextAPI
+from docker.errors import APIError, DockerException, NotFound, StreamParseError
+from docker.types import CancellableStream
+from docker.utils import kwargs_from_env
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import HTTPError
+
+from locallb.model.errors import ClientError
+
+DEFAULT = "unix:///var/run/docker.sock"
+PATIENCE = 60
+"""Seconds that one answer of the daemon may take; a stop waits no longer than it was told to."""
+_KEPT_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""A host that is gone is noticed within a minute, however silent its daemon was before."""
+Document = Mapping[str, Any]
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class ContainersError(ClientError):
+    """Docker can't be reached, or refuses: one sentence with Docker's own words."""
+
+
+class DockerAbsentError(ContainersError):
+    """No Docker daemon answers."""
+
+
+def told(function: F) -> F:
+    """Turn what docker-py raises into ContainersError."""
+
+    @wraps(function)
+    def telling(self: Daemon, *args: object, **kwargs: object) -> object:
+        with self.telling():
+            return function(self, *args, **kwargs)
+
+    return cast("F", telling)
+
+
+def none_if_absent(function: F) -> F:
+    """Return None where Docker has no such thing, and turn what else docker-py raises into ContainersError."""
+
+    @wraps(function)
+    def telling(self: Daemon, *args: object, **kwargs: object) -> object:
+        with self.telling():
+            try:
+                return function(self, *args, **kwargs)
+            except NotFound:
+                return None
+
+    return cast("F", telling)
+
+
+class Daemon:
+    """One Docker daemon. Connects when it is first asked; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._made: APIClient | None = None
+
+    @property
+    def host(self) -> str:
+        """Where the daemon is, as far as the environment and Docker's context say."""
+        return str(_arguments().get("base_url") or DEFAULT)
+
+    def close(self) -> None:
+        """Let the connections go that nobody uses."""
+        made, self._made = self._made, None
+        if made is not None:
+            made.close()
+
+    def client(self) -> APIClient:
+        """Return docker-py's client, made when it is first needed."""
+        if self._made is None:
+            _try_to_reach(self.host)
+            self._made = _Client(version="auto", timeout=PATIENCE, **_arguments())
+        return self._made
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Turn what docker-py raises into ContainersError."""
+        try:
+            yield
+        except APIError as error:
+            raise ContainersError(f"Docker refuses: {error.explanation or error}") from error
+        except (DockerException, requests.RequestException, HTTPError, OSError) as error:
+            self.close()
+            raise DockerAbsentError(_absence(self.host, error)) from error
+        except (StreamParseError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ContainersError(f"Docker at {self.host} answers what Docker doesn't say ({error!r:.200})") from error
+
+
+class EventStream:
+    """Events as they happen, until Docker goes. For one thread, but `cut` may be called from any."""
+
+    def __init__(self, stream: CancellableStream, daemon: Daemon) -> None:
+        self._stream = stream
+        self._daemon = daemon
+
+    def __iter__(self) -> Iterator[Document]:
+        """Return each event. Raises ContainersError."""
+        try:
+            with self._daemon.telling():
+                yield from self._stream
+        finally:
+            self._stream._response.close()  # noqa: SLF001 - docker-py leaves its descriptor to the garbage
+
+    def cut(self) -> None:
+        """End it, also in the midst of a silence."""
+        with suppress(OSError, DockerException, AttributeError):  # docker-py looks for a socket that may be gone
+            self._stream.close()
+
+
+class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
+    """docker-py's client, with the certificate authority that Docker's settings name, and connections that notice.
+
+    requests prefers REQUESTS_CA_BUNDLE, which is about the web's, to what a session was told. Events may be silent for
+    days: whether a daemon elsewhere is still there is found out by TCP itself.
+    """
+
+    def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
+        """Use this adapter; its connections over TCP, if it makes any, are kept alive."""
+        if manager := getattr(adapter, "poolmanager", None):
+            manager.connection_pool_kw["socket_options"] = [*HTTPConnection.default_socket_options, *_KEPT_ALIVE]
+        super().mount(prefix, adapter)
+
+    def merge_environment_settings(self, *args: object, **kwargs: object) -> dict[str, object]:
+        """Take the environment's settings, but for who is to be trusted."""
+        settings: dict[str, object] = super().merge_environment_settings(*args, **kwargs)
+        return {**settings, "verify": self.verify}
+
+
+def _arguments() -> dict[str, Any]:
+    """Return where the daemon is: the environment first, as Docker's own command does, then the current context."""
+    given: dict[str, Any] = dict(kwargs_from_env(environment=dict(os.environ)))
+    if "base_url" not in given:
+        context = ContextAPI.get_current_context()
+        if context is not None and context.Name != "default":
+            given = {"base_url": context.Host, "tls": context.TLSConfig or False}
+    return {"base_url": DEFAULT, **given}
+
+
+def _try_to_reach(host: str) -> None:
+    """Connect once where the daemon's socket is a file: docker-py leaks the socket of a connection that fails."""
+    path = host.removeprefix("unix://") if host.startswith("unix://") else ""
+    if path:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE)
+            client.connect(path)
+
+
+def _absence(host: str, error: BaseException) -> str:
+    if "SSL" in str(error):
+        words = str(error).rpartition("Error(")[2].strip("()'\" ")
+        return f"Docker at {host} isn't trusted, or doesn't trust us: {words}; correct DOCKER_CERT_PATH, and run again"
+    if "Permission denied" in str(error):
+        return f"Docker at {host} isn't open to this user: join the group `docker`, or use the runtime process"
+    return (
+        f"Docker doesn't answer at {host}: start it (`systemctl start docker`), or correct DOCKER_HOST, and run again"
+    )
