@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from locallb.kubernetes.api import client, live_service
+from locallb.kubernetes.api import client, connected, live_service
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.status_patch import FINALIZER
@@ -54,7 +54,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> No
     monkeypatch.setattr(client, "_PAUSES", (0.0, 0.0, 0.0))
     monkeypatch.setattr(client, "_LONGEST", 0.0)
     if "silence" in request.node.name:
-        monkeypatch.setattr(client, "TIMEOUT", httpx2.Timeout(1.0))
+        monkeypatch.setattr(connected, "TIMEOUT", httpx2.Timeout(1.0))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes.api import client, feed
+from locallb.kubernetes.api import connected, feed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.quota import EACH, LIFE, MOST, OWED, SPAN, Quotas
 from locallb.kubernetes.api.recent import RECENT
@@ -50,7 +50,7 @@ class Moment:
 def moment(monkeypatch: pytest.MonkeyPatch) -> Moment:
     """Replace the quotas by those of a moment that passes only while somebody waits for a turn."""
     moment = Moment()
-    for module in (client, feed, told_writers):
+    for module in (connected, feed, told_writers):
         monkeypatch.setattr(module, "QUOTAS", moment.quotas)
     return moment
 

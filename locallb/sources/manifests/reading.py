@@ -7,26 +7,23 @@ into that file. Not here: what the objects mean (`kubernetes.parsing`), how file
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
 from locallb.kubernetes.frontend import frontend
-from locallb.kubernetes.parsing import Document, Identity, Parsed, kinds_of, parse_objects, relevant
-from locallb.kubernetes.yaml_builder import MOST_ALIASED, Allowance
-from locallb.model.formatting import clipped, shown
+from locallb.kubernetes.parsing import Identity, Parsed, parse_objects
+from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Contents
-from locallb.planning.left_out import added, few_kinds
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.readings import FilesOfObjects, Objects, ReadCache, slim
+from locallb.sources.manifests.files import FilesNow, Understood, understood_files
+from locallb.sources.readings import FilesOfObjects, ReadCache
 from locallb.sources.source import SourceResult
-from locallb.storage.folders import Folder, FolderError, FolderFile, Limits, read_folder
+from locallb.storage.folders import Folder, FolderError, Limits, read_folder
 from locallb.storage.foreign_files import expanded
 
 ENDINGS = (".yaml", ".yml", ".json")
@@ -34,9 +31,6 @@ LARGEST_FILE = 32 * 2**20
 """Bytes of a file that is read."""
 LARGEST = 256 * 2**20
 """Bytes of all files together."""
-MOST_ALIASED_IN_ALL = 16 * MOST_ALIASED
-"""Characters that the aliases of all files may stand for."""
-_TEMPLATE = "it is a template: put here what `helm template` makes of it"
 _REMEDY = "name a directory of manifests, or one such file, in local-lb:sources"
 _NOT_EXPANDED = (
     ("://", "what lies elsewhere isn't fetched: download it, and name the file in local-lb:sources"),
@@ -44,20 +38,6 @@ _NOT_EXPANDED = (
     ("$", "variables aren't expanded: write the path itself into local-lb:sources; ~ is understood"),
 )
 """What some write into a path, and what to do instead."""
-_MOST_NOTICES = 20
-"""Notices that are told of one file."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Understood:
-    """One file: its bytes, and what they mean."""
-
-    data: bytes
-    objects: Objects
-    notices: tuple[str, ...]
-    kinds: Mapping[str, int]
-    aliased: int
-    """Characters that its aliases stand for."""
 
 
 @dataclass(slots=True)
@@ -75,20 +55,8 @@ class ParseCache:
     """What objects mean that are still the same."""
     texts: Memory[Any] = field(default_factory=Memory)
     """How objects that are still the same stand in the last good reading."""
-    files: dict[str, _Understood] = field(default_factory=dict)
+    files: dict[str, Understood] = field(default_factory=dict)
     """Each file that could be read."""
-
-
-@dataclass(slots=True)
-class _Fresh:
-    """What the files have now."""
-
-    objects: dict[str, Objects] = field(default_factory=dict)
-    broken: dict[str, str] = field(default_factory=dict)
-    """Why a file, or a directory, can't be read: half a sentence by path."""
-    notices: list[str] = field(default_factory=list)
-    kinds: Mapping[str, int] = field(default_factory=dict)
-    """How many objects there are, by kind."""
 
 
 def manifests_path(source: ManifestsSource, root: Path) -> Path:
@@ -129,7 +97,8 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
         return _from_copy_alone(source, directory, str(error), readings)
     if memory.reading and memory.folder == folder:
         return memory.reading
-    fresh = _sorted_out(folder, memory)
+    fresh = understood_files(folder, memory.files)
+    memory.files = fresh.understood
     if not folder.files:
         fresh.notices.append(f"the directory {clipped(source.directory)} has no file that ends in {', '.join(ENDINGS)}")
     if empty := [path for path, file in memory.files.items() if not file.data]:
@@ -153,7 +122,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
     return reading
 
 
-def _distrust(empty: list[str], fresh: _Fresh, last: FilesOfObjects, *, alone: bool) -> None:
+def _distrust(empty: list[str], fresh: FilesNow, last: FilesOfObjects, *, alone: bool) -> None:
     """Count files that were emptied as broken: `kubectl get > FILE` empties it seconds before it writes."""
     for path in empty:
         if any(last.values()) if alone else last.get(path):
@@ -169,7 +138,7 @@ def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, reading
             f"{told}; {next((meaning for sign, meaning in _NOT_EXPANDED if sign in source.directory), _REMEDY)}"
         )
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
-    return _reading(source.cluster, last, _Fresh(), stale, Memory())
+    return _reading(source.cluster, last, FilesNow(), stale, Memory())
 
 
 def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Iterable[str]:
@@ -177,7 +146,7 @@ def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Ite
 
 
 def _reading(
-    cluster: ClusterName, objects: FilesOfObjects, fresh: _Fresh, stale: tuple[str, ...], known: Memory[Any]
+    cluster: ClusterName, objects: FilesOfObjects, fresh: FilesNow, stale: tuple[str, ...], known: Memory[Any]
 ) -> SourceResult:
     parsed = parse_objects(cluster, (document for path in sorted(objects) for document in objects[path]), known)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
@@ -186,66 +155,14 @@ def _reading(
     return SourceResult(replace(parsed, notices=notices), stale, copied, contents)
 
 
-def _copied(parsed: Parsed, fresh: _Fresh) -> frozenset[ObjectKey]:
+def _copied(parsed: Parsed, fresh: FilesNow) -> frozenset[ObjectKey]:
     """Find the Services that no file has now."""
     known = {Identity.of(document) for listed in fresh.objects.values() for document in listed}
     keys = [*(service.key for service in parsed.services), *(malformed.key for malformed in parsed.malformed)]
     return frozenset(key for key in keys if Identity(frontend(key.kind).name, key.namespace, key.name) not in known)
 
 
-def _sorted_out(folder: Folder, memory: ParseCache) -> _Fresh:
-    """Sort files into those that can be read, with their objects, and those that can't."""
-    fresh, before, memory.files = _Fresh(), memory.files, {}
-    for link in folder.links:
-        fresh.notices.append(f"{clipped(link)} is a link to a directory and isn't read; put the directory itself there")
-    aliased = 0
-    for file in folder.files:
-        if file.why:
-            fresh.broken[file.path] = f" can't be read ({file.why})"
-            continue
-        try:
-            known = before.get(file.path)
-            understood = known if known and known.data == file.data else _understood(file, aliased)
-        except DocumentError as error:
-            line = f" line {error.line}" if error.line else ""
-            what = _TEMPLATE if b"{{" in file.data else error.what
-            fresh.broken[file.path] = f"{line} can't be read ({what})"
-            continue
-        aliased += understood.aliased
-        memory.files[file.path] = understood
-        fresh.objects[file.path] = understood.objects
-        fresh.notices.extend(understood.notices)
-    fresh.kinds = added(file.kinds for file in memory.files.values())
-    return fresh
-
-
-def _understood(file: FolderFile, aliased: int) -> _Understood:
-    """Read a file; `aliased` is what the aliases of those before it stand for. Raises DocumentError."""
-    allowance = Allowance(min(MOST_ALIASED, MOST_ALIASED_IN_ALL - aliased))
-    documents = read_documents(file.data, is_json=file.path.endswith(".json"), allowance=allowance)
-    sorted_out = [(document, *relevant([document.value])) for document in documents]
-    objects = tuple(slim(document) for _, kept, _ in sorted_out for document in kept)
-    notices = (told for entry in sorted_out for told in _notices(file.path, *entry))
-    some, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
-    told = (*some, f"{clipped(file.path)}: and {more} more like these") if more else some
-    kinds = few_kinds(kinds_of(document.value for document in documents))
-    return _Understood(file.data, objects, told, kinds, allowance.used)
-
-
-def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:
-    """Return what of a document is left out, or read generously."""
-    if not isinstance(document.value, dict | None):
-        yield f"{clipped(path)} has {shown(document.value)} where an object should be; it is passed over"
-    yield from (f"{clipped(path)}: {notice}" for notice in left_out)
-    yield from _repeated(path, document) if kept else ()
-
-
-def _repeated(path: str, document: ReadDocument) -> Iterable[str]:
-    for key in document.repeated:
-        yield f"{clipped(path)} line {key.line} has the key {shown(key.key)} again and the last one counts; remove one"
-
-
-def _completed(fresh: _Fresh, last: FilesOfObjects) -> FilesOfObjects:
+def _completed(fresh: FilesNow, last: FilesOfObjects) -> FilesOfObjects:
     """Complete what can be read by what was read last: of the broken files, and of what is nowhere to be found now.
 
     The latter is counted to the first broken file, so that it stays known until that file can be read.

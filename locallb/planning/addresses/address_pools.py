@@ -1,0 +1,172 @@
+"""The pools during one allocation: what is held, what was given and what is free, family by family.
+
+Not here: in which order Services are served, and which of their wishes come first (`allocation`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from locallb.config.candidates import Candidates, by_priority, candidates, listed, never, possible
+from locallb.config.settings import Pool
+from locallb.model.identities import Family, IPAddress, ObjectKey
+from locallb.model.objects import Service
+from locallb.model.reasons import Problem
+from locallb.model.snapshot import HostFacts
+from locallb.model.spans import subtract
+from locallb.planning.addresses import refusals
+from locallb.planning.addresses.holders import ByGroup, ByService, Holdings, may_share
+from locallb.planning.addresses.pools import Slots, allows
+from locallb.planning.addresses.refusals import Asked
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one Service may and wants to get."""
+
+    service: Service
+    families: tuple[Family, ...]
+    asked: tuple[Asked, ...]
+    preferred: int
+    """The number of its preferred candidate, modulo the size of the pool."""
+
+
+class _FamilyPool:
+    """What one pool has of one family, and what of it is still free."""
+
+    def __init__(self, pool: Pool, candidates: Candidates, here: Candidates) -> None:
+        self.pool = pool
+        self.candidates = candidates
+        self.here = here
+        """Those that are this host's."""
+        self.free = Slots(here)
+
+    def next_free(self, preferred: int) -> IPAddress | None:
+        """Return the free address next to the preferred one, which is the same on every host."""
+        if self.here.size == self.candidates.size:
+            return self.free.first_free(preferred)
+        start = self.candidates[preferred % self.candidates.size]
+        return self.free.first_free(self.here.following(start))
+
+    def elsewhere(self, held: Collection[IPAddress]) -> IPAddress | None:
+        """Find an address that nobody holds and that isn't this host's."""
+        if self.here.size == self.candidates.size:
+            return None
+        missing = subtract(self.candidates.spans, self.here.spans)
+        numbers = (number for first, last in missing for number in range(first, last + 1))
+        return next((address for number in numbers if (address := self.candidates.address(number)) not in held), None)
+
+    def open(self, taken: Iterable[IPAddress]) -> None:
+        """Start again with `taken` taken."""
+        self.free = Slots(self.here)
+        for address in taken:
+            self.free.take(address)
+
+
+class AddressPools:
+    """All pools of a stack; what is given to one Service is free for no other that can't share it."""
+
+    def __init__(self, pools: Iterable[Pool], held: Holdings, host: HostFacts) -> None:
+        self._pools = by_priority(pools)
+        self._parts = [
+            _FamilyPool(pool, usable, possible(pool, family, host))
+            for pool in self._pools
+            for family in Family
+            if (usable := candidates(pool, family)).size
+        ]
+        self._held = held
+        self._host = host
+        self._given: dict[IPAddress, list[Service]] = defaultdict(list)
+        self._shared: dict[str, dict[IPAddress, None]] = defaultdict(dict)
+        """By sharing key the addresses that may be shared, in the order in which they are tried."""
+        for address, holder in sorted(held.holders.items(), key=lambda item: (item[0].version, int(item[0]))):
+            if isinstance(holder, ByGroup):
+                self._shared[holder.sharing_key][address] = None
+        self._mine: dict[ObjectKey, tuple[IPAddress, ...]] = {}
+
+    def open(self, reserved: AbstractSet[IPAddress]) -> None:
+        """Begin a round in which nobody is given an address of `reserved` without asking for it."""
+        taken = {*self._held.holders, *self._given, *reserved}
+        for part in self._parts:
+            part.open(taken)
+
+    def take(self, service: Service, addresses: Iterable[IPAddress]) -> None:
+        """Assign `addresses` to the Service."""
+        self._mine[service.key] = tuple(addresses)
+        for address in self._mine[service.key]:
+            if service not in self._given[address]:
+                self._given[address].append(service)
+            if service.sharing_key:
+                self._shared[service.sharing_key].setdefault(address)
+            for part in self._parts:
+                part.free.take(address)
+
+    def refusal(self, wish: Request, asked: Asked) -> Problem | None:
+        """Return why the Service can't have the very address that it asks for; None if it can."""
+        service, address = wish.service, asked.address
+        if Family.of(address) not in wish.families:
+            return refusals.family_mismatch(service, asked)
+        if what := never(address):
+            return refusals.never_given(service, asked, what)
+        having = [part.pool for part in self._parts if address in part.candidates]
+        if not having:
+            pool = next((pool for pool in self._pools if listed(pool, address)), None)
+            if pool:
+                return refusals.excluded(service, asked, pool)
+            return refusals.out_of_pool(service, asked, self._pools)
+        if not any(allows(pool, service) for pool in having):
+            return refusals.selector_mismatch(service, asked, having[0])
+        return self._occupied(service, asked)
+
+    def _occupied(self, service: Service, asked: Asked) -> Problem | None:
+        holder = self._held.holders.get(asked.address)
+        if holder and not holder.admits(service):
+            return refusals.in_use(service, asked, holder)
+        if rival := self._rival(service, asked.address):
+            return refusals.in_use(service, asked, ByService(rival.key))
+        here = any(asked.address in part.here for part in self._parts if allows(part.pool, service))
+        return None if here else refusals.not_on_host(service, asked, self._host)
+
+    def _rival(self, service: Service, address: IPAddress) -> Service | None:
+        """Find who has the address and can't share it with `service`: who got it before, or holds it more strongly."""
+        holder = self._held.holders.get(address)
+        stronger = holder.stronger(service) if isinstance(holder, ByGroup) else ()
+        others = (*self._given.get(address, ()), *stronger)
+        return next((other for other in others if other.key != service.key and not may_share(other, service)), None)
+
+    def find(self, wish: Request, family: Family) -> IPAddress | Problem:
+        """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred."""
+        of_family = [part for part in self._parts if part.candidates.family is family]
+        parts = [part for part in of_family if allows(part.pool, wish.service)]
+        if not parts:
+            return refusals.no_pool(wish.service, family, [part.pool for part in of_family])
+        mine = [*self._mine.get(wish.service.key, ()), *self._held.held.get(wish.service.key, ())]
+        had = next(
+            (address for address in (*mine, *self._joinable(wish.service)) if self._fits(wish.service, address, parts)),
+            None,
+        )
+        given = had or next((address for part in parts if (address := part.next_free(wish.preferred))), None)
+        return given or self._shortage(wish.service, family, parts)
+
+    def _joinable(self, service: Service) -> Iterator[IPAddress]:
+        """Return the addresses that others of its sharing key have and let it have as well."""
+        for address in tuple(self._shared.get(service.sharing_key, ())) if service.sharing_key else ():
+            holder = self._held.holders.get(address)
+            if holder is None or holder.admits(service):
+                yield address
+
+    def _fits(self, service: Service, address: IPAddress, parts: Sequence[_FamilyPool]) -> bool:
+        return any(address in part.here for part in parts) and self._rival(service, address) is None
+
+    def _shortage(self, service: Service, family: Family, parts: Sequence[_FamilyPool]) -> Problem:
+        pools = [part.pool for part in parts]
+        known = self._host.addresses
+        passed_over = {*self._held.holders, *(own for own, _ in (known.own if known else ()))}
+        for part in parts:
+            missing = part.elsewhere(passed_over) or (None if part.here.size else part.elsewhere(self._held.holders))
+            if missing:
+                return refusals.none_on_host(service, family, pools, missing, self._host)
+        return refusals.exhausted(service, family, pools)

@@ -1,0 +1,103 @@
+"""The files of a directory of manifests: what each of them means, and why some can't be read.
+
+A file with the bytes of the last reading isn't read again. Not here: what counts in place of a broken one (`reading`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
+from locallb.kubernetes.parsing import Document, kinds_of, relevant
+from locallb.kubernetes.yaml_builder import MOST_ALIASED, Allowance
+from locallb.model.formatting import clipped, shown
+from locallb.planning.left_out import added, few_kinds
+from locallb.sources.readings import Objects, slim
+from locallb.storage.folders import Folder, FolderFile
+
+MOST_ALIASED_IN_ALL = 16 * MOST_ALIASED
+"""Characters that the aliases of all files may stand for."""
+_TEMPLATE = "it is a template: put here what `helm template` makes of it"
+_MOST_NOTICES = 20
+"""Notices that are told of one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """One file: its bytes, and what they mean."""
+
+    data: bytes
+    objects: Objects
+    notices: tuple[str, ...]
+    kinds: Mapping[str, int]
+    aliased: int
+    """Characters that its aliases stand for."""
+
+
+@dataclass(slots=True)
+class FilesNow:
+    """What the files have now."""
+
+    understood: dict[str, Understood] = field(default_factory=dict)
+    """Each file that could be read."""
+    objects: dict[str, Objects] = field(default_factory=dict)
+    """What counts of each; nothing of a file that was emptied."""
+    broken: dict[str, str] = field(default_factory=dict)
+    """Why a file, or a directory, can't be read: half a sentence by path."""
+    notices: list[str] = field(default_factory=list)
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    """How many objects there are, by kind."""
+
+
+def understood_files(folder: Folder, before: Mapping[str, Understood]) -> FilesNow:
+    """Sort files into those that can be read, with their objects, and those that can't; `before` was understood."""
+    fresh = FilesNow()
+    for link in folder.links:
+        fresh.notices.append(f"{clipped(link)} is a link to a directory and isn't read; put the directory itself there")
+    aliased = 0
+    for file in folder.files:
+        if file.why:
+            fresh.broken[file.path] = f" can't be read ({file.why})"
+            continue
+        try:
+            known = before.get(file.path)
+            understood = known if known and known.data == file.data else _understood(file, aliased)
+        except DocumentError as error:
+            line = f" line {error.line}" if error.line else ""
+            what = _TEMPLATE if b"{{" in file.data else error.what
+            fresh.broken[file.path] = f"{line} can't be read ({what})"
+            continue
+        aliased += understood.aliased
+        fresh.understood[file.path] = understood
+        fresh.objects[file.path] = understood.objects
+        fresh.notices.extend(understood.notices)
+    fresh.kinds = added(file.kinds for file in fresh.understood.values())
+    return fresh
+
+
+def _understood(file: FolderFile, aliased: int) -> Understood:
+    """Read a file; `aliased` is what the aliases of those before it stand for. Raises DocumentError."""
+    allowance = Allowance(min(MOST_ALIASED, MOST_ALIASED_IN_ALL - aliased))
+    documents = read_documents(file.data, is_json=file.path.endswith(".json"), allowance=allowance)
+    sorted_out = [(document, *relevant([document.value])) for document in documents]
+    objects = tuple(slim(document) for _, kept, _ in sorted_out for document in kept)
+    notices = (told for entry in sorted_out for told in _notices(file.path, *entry))
+    some, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
+    told = (*some, f"{clipped(file.path)}: and {more} more like these") if more else some
+    kinds = few_kinds(kinds_of(document.value for document in documents))
+    return Understood(file.data, objects, told, kinds, allowance.used)
+
+
+def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:
+    """Return what of a document is left out, or read generously."""
+    if not isinstance(document.value, dict | None):
+        yield f"{clipped(path)} has {shown(document.value)} where an object should be; it is passed over"
+    yield from (f"{clipped(path)}: {notice}" for notice in left_out)
+    yield from _repeated(path, document) if kept else ()
+
+
+def _repeated(path: str, document: ReadDocument) -> Iterable[str]:
+    for key in document.repeated:
+        yield f"{clipped(path)} line {key.line} has the key {shown(key.key)} again and the last one counts; remove one"
