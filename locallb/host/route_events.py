@@ -40,8 +40,9 @@ class RouteEvents:
         self._changed = changed
         self._seen: frozenset[Route] | None = None
         """What was there at the last look; None where that isn't known."""
-        self._looks = Backoff(UNREADABLE).succeeded(time.monotonic())
-        """How they ended; after one that failed the next is due, whatever is heard."""
+        self._due = False
+        """Something was heard that hasn't been looked at."""
+        self._looks = Backoff(UNREADABLE)
         self._bell = os.eventfd(0, os.EFD_CLOEXEC)
         self._link = _subscribed()
         self._thread = SupervisedThread(Task.ROUTES, "routes", self._follow)
@@ -64,14 +65,14 @@ class RouteEvents:
         for descriptor in (self._link.fileno(), self._bell):
             waiting.register(descriptor, select.POLLIN)
         while not self._thread.stopped.is_set():
-            if self._looks.is_well:
+            if not self._due:
                 waiting.poll()
             if self._thread.stopped.is_set():
                 return
-            began = time.monotonic()
+            self._due, began = True, time.monotonic()
             _take(self._link)
-            is_read, now = self._look(), time.monotonic()
-            self._looks = self._looks.succeeded(now) if is_read else self._looks.failed(now, random.random())  # noqa: S311 - no secret
+            self._due, now = not self._look(), time.monotonic()
+            self._looks = self._looks.failed(now, random.random()) if self._due else self._looks.succeeded(now)  # noqa: S311 - no secret
             self._rest(max(_REST, _SHARE * (now - began), self._looks.wait(now)))
 
     def _rest(self, seconds: float) -> None:
