@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.docker.daemon import Hosted, asked, hosted, served
 from tests.e2e.support import node, port, service
+from tests.host.support import LOCALLB
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 USER = 12_345
@@ -31,6 +35,14 @@ def host(image: str) -> Iterator[Hosted]:
         prepare(made)
         made.project.up()
         yield made
+
+
+def becomes(fact: Callable[[], object], what: Callable[[], str] = str) -> None:
+    """Wait until something is true, also what a daemon is given a minute for."""
+    deadline = time.monotonic() + 120
+    while not fact():
+        assert time.monotonic() < deadline, f"it never became true: {what()}"
+        time.sleep(0.1)
 
 
 def place(host: Hosted, user: int = 0) -> str:
@@ -58,6 +70,28 @@ def test_while_the_daemon_is_away_every_command_says_so_and_afterwards_one_up_re
     assert (place(host), host.identities()) == (at, before)
     assert asked(host.project.space, at) == [HERE]
     assert host.project.locallb("up", "--yes", "--expect-no-changes").code == 0
+
+
+def test_a_daemon_that_hangs_is_told_by_the_loop_and_so_is_that_it_answers_again(host: Hosted) -> None:
+    """Its socket takes every connection meanwhile, and no connection ends."""
+    project, daemon = host.project, host.daemon.process
+    assert daemon
+    home = {"XDG_STATE_HOME": str(project.root / "s"), "HOME": str(project.root)}
+    command = project.space.enter(*LOCALLB, "-C", str(project.root), "watch", "--plain")
+    told = project.root / "told"
+    with told.open("wb") as file:
+        watch = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **home})
+    try:
+        becomes(lambda: "converged: 1 Service" in told.read_text())
+        daemon.send_signal(signal.SIGSTOP)
+        becomes(lambda: "takes connections and answers nothing" in told.read_text())
+        daemon.send_signal(signal.SIGCONT)
+        becomes(lambda: "no longer: Docker at" in told.read_text(), told.read_text)
+        assert asked(project.space, place(host)) == [HERE]
+    finally:
+        daemon.send_signal(signal.SIGCONT)
+        watch.terminate()
+        watch.wait(60)
 
 
 def test_a_member_of_the_group_docker_needs_no_other_right(image: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import socketserver
 import threading
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 from urllib3.util import connection
 
+from locallb.runtimes.docker import daemon as docker_daemon
 from locallb.runtimes.docker import events as docker_events
+from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import ContainerEvents
 
@@ -46,12 +49,19 @@ class Daemon:
     def __init__(self) -> None:
         self.say = b""
         self.ends = False
-        self.asked = 0
+        self.asked = self.others = 0
+        """Requests for events, and others."""
+        self.hangs: bytes | None = None
+        """Requests with this in their heads are taken and not answered, as long as it stands here."""
 
     def serve(self, connection: socket.socket) -> None:
         """Answer until the client goes."""
         while head := self._head(connection):
+            while self.hangs is not None and self.hangs in head:
+                if select.select([connection], [], [], 0.01)[0]:
+                    return
             if b"/events" not in head:
+                self.others += 1
                 body = json.dumps({"ApiVersion": "1.41", "Version": "x"}).encode()
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
                 continue
@@ -130,6 +140,66 @@ def test_whatever_docker_says_its_next_event_is_told(docker: Daemon, name: str) 
     becomes(lambda: presence[-1] == "")
     assert presence[0]
     events.stop()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask often, and wait for no answer for long."""
+    monkeypatch.setattr(docker_events, "_SILENCE", 0.01)
+    monkeypatch.setattr(docker_events, "ANSWER", 0.3)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_daemon_that_hangs_is_known_to_be_away_and_back_once_it_answers(docker: Daemon) -> None:
+    """Its host keeps what is connected, and takes what connects: only who asks finds out."""
+    docker.say = event("a")
+    changed: list[str] = []
+    presence: list[str] = []
+    events = ContainerEvents("l", ("die",), changed.append, presence.append)
+    for _ in range(2):
+        becomes(lambda: changed)
+        docker.hangs = b""
+        becomes(lambda: "takes connections and answers nothing: restart it" in "".join(presence[-1:]))
+        changed.clear()
+        docker.hangs = None
+        becomes(lambda: presence[-1] == "")
+    events.stop()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_daemon_that_has_nothing_to_tell_is_there(docker: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For however long, as far as it answers: nobody is told that it is away, and it isn't asked for events again."""
+    monkeypatch.setattr(docker_events, "ANSWER", 2.0)
+    presence: list[str] = []
+    events = ContainerEvents("l", ("die",), lambda _name: None, presence.append)
+    becomes(lambda: docker.asked == 1)
+    before = docker.others
+    threading.Event().wait(3.0)  # longer than an answer may take
+    becomes(lambda: docker.others > before + 3)
+    assert (presence, docker.asked) == ([], 1)
+    events.stop()
+
+
+ASKED: dict[str, tuple[bytes, Callable[[Containers], object]]] = {
+    "at first": (b"", Containers.ping),
+    "for what it has": (b"/containers/json", lambda daemon: daemon.labelled("l")),
+    "for events": (b"/events", lambda daemon: daemon.events("l", ("die",), 0.0)),
+    "for an image": (b"/images/create", lambda daemon: daemon.pull("image:tag")),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_no_question_to_a_daemon_that_hangs_is_asked_for_ever(
+    docker: Daemon, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends in a sentence, whatever was asked."""
+    monkeypatch.setattr(docker_daemon, "_LONGEST", 0.2)
+    docker.hangs, ask = ASKED[name]
+    with (
+        closing(Containers(0.2)) as containers,
+        pytest.raises(DockerAbsentError, match="takes connections and answers nothing"),
+    ):
+        ask(containers)
 
 
 @pytest.mark.parametrize("say", [b"", event("p")])

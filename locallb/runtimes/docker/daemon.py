@@ -1,6 +1,6 @@
 """The connection to a Docker daemon: the one that DOCKER_HOST, the TLS variables or Docker's current context name.
 
-One error class for all that goes wrong. Not here: what the daemon is asked.
+One error class for all that goes wrong, and an end of all waiting. Not here: what the daemon is asked.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from urllib3.exceptions import HTTPError
 from locallb.model.errors import ClientError
 
 DEFAULT = "unix:///var/run/docker.sock"
-PATIENCE = 60
-"""Seconds that one answer of the daemon may take; a stop waits no longer than it was told to."""
+PATIENCE, ANSWER = 60, 20
+"""Seconds that an answer of the daemon may take, also under load, and one that only tells what is there; a stop waits
+no longer than it was told to."""
+_LONGEST = 600
+"""Seconds for which a daemon that fetches or unpacks an image may say nothing."""
 _KEPT_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
@@ -74,7 +77,8 @@ def none_if_absent(function: F) -> F:
 class Daemon:
     """One Docker daemon. Connects when it is first asked; safe to use from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
         self._made: APIClient | None = None
 
     @property
@@ -92,7 +96,7 @@ class Daemon:
         """Return docker-py's client, made when it is first needed."""
         if self._made is None:
             _try_to_reach(self.host)
-            self._made = _Client(version="auto", timeout=PATIENCE, **_arguments())
+            self._made = _Client(version="auto", timeout=self._patience, **_arguments())
         return self._made
 
     @contextmanager
@@ -124,6 +128,11 @@ class EventStream:
         finally:
             self._stream._response.close()  # noqa: SLF001 - docker-py leaves its descriptor to the garbage
 
+    def be_patient(self) -> None:
+        """Let the next event come when it comes: only the answer's beginning had to come in time."""
+        with suppress(AttributeError):  # over SSH there is no socket
+            self._stream._response.raw._fp.fp.raw._sock.settimeout(None)  # noqa: SLF001 - docker-py's way keeps it for ever
+
     def cut(self) -> None:
         """End it, also in the midst of a silence."""
         with suppress(OSError, DockerException, AttributeError):  # docker-py looks for a socket that may be gone
@@ -142,6 +151,13 @@ class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
         if manager := getattr(adapter, "poolmanager", None):
             manager.connection_pool_kw["socket_options"] = [*HTTPConnection.default_socket_options, *_KEPT_ALIVE]
         super().mount(prefix, adapter)
+
+    def request(self, *args: object, **kwargs: object) -> requests.Response:
+        """Send a request; where docker-py would wait for ever, that ends as well."""
+        if kwargs.get("timeout") is None:
+            kwargs["timeout"] = _LONGEST
+        answer: requests.Response = super().request(*args, **kwargs)
+        return answer
 
     def merge_environment_settings(self, *args: object, **kwargs: object) -> dict[str, object]:
         """Take the environment's settings, but for who is to be trusted."""
@@ -174,6 +190,11 @@ def _absence(host: str, error: BaseException) -> str:
         return f"Docker at {host} isn't trusted, or doesn't trust us: {words}; correct DOCKER_CERT_PATH, and run again"
     if "Permission denied" in str(error):
         return f"Docker at {host} isn't open to this user: join the group `docker`, or use the runtime process"
+    if "Read timed out" in str(error):
+        return (
+            f"Docker at {host} takes connections and answers nothing: restart it (`systemctl restart docker`),"
+            " or correct DOCKER_HOST, and run again"
+        )
     return (
         f"Docker doesn't answer at {host}: start it (`systemctl start docker`), or correct DOCKER_HOST, and run again"
     )

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from docker.errors import APIError
+from docker.types import CancellableStream
+from docker.utils import convert_filters
 
 from locallb.runtimes.docker.daemon import ContainersError, Daemon, Document, EventStream, none_if_absent, told
 
@@ -53,8 +55,16 @@ class Containers(Daemon):
     @told
     def events(self, label: str, actions: Sequence[str], since: float) -> EventStream:
         """Return what happened to containers that have a label since a time (Unix), as it happens."""
-        filters = {"type": "container", "label": label, "event": list(actions)}
-        return EventStream(self.client().events(decode=True, filters=filters, since=f"{since:.9f}"), self)
+        client, filters = self.client(), {"type": "container", "label": label, "event": list(actions)}
+        answer = client._get(  # noqa: SLF001 - docker-py waits for ever for the beginning of its answer
+            client._url("/events"),  # noqa: SLF001 - as above
+            params={"since": f"{since:.9f}", "filters": convert_filters(filters)},
+            stream=True,
+        )
+        stream = client._stream_helper(answer, decode=True)  # noqa: SLF001 - as above
+        events = EventStream(CancellableStream(stream, answer), self)
+        events.be_patient()
+        return events
 
     def file(self, identity: str, path: str, most: int) -> bytes | None:
         """Read a regular file of at most `most` bytes in a container, running or not; None if it isn't there."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
-from locallb.runtimes.docker.daemon import ContainersError, EventStream
+from locallb.runtimes.docker.daemon import ANSWER, ContainersError, EventStream
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.threads.supervised import SupervisedThread, Task
 
@@ -16,6 +16,8 @@ LIFE = ("start", "die", "destroy")
 """What makes a container one more or one less: for those that others start."""
 _AGAIN = 1.0
 """Seconds until Docker is asked again where it doesn't answer."""
+_SILENCE = 20.0
+"""Seconds after which it is asked whether it is still there: one that hangs keeps its connections, and says nothing."""
 
 
 class ContainerEvents:
@@ -37,7 +39,11 @@ class ContainerEvents:
         self._absent = False
         self._stream: EventStream | None = None
         self._thread = SupervisedThread(Task.CONTAINERS, f"containers {label}", self._follow, failed=self._lose)
+        self._hangs = ""
+        """Why nothing is heard any more although the connection stands."""
+        self._asker = SupervisedThread(Task.CONTAINERS, f"daemon of {label}", self._ask, stopped=self._thread.stopped)
         self._thread.start()
+        self._asker.start()
 
     def stop(self) -> None:
         """End, also in the midst of a silence."""
@@ -48,13 +54,25 @@ class ContainerEvents:
     def _follow(self) -> None:
         while not self._thread.stopped.is_set():
             try:
-                with closing(Containers()) as docker:
+                with closing(Containers(ANSWER)) as docker:
                     self._take(docker)
-                reason = "Docker ended its events"
+                reason = self._hangs or "Docker ended its events"
             except ContainersError as error:
                 reason = str(error)
             self._lose(reason)
             self._thread.stopped.wait(_AGAIN)
+
+    def _ask(self) -> None:
+        """Cut the events of a daemon that answers nothing."""
+        with closing(Containers(ANSWER)) as docker:
+            while not self._thread.stopped.wait(_SILENCE):
+                try:
+                    docker.ping()
+                    self._hangs = ""
+                except ContainersError as error:
+                    self._hangs = str(error)
+                    if self._stream:
+                        self._stream.cut()
 
     def _take(self, docker: Containers) -> None:
         """Pass on what happens until Docker goes."""

@@ -21,7 +21,7 @@ from locallb.model.identities import Home, Protocol
 from locallb.model.snapshot import HostFacts, Subnet
 from locallb.planning.runs import Place
 from locallb.runtimes.docker.containers import PROXY_LABEL, image_of, labelled_owner
-from locallb.runtimes.docker.daemon import Document
+from locallb.runtimes.docker.daemon import ANSWER, Document
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.process.facts import our_pids
 from locallb.runtimes.runtime import UnfitError
@@ -31,7 +31,7 @@ from locallb.storage.proxy_directories import Proxies
 
 def read_facts(home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
     """Find out what this host and Docker allow. Raises UnfitError, ClientError."""
-    containers, network = Containers(), settings.container.network
+    containers, network = Containers(ANSWER), settings.container.network
     contained, envoy = read_contained(containers, home), binary.installed().version
     facts = host_facts(settings.pools, {*our_pids(home, pids), *contained.pids}, strict=settings.publishes)
     bound = {*_bound(home), *contained.places}
