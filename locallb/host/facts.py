@@ -15,13 +15,14 @@ from pathlib import Path
 
 from locallb.config.settings import Pool
 from locallb.host.descriptors import held
-from locallb.host.netlink import RouteError, routes
+from locallb.host.netlink import RouteError, routes, rules
 from locallb.host.sockets import LISTEN, Row, rows
 from locallb.model.errors import ClientError
 from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.ranges import AddressRange
 from locallb.model.routes import POD_PROTOCOL, Route
+from locallb.model.routing_rules import Rule, diversions
 from locallb.model.snapshot import HostFacts, Socket
 
 _STATUS = "/proc/self/status"
@@ -71,7 +72,7 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
 
 def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> HostFacts:
     """Find out which addresses are this host's and what it has a route to. Raises RouteError."""
-    known = _routes()
+    known, ruled = _routes()
     return replace(
         facts,
         addresses=_addresses(pools, known, strict=strict),
@@ -79,6 +80,7 @@ def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> Hos
         if known
         else None,
         routes=tuple(sorted({route for route in known if route.counts_for_all}, key=str)),
+        diversions=diversions(ruled, known),
     )
 
 
@@ -98,13 +100,13 @@ def inotify_limit() -> int:
     return min(limit, _number(_NAMESPACE_INSTANCES, limit))
 
 
-def _routes() -> tuple[Route, ...]:
-    """Read the routes; none where that isn't allowed. A failure of the moment says nothing about addresses."""
+def _routes() -> tuple[tuple[Route, ...], tuple[Rule, ...]]:
+    """Read routes and rules; none where that isn't allowed. A failure of the moment says nothing about addresses."""
     try:
-        return routes()
+        return routes(), rules()
     except RouteError as error:
         if error.forbidden:
-            return ()
+            return (), ()
         raise
 
 

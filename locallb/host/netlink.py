@@ -1,4 +1,4 @@
-"""Routes of this host, read and changed over netlink: no `ip` command is needed, and reading needs no right.
+"""Routes and rules of this host, read over netlink, routes changed as well: no `ip` command, no right for reading.
 
 Two kinds of change only: a local route to `lo` more or less, and a route to pods. Not here: which routes are wanted and
 which are in the way.
@@ -16,14 +16,23 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, IPNetwork
 from locallb.model.routes import POD_PROTOCOL, PROTOCOL, PodRoute, Route
+from locallb.model.routing_rules import LOOKUP, NO_ACTION, Rule
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ROUTE = struct.Struct("=BBBBBBBBI")  # family, bits, source bits, tos, table, protocol, scope, type, flags
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _NEW, _DELETE, _GET = 24, 25, 26
+_NEW_RULE, _GET_RULE = 32, 34
 _ERROR, _DONE = 2, 3
 _REQUEST, _ACK, _DUMP, _CREATE_NEW, _CREATE_OR_REPLACE = 1, 4, 0x300, 0x600, 0x500
 _DESTINATION, _OUT, _GATEWAY, _METRIC, _TABLE_NUMBER = 1, 4, 5, 6, 15
+_RULE_TO, _RULE_FROM, _RULE_IN, _RULE_PRIORITY, _RULE_MARK = 1, 2, 3, 6, 10
+_RULE_LONGER, _RULE_MASK, _RULE_OUT = 14, 16, 17
+_RULE_SPECIAL = {20, 22, 23, 24}
+"""Of users, a protocol, ports."""
+_INVERTED = 2
+_ACTIONS = {1: LOOKUP, 3: NO_ACTION}
+_ALL = 0xFFFFFFFF
 _LOCAL_TABLE, _LOCAL_TYPE, _HOST_SCOPE = 255, 2, 254
 _MAIN_TABLE, _UNICAST = 254, 1
 _TYPES = {1: "unicast", 2: "local", 3: "broadcast", 4: "anycast", 5: "multicast", 6: "blackhole", 7: "unreachable"}
@@ -50,20 +59,33 @@ class RouteError(ClientError):
 
 def routes() -> tuple[Route, ...]:
     """Read the routes of every table of this network namespace, both families. Raises RouteError."""
-    messages = []
+    return tuple(route for data in _listed("routes", _GET, _NEW) if (route := _parse(data)))
+
+
+def rules() -> tuple[Rule, ...]:
+    """Read the rules of this network namespace, both families; none where the kernel has none. Raises RouteError."""
+    try:
+        return tuple(map(_parse_rule, _listed("routing rules", _GET_RULE, _NEW_RULE)))
+    except RouteError as error:
+        if error.forbidden:
+            return ()
+        raise
+
+
+def _listed(what: str, ask: int, answer: int) -> Iterator[bytes]:
+    """Return what there is of a kind, as the kernel's messages have it. Raises RouteError."""
     for family in _FAMILIES:
         try:
-            messages += _dump(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0))
+            yield from _dump(_ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0), ask, answer)
         except OSError as error:
-            raise RouteError(f"the routes of this host can't be read: {error.strerror}", error.errno) from error
-    return tuple(messages)
+            raise RouteError(f"the {what} of this host can't be read: {error.strerror}", error.errno) from error
 
 
-def _dump(body: bytes) -> list[Route]:
-    """List the routes of a moment in which nobody changed them. Raises OSError."""
+def _dump(body: bytes, ask: int, answer: int) -> list[bytes]:
+    """List what there was in a moment in which nobody changed it. Raises OSError."""
     for attempt in range(_TRIES):
         try:
-            return [route for kind, data in _talk(_GET, _DUMP, body) if kind == _NEW and (route := _parse(data))]
+            return [data for kind, data in _talk(ask, _DUMP, body) if kind == answer]
         except InterruptedError:
             if attempt == _TRIES - 1:
                 raise
@@ -161,6 +183,27 @@ def _parse(data: bytes) -> Route | None:
     number = int.from_bytes(known[_TABLE_NUMBER], "little") if _TABLE_NUMBER in known else table
     metric = int.from_bytes(known.get(_METRIC, b""), "little")
     return Route(destination, _TYPES.get(kind, str(kind)), _device(known.get(_OUT)), gateway, number, protocol, metric)
+
+
+def _parse_rule(data: bytes) -> Rule:
+    family, to_bits, from_bits, _, table, _, _, action, flags = _ROUTE.unpack_from(data)
+    known = dict(_attributes(data[_ROUTE.size :]))
+    numbers = {kind: int.from_bytes(value, "little") for kind, value in known.items()}
+    mark, longer = numbers.get(_RULE_MARK, 0), numbers.get(_RULE_LONGER, _ALL)
+    return Rule(
+        version=4 if family == socket.AF_INET else 6,
+        priority=numbers.get(_RULE_PRIORITY, 0),
+        table=numbers.get(_TABLE_NUMBER, table),
+        action=_ACTIONS.get(action, "led elsewhere"),
+        source=ip_network((known[_RULE_FROM], from_bits)) if _RULE_FROM in known else None,
+        destination=ip_network((known[_RULE_TO], to_bits)) if _RULE_TO in known else None,
+        mark=mark,
+        mask=numbers.get(_RULE_MASK, _ALL if mark else 0),
+        device=known.get(_RULE_IN, b"lo\0") != b"lo\0" or _RULE_OUT in known,
+        special=not _RULE_SPECIAL.isdisjoint(known),
+        inverted=bool(flags & _INVERTED),
+        longer_than=-1 if longer == _ALL else longer,
+    )
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""Reports at once that routes of this host are different, as the kernel tells it (rtnetlink), whoever changed them.
+"""Reports at once that routes or rules of this host are different, as the kernel tells (rtnetlink), whoever did it.
 
 A message only says that it is worth a look: the routes are read and compared, so what no address of a Service and no
 pod can be behind (link-local routes of each container that starts) wakes nobody, and a lost message loses nothing. A
@@ -16,13 +16,14 @@ import socket
 import time
 from collections.abc import Callable
 
-from locallb.host.netlink import RouteError, routes
+from locallb.host.netlink import RouteError, routes, rules
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.routes import Route
+from locallb.model.routing_rules import Rule
 from locallb.threads.supervised import SupervisedThread, Task
 
-_GROUPS = 0x1 | 0x40 | 0x400
-"""RTMGRP_LINK, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_ROUTE. IPv4 routes go without a word when their link goes down."""
+_GROUPS = 0x1 | 0x40 | 0x80 | 0x400 | 0x40000
+"""RTMGRP_LINK; _ROUTE and _RULE, of IPv4 and of IPv6. IPv4 routes go without a word when their link goes down."""
 _REST = 0.01
 """Seconds at least between two looks."""
 _SHARE = 9
@@ -38,7 +39,7 @@ class RouteEvents:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._seen: frozenset[Route] | None = None
+        self._seen: frozenset[Route | Rule] | None = None
         """What was there at the last look; None where that isn't known."""
         self._due = False
         """Something was heard that hasn't been looked at."""
@@ -82,7 +83,7 @@ class RouteEvents:
     def _look(self) -> bool:
         """Compare the routes with those of the last look; False if they can't be read while they change."""
         try:
-            now = frozenset(route for route in routes() if route.is_usual)
+            now = frozenset[Route | Rule]((*rules(), *(route for route in routes() if route.is_usual)))
         except RouteError as error:
             return error.forbidden
         if now != self._seen:

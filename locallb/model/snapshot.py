@@ -24,6 +24,7 @@ from locallb.model.identities import (
 )
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
 from locallb.model.routes import Route
+from locallb.model.routing_rules import Diversion
 
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
@@ -101,6 +102,8 @@ class HostFacts:
     """What this host has a route to, the default route apart; None where that isn't known."""
     routes: tuple[Route, ...] = ()
     """Routes that the kernel asks for every packet, whatever they say of their destination; empty where unknown."""
+    diversions: tuple[Diversion, ...] = ()
+    """What rules lead elsewhere than those routes."""
     envoy: str = ""
     """The version of Envoy that is installed."""
     group: int = 0

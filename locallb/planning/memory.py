@@ -15,6 +15,7 @@ from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from locallb.planning.placing import Placed, PlacementInputs, PlanContext, place
+from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment
 
@@ -30,6 +31,7 @@ class PlanMemory:
     _beside: tuple[object, ...] = ()
     _placed: Memory[Placed] = field(default_factory=Memory)
     _problems: Memory[PortProblems] = field(default_factory=Memory)
+    _routing: Memory[RoutePlan] = field(default_factory=lambda: Memory(_lead_the_same_way))
     _answers: Memory[Mapping[ObjectKey, Answer]] = field(default_factory=lambda: Memory(_asks_the_same))
 
     def problems(
@@ -40,6 +42,10 @@ class PlanMemory:
         problems = {service.key: self._problems.of(service.key, find, service) for service in services}
         self._problems.evict_unused()
         return problems
+
+    def routing(self, snapshot: Snapshot, settings: Settings) -> RoutePlan:
+        """Return the routes to pods, as they were the last time where nothing that decides has changed."""
+        return self._routing.of(settings.pod_routes, routes_of, snapshot, settings)
 
     def place(
         self,
@@ -83,6 +89,18 @@ def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
 def _lists(service: Service, addresses: tuple[IPAddress, ...], _seat: ProxyAssignment) -> bool:
     """Return whether its status lists its own addresses and no other ones."""
     return all(ingress.address in addresses for ingress in service.ingress)
+
+
+def _lead_the_same_way(one: tuple[Snapshot, Settings], other: tuple[Snapshot, Settings]) -> bool:
+    """Return whether the same routes to pods are made for sure."""
+    (before, settings_before), (now, settings) = one, other
+    return settings_before == settings and _ways(before) == _ways(now)
+
+
+def _ways(snapshot: Snapshot) -> tuple[object, ...]:
+    """Return all of a snapshot that decides about routes to pods."""
+    host = snapshot.host
+    return snapshot.home, snapshot.nodes, host.addresses, host.routes, host.diversions, host.subnets, host.may_route
 
 
 def _asks_the_same(question: _Question, other: _Question) -> bool:

@@ -23,7 +23,7 @@ from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
 from locallb.planning.placing import PlacementInputs, PlanContext, proxy_of_stack
 from locallb.planning.planned import Plan, PlannedRoutes, Rejection
-from locallb.planning.pod_routes import RoutePlan, routes_of, routes_to_gain
+from locallb.planning.pod_routes import RoutePlan, routes_to_gain
 from locallb.planning.ports import HostPorts, PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment, assign_proxies
 from locallb.planning.selection import is_ours
@@ -40,7 +40,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     seated = assign_proxies([s for s in servable if s.key in placed], snapshot, settings.proxies)
     nodes, lone = eligible(snapshot.nodes)
-    routing = routes_of(snapshot, settings)
+    routing = memory.routing(snapshot, settings)
     around, frame = (
         BackendIndex.within(snapshot, nodes, settings, routing.routes),
         PlanContext.around(snapshot.home, settings, snapshot.host),
@@ -73,7 +73,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         routes=_on_host(routing, snapshot.home, settings),
         notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings)),
     )
-    left = (*left_out(snapshot, plan, settings), *routes_to_gain(plan, snapshot, settings))
+    left = (*left_out(snapshot, plan, settings), *routes_to_gain(plan, snapshot, settings, memory.routing))
     return replace(plan, left_out=left) if left else plan
 
 

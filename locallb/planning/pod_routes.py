@@ -8,22 +8,17 @@ are made, and who is served by them (`backends`).
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_network
 
 from locallb.config.settings import PodRouting, Settings
-from locallb.model.formatting import counted
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
 from locallb.model.naming import metric_of
 from locallb.model.objects import BackendChoice, Node
-from locallb.model.routes import LOOPBACK, POD_PROTOCOL, PodRoute, Route
+from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Plan, Via
-
-_WIDEST = {Family.IPV4: 8, Family.IPV6: 16}
-_SPECIAL = (*LOOPBACK, *map(ip_network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "fe80::/10", "ff00::/8")))
+from locallb.planning.route_conflicts import Refusals, Taken, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +37,10 @@ def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     metric = metric_of(snapshot.home)
     mine = {_way(one) for one in existing if _is_of(one, metric)}
     taken = (*existing, *(one for one in snapshot.host.routes if one.is_dead_end))
-    others = _Taken([one for one in taken if not _is_of(one, metric) and not one.is_default])
+    diverted = [each for each in snapshot.host.diversions if not each.yields]
+    others = Taken([one for one in taken if not _is_of(one, metric) and not one.is_default], diverted)
     near = [one.destination for one in existing if one.is_connected]
-    refuse = _Refusals(others, near if host else None, _named(settings))
+    refuse = Refusals(others, near if host else None, _named(settings))
     wanted = _without(wanted, {address for address, _ in host.own}, near) if host else wanted
     made: dict[ClusterName, tuple[PodRoute, ...]] = {}
     notices: list[str] = []
@@ -54,7 +50,7 @@ def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
         refused = {route: why for route in wanted[cluster] if (why := refuse.why(cluster, route))}
         made[cluster] = tuple(route for route in wanted[cluster] if route not in refused)
         refuse.others.add(cluster, made[cluster])
-        notices += _told(cluster, refused, _CONTAINER)
+        notices += told(cluster, refused, _CONTAINER)
     return RoutePlan({name: routes for name, routes in sorted(made.items()) if routes}, tuple(notices))
 
 
@@ -74,8 +70,13 @@ def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
     return {one.key for one in plan.routes if not there.issuperset(map(_parts, one.routes))}
 
 
-def routes_to_gain(plan: Plan, snapshot: Snapshot, settings: Settings) -> Iterator[str]:
-    """Return for each cluster what routes that nobody makes would change, where they could be made: a sentence each."""
+def routes_to_gain(
+    plan: Plan, snapshot: Snapshot, settings: Settings, find: Callable[[Snapshot, Settings], RoutePlan]
+) -> Iterator[str]:
+    """Return for each cluster what routes that nobody makes would change, where they could be made: a sentence each.
+
+    `find` is `routes_of`, or knows its answers.
+    """
     if settings.pod_routes is not PodRouting.OFF or snapshot.host.addresses is None:
         return
     by_nodes = {
@@ -86,7 +87,7 @@ def routes_to_gain(plan: Plan, snapshot: Snapshot, settings: Settings) -> Iterat
     if settings.backends is BackendChoice.NODE_PORTS or not by_nodes:
         return
     word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
-    could = routes_of(snapshot, replace(settings, pod_routes=word)).routes
+    could = find(snapshot, replace(settings, pod_routes=word)).routes
     there = set() if settings.publishes else {_way(one) for one in snapshot.host.routes}
     for cluster in sorted(by_nodes):
         if not there.issuperset(map(_parts, could.get(cluster, ()))):
@@ -99,13 +100,13 @@ def routes_to_gain(plan: Plan, snapshot: Snapshot, settings: Settings) -> Iterat
 def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     """Return the routes to make in the namespaces of proxies on a Docker network: each has those of one cluster."""
     near = [subnet.network for subnet in snapshot.host.subnets]
-    refuse = _Refusals(_Taken([Route(one, "unicast", "its Docker network") for one in near]), near, _named(settings))
+    refuse = Refusals(Taken([Route(one, "unicast", "its Docker network") for one in near]), near, _named(settings))
     made: dict[ClusterName, tuple[PodRoute, ...]] = {}
     notices: list[str] = []
     for cluster, routes in sorted(_without(wanted_routes(snapshot.nodes, settings), (), near).items()):
         refused = {route: why for route in routes if (why := refuse.why(cluster, route))}
         made[cluster] = tuple(route for route in routes if route not in refused)
-        notices += _told(cluster, refused, "")
+        notices += told(cluster, refused, "")
     return RoutePlan({name: routes for name, routes in made.items() if routes}, tuple(notices))
 
 
@@ -179,81 +180,3 @@ def _way(route: Route) -> tuple[IPNetwork, IPAddress | None]:
 
 def _parts(route: PodRoute) -> tuple[IPNetwork, IPAddress | None]:
     return route.destination, route.gateway
-
-
-class _Taken:
-    """Destinations that lead somewhere, by whom; networks contain each other or have nothing in common."""
-
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._by: dict[tuple[int, int, int], list[tuple[IPAddress | None, str]]] = {}
-        self._firsts: dict[int, list[tuple[int, int]]] = {4: [], 6: []}
-        for route in routes:
-            self._note(route.destination, route.gateway, f"{route.destination} is {route.owner}")
-        self._settle()
-
-    def add(self, cluster: ClusterName, routes: Iterable[PodRoute]) -> None:
-        """Note what a cluster of this stack gets."""
-        for route in routes:
-            self._note(route.destination, route.gateway, f"cluster {cluster} has pods in {route.destination} as well")
-        self._settle()
-
-    def against(self, route: PodRoute) -> str:
-        """Return what is in the way of `route`; empty if nothing is, or if what is there is the same way."""
-        network, version = route.destination, route.destination.version
-        first, last = int(network[0]), int(network[-1])
-        for bits in range(network.prefixlen + 1):
-            start = first >> (network.max_prefixlen - bits) << (network.max_prefixlen - bits)
-            for gateway, what in self._by.get((version, start, bits), ()):
-                if bits < network.prefixlen or gateway != route.gateway:
-                    return what
-        inner = self._firsts[version]
-        for start, bits in inner[bisect_left(inner, (first, network.prefixlen + 1)) :]:
-            if start > last:
-                break
-            if bits > network.prefixlen:
-                return self._by[version, start, bits][0][1]
-        return ""
-
-    def _note(self, network: IPNetwork, gateway: IPAddress | None, what: str) -> None:
-        key = network.version, int(network[0]), network.prefixlen
-        if key not in self._by:
-            self._firsts[network.version].append(key[1:])
-        self._by.setdefault(key, []).append((gateway, what))
-
-    def _settle(self) -> None:
-        for firsts in self._firsts.values():
-            firsts.sort()
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusals:
-    """What keeps a route from being made."""
-
-    others: _Taken
-    near: Sequence[IPNetwork] | None
-    """Networks whose members can be gateways; None where no host is known."""
-    named: Mapping[ClusterName, tuple[IPNetwork, ...]]
-
-    def why(self, cluster: ClusterName, route: PodRoute) -> str:
-        """Return why `route` isn't made; empty if it is."""
-        network = route.destination
-        if network.prefixlen < _WIDEST[Family.of(network)] or any(_meet(network, one) for one in _SPECIAL):
-            return f"{network} is no network of pods"
-        if network.is_global and network not in self.named.get(cluster, ()):
-            return f"{network} is public; name it in the source's podCIDRs if pods are there all the same"
-        if what := self.others.against(route):
-            return what
-        if self.near is not None and not any(route.gateway in one for one in self.near):
-            return f"{route.gateway} is in no network that this host or its proxies are members of"
-        return ""
-
-
-def _meet(one: IPNetwork, other: IPNetwork) -> bool:
-    return one.version == other.version and one.overlaps(other)
-
-
-def _told(cluster: ClusterName, refused: Mapping[PodRoute, str], remedy: str) -> Iterator[str]:
-    """Say of one cluster what isn't made, and why."""
-    for route, why in [*refused.items()][:1]:
-        more = f", nor {counted(len(refused) - 1, 'other')} of its routes" if len(refused) > 1 else ""
-        yield f"{cluster}: the route {route} to its pods isn't made{more}: {why}; remove what is in the way{remedy}"

@@ -127,6 +127,10 @@ def test_what_somebody_removed_comes_back(play: Project) -> None:
         ("ip route add 10.244.1.128/25 via 172.30.0.9", "10.244.1.128/25"),
         ("ip route add 10.244.1.0/24 via 172.30.0.9", "10.244.1.0/24 is the route"),
         ("ip link add tun0 type bridge; ip link set tun0 up; ip route add 10.0.0.0/8 dev tun0", "VPN on tun0"),
+        (
+            "ip link add wg0 up type bridge; ip route add default dev wg0 table 9; ip rule add table 9",
+            "0.0.0.0/0 is led elsewhere: the VPN on wg0 (ip rule 32765: table 9)",
+        ),
     ],
 )
 def test_a_route_of_somebody_else_is_never_touched(play: Project, existing: str, words: str) -> None:

@@ -104,6 +104,8 @@ def listening() -> Iterator[Heard]:
         "ip route add local 198.51.100.0/24 dev lo",
         "ip address add 192.0.2.7/32 dev d0",
         "ip route del 172.30.0.0/16",
+        "ip rule add to 10.244.0.0/16 lookup 52",
+        "ip -6 rule add not fwmark 7 lookup 52",
         "ip link set d0 down",
         "ip link del d0",
     ],

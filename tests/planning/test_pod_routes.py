@@ -18,7 +18,9 @@ from locallb.model.naming import metric_of
 from locallb.model.objects import Node
 from locallb.model.ranges import AddressRange
 from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
+from locallb.model.routing_rules import Diversion
 from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.pod_routes import routes_of
 from tests.planning.objects import JsonObject, endpoint, endpoints, parsed, service
@@ -225,6 +227,45 @@ networks = st.builds(
     st.integers(0, 0xFFFFFF),
     st.integers(10, 30),
 )
+
+
+NODES = st.lists(st.tuples(networks, st.integers(1, 9)), max_size=4).map(
+    lambda drawn: tuple(node(f"n{i}", f"172.18.1.{number}", str(pods)) for i, (pods, number) in enumerate(drawn))
+)
+ROUTES = st.lists(networks, max_size=3).map(lambda drawn: (BRIDGE, *(route(str(network)) for network in drawn)))
+DIVERSIONS = st.lists(st.builds(Diversion, networks, st.just("a VPN"), st.booleans()), max_size=2).map(tuple)
+SNAPSHOTS = st.builds(
+    lambda nodes, routes, diversions, *, may: Snapshot(
+        HOME,
+        nodes=nodes,
+        host=HostFacts(addresses=HostAddresses(routes=routes), routes=routes, diversions=diversions, may_route=may),
+    ),
+    NODES,
+    ROUTES,
+    DIVERSIONS,
+    may=st.booleans(),
+)
+KEYS = st.sampled_from([settings(), settings(podRoutes="container", runtime="docker", network="publish"),
+                        settings(sources=[{"kubernetes": {"name": "c", "podCIDRs": ["10.0.0.0/9"]}}])])  # fmt: skip
+
+
+@given(st.lists(SNAPSHOTS, min_size=1, max_size=3), st.lists(KEYS, min_size=1, max_size=2), st.data())
+def test_what_is_remembered_is_what_would_be_planned(
+    snapshots: list[Snapshot], keys: list[Settings], data: st.DataObject
+) -> None:
+    """Whatever changes in between, or nothing does."""
+    memory = PlanMemory()
+    for _ in range(6):
+        snapshot, chosen = data.draw(st.sampled_from(snapshots)), data.draw(st.sampled_from(keys))
+        assert memory.routing(snapshot, chosen) == routes_of(snapshot, chosen)
+
+
+def test_nothing_is_planned_anew_where_nothing_changed() -> None:
+    """A new reading with the same Nodes and routes has the very same plan."""
+    memory, snapshot = PlanMemory(), Snapshot(HOME, nodes=(WORKER,), host=HostFacts())
+    services = parsed(service()).services
+    first = memory.routing(snapshot, settings())
+    assert memory.routing(replace(snapshot, services=services, nodes=(replace(WORKER),)), settings()) is first
 
 
 @given(st.lists(networks, max_size=6), st.lists(networks, max_size=6))

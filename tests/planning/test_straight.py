@@ -14,6 +14,7 @@ from locallb.model.identities import Family
 from locallb.model.objects import BackendChoice
 from locallb.model.reasons import Reason
 from locallb.model.routes import LOCAL_TABLE, Route
+from locallb.model.routing_rules import Diversion
 from locallb.model.serving import ConnectCheck, HttpCheck
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.backends.backends import PortBackends, upstreams
@@ -104,6 +105,24 @@ def test_only_a_route_that_leads_to_the_cluster_counts(routes: tuple[Route, ...]
     """Never because some route or other has the pods' numbers: somebody else may be there."""
     entry = found(service(), A, B, endpoints(POD), routes=routes)
     assert (entry.straight, words(entry)) == (straight, PODS if straight else NODE_PORTS)
+
+
+@pytest.mark.parametrize(
+    ("diverted", "yields", "straight"),
+    [
+        ("0.0.0.0/0", False, False),
+        ("0.0.0.0/0", True, True),
+        ("10.0.0.0/8", False, False),
+        ("10.0.0.0/8", True, True),
+        ("10.244.0.0/25", True, False),
+        ("10.244.0.0/24", True, True),
+        ("10.244.0.128/25", False, True),
+    ],
+)
+def test_what_a_rule_leads_elsewhere_is_no_way(diverted: str, *, yields: bool, straight: bool) -> None:
+    """Whatever routes there are; but for a rule that comes after the main table's longer prefixes."""
+    reach = reach_of(parsed(A, B).nodes, ROUTED, (Diversion(ip_network(diverted), "a VPN", yields),))
+    assert reach.has(ip_address("10.244.0.7")) is straight
 
 
 def test_pods_in_the_nodes_own_network_are_reached() -> None:

@@ -13,7 +13,7 @@ from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey
 from locallb.model.objects import BackendChoice, EndpointSlice, Node, Service
 from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
-from locallb.model.snapshot import Snapshot
+from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.backends.reach import Reach, reach_of
 
 
@@ -60,13 +60,17 @@ class BackendIndex:
         made = cls.of(nodes, snapshot.slices)
         everywhere = cls.of(snapshot.nodes, ()).nodes
         # A container's network has routes of its own.
-        routes = () if settings and settings.publishes else snapshot.host.routes
+        host = HostFacts() if settings and settings.publishes else snapshot.host
+        reached = {
+            cluster: reach_of(some, (*host.routes, *_made(ways.get(cluster, ()))), host.diversions)
+            for cluster, some in everywhere.items()
+        }
         return cls(
             made.nodes,
             made.slices,
             snapshot.health_ports,
             snapshot.host.routed,
-            {cluster: reach_of(some, (*routes, *_made(ways.get(cluster, ())))) for cluster, some in everywhere.items()},
+            reached,
             {cluster: {node.name: node.addresses for node in nodes} for cluster, nodes in everywhere.items()},
             settings.backends if settings else BackendChoice.AUTO,
             ways,

@@ -3,8 +3,8 @@
 A route says where packets go, not who is there: a VPN's 10.0.0.0/8, the bridge of Docker and another cluster's Node
 all lead away from pods that have such addresses here. So only these count, where no longer prefix says otherwise:
 a route by one of the cluster's own Nodes, a network that Nodes are in themselves but for the pods that each passes to
-(spec.podCIDRs), and any route but the default one where this host is one of the Nodes. Not here: whether a pod lets
-this host in, which is for the proxy to find out.
+(spec.podCIDRs), and any route but the default one where this host is one of the Nodes. What a rule leads elsewhere
+(`ip rule`) never counts. Not here: whether a pod lets this host in, which is for the proxy to find out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from locallb.model.identities import IPAddress, IPNetwork
 from locallb.model.objects import Node
 from locallb.model.routes import Route, inside
+from locallb.model.routing_rules import Diversion
 
 
 class Way(NamedTuple):
@@ -41,14 +42,20 @@ class Reach:
         return next((leads for v, first, last, leads in self.ways if v == version and first <= number <= last), False)
 
 
-def reach_of(nodes: Sequence[Node], routes: Iterable[Route]) -> Reach:
+def reach_of(nodes: Sequence[Node], routes: Iterable[Route], diversions: tuple[Diversion, ...] = ()) -> Reach:
     """Work out what is reached of the cluster that has `nodes`: the very same where nothing has changed."""
     addresses = frozenset(address for node in nodes for address in node.addresses)
-    return _reach(addresses, frozenset(network for node in nodes for network in node.pod_cidrs), tuple(routes))
+    behind = frozenset(network for node in nodes for network in node.pod_cidrs)
+    return _reach(addresses, behind, tuple(routes), diversions)
 
 
 @lru_cache(maxsize=64)
-def _reach(nodes: frozenset[IPAddress], behind: frozenset[IPNetwork], routes: tuple[Route, ...]) -> Reach:
+def _reach(
+    nodes: frozenset[IPAddress],
+    behind: frozenset[IPNetwork],
+    routes: tuple[Route, ...],
+    diversions: tuple[Diversion, ...],
+) -> Reach:
     """Work it out; `behind` Nodes are networks of which nobody answers for himself in the Nodes' own network."""
     by_destination: dict[IPNetwork, list[Route]] = {}
     for route in routes:
@@ -60,7 +67,9 @@ def _reach(nodes: frozenset[IPAddress], behind: frozenset[IPNetwork], routes: tu
     ]
     links = [] if is_node else [where for where, some in by_destination.items() if any(map(_is_link, some))]
     ways += [_nowhere(route) for route in behind if _is_passed_on(route, links, by_destination)]
+    ways += [_nowhere(each.network) for each in diversions if each.yields and each.network not in by_destination]
     ways.sort(key=lambda way: (way.last - way.first, way))
+    ways[:0] = [_nowhere(each.network) for each in diversions if not each.yields]
     return Reach(tuple(ways)) if any(way.leads for way in ways) else Reach()
 
 

@@ -1,0 +1,99 @@
+"""What keeps a route to pods from being made: somebody else's network, or one that no cluster may name.
+
+Not here: which routes are wanted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from locallb.model.formatting import counted
+from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork
+from locallb.model.routes import LOOPBACK, PodRoute, Route
+from locallb.model.routing_rules import Diversion
+
+_WIDEST = {Family.IPV4: 8, Family.IPV6: 16}
+_SPECIAL = (*LOOPBACK, *map(ip_network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "fe80::/10", "ff00::/8")))
+
+
+class Taken:
+    """Destinations that lead somewhere, by whom; networks contain each other or have nothing in common."""
+
+    def __init__(self, routes: Iterable[Route], diversions: Iterable[Diversion] = ()) -> None:
+        self._by: dict[tuple[int, int, int], list[tuple[IPAddress | None, str]]] = {}
+        self._firsts: dict[int, list[tuple[int, int]]] = {4: [], 6: []}
+        for route in routes:
+            self._note(route.destination, route.gateway, f"{route.destination} is {route.owner}")
+        for diversion in diversions:
+            self._note(diversion.network, None, f"{diversion.network} is led elsewhere: {diversion.owner}")
+        self._settle()
+
+    def add(self, cluster: ClusterName, routes: Iterable[PodRoute]) -> None:
+        """Note what a cluster of this stack gets."""
+        for route in routes:
+            self._note(route.destination, route.gateway, f"cluster {cluster} has pods in {route.destination} as well")
+        self._settle()
+
+    def against(self, route: PodRoute) -> str:
+        """Return what is in the way of `route`; empty if nothing is, or if what is there is the same way."""
+        network, version = route.destination, route.destination.version
+        first, last = int(network[0]), int(network[-1])
+        for bits in range(network.prefixlen + 1):
+            start = first >> (network.max_prefixlen - bits) << (network.max_prefixlen - bits)
+            for gateway, what in self._by.get((version, start, bits), ()):
+                if bits < network.prefixlen or gateway != route.gateway:
+                    return what
+        inner = self._firsts[version]
+        for start, bits in inner[bisect_left(inner, (first, network.prefixlen + 1)) :]:
+            if start > last:
+                break
+            if bits > network.prefixlen:
+                return self._by[version, start, bits][0][1]
+        return ""
+
+    def _note(self, network: IPNetwork, gateway: IPAddress | None, what: str) -> None:
+        key = network.version, int(network[0]), network.prefixlen
+        if key not in self._by:
+            self._firsts[network.version].append(key[1:])
+        self._by.setdefault(key, []).append((gateway, what))
+
+    def _settle(self) -> None:
+        for firsts in self._firsts.values():
+            firsts.sort()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """What keeps a route from being made."""
+
+    others: Taken
+    near: Sequence[IPNetwork] | None
+    """Networks whose members can be gateways; None where no host is known."""
+    named: Mapping[ClusterName, tuple[IPNetwork, ...]]
+
+    def why(self, cluster: ClusterName, route: PodRoute) -> str:
+        """Return why `route` isn't made; empty if it is."""
+        network = route.destination
+        if network.prefixlen < _WIDEST[Family.of(network)] or any(_meet(network, one) for one in _SPECIAL):
+            return f"{network} is no network of pods"
+        if network.is_global and network not in self.named.get(cluster, ()):
+            return f"{network} is public; name it in the source's podCIDRs if pods are there all the same"
+        if what := self.others.against(route):
+            return what
+        if self.near is not None and not any(route.gateway in one for one in self.near):
+            return f"{route.gateway} is in no network that this host or its proxies are members of"
+        return ""
+
+
+def _meet(one: IPNetwork, other: IPNetwork) -> bool:
+    return one.version == other.version and one.overlaps(other)
+
+
+def told(cluster: ClusterName, refused: Mapping[PodRoute, str], remedy: str) -> Iterator[str]:
+    """Say of one cluster what isn't made, and why."""
+    for route, why in [*refused.items()][:1]:
+        more = f", nor {counted(len(refused) - 1, 'other')} of its routes" if len(refused) > 1 else ""
+        yield f"{cluster}: the route {route} to its pods isn't made{more}: {why}; remove what is in the way{remedy}"
