@@ -13,6 +13,7 @@ from locallb.model.identities import ClusterName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
 from locallb.model.objects import EMPTY, BackendChoice
 from locallb.model.ranges import AddressRange
+from locallb.model.routes import PodRoute
 
 
 class SettingsError(Exception):
@@ -151,6 +152,10 @@ class Source(Finder, Protocol):
     @property
     def pod_cidrs(self) -> tuple[IPNetwork, ...]:
         """Where its pods have their addresses; empty: where its Nodes say."""
+
+    @property
+    def node_routes(self) -> tuple[PodRoute, ...] | None:
+        """The ways to its Nodes, where they are pods of another cluster; None where that isn't the source's to say."""
 
 
 @dataclass(frozen=True, slots=True)

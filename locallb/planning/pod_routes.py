@@ -84,17 +84,25 @@ def routes_to_gain(
         for placement in plan.placements
         if any(port.via is not None and port.via is not Via.PODS for port in placement.ports)
     }
-    if settings.backends is BackendChoice.NODE_PORTS or not by_nodes:
+    far = by_nodes & _given(settings).keys()
+    if settings.backends is BackendChoice.NODE_PORTS:
+        by_nodes = far
+    if not by_nodes:
         return
     word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
     could = find(snapshot, replace(settings, pod_routes=word)).routes
     there = set() if settings.publishes else {_way(one) for one in snapshot.host.routes}
     for cluster in sorted(by_nodes):
         if not there.issuperset(map(_parts, could.get(cluster, ()))):
-            yield (
-                f"{cluster}: connections go by NodePorts, which kube-proxy opens about a second later than pods answer;"
-                f" local-lb:podRoutes {word} makes routes straight to the pods (as root, or through Docker)"
-            )
+            why = _FAR if cluster in far else _SLOW
+            yield f"{cluster}: {why.format(key=f'local-lb:podRoutes {word}')} (as root, or through Docker)"
+
+
+_FAR = "its Nodes are pods of the seed, to which this host has no routes; {key} makes them"
+_SLOW = (
+    "connections go by NodePorts, which kube-proxy opens about a second later than pods answer; {key} makes routes"
+    " straight to the pods"
+)
 
 
 def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
@@ -121,16 +129,17 @@ def routes_of(snapshot: Snapshot, settings: Settings) -> RoutePlan:
 
 
 def wanted_routes(nodes: Iterable[Node], settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
-    """Return the routes to all pods of each cluster, in order, whatever is in the way."""
-    named = _named(settings)
+    """Return the routes of each cluster, in order, whatever is in the way: to pods, or what its source knows."""
+    named, given = _named(settings), _given(settings)
     by_cluster: dict[ClusterName, list[Node]] = {}
     for node in sorted(nodes, key=lambda node: (node.cluster, node.name)):
         by_cluster.setdefault(node.cluster, []).append(node)
     return {
         cluster: tuple(sorted(routes, key=lambda route: route.order))
         for cluster, some in by_cluster.items()
+        if cluster not in given
         if (routes := [*(_by_first(some, named[cluster]) if cluster in named else _by_each(some))])
-    }
+    } | {cluster: routes for cluster, routes in given.items() if routes}
 
 
 def _without(
@@ -146,6 +155,10 @@ def _without(
 
 def _named(settings: Settings) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
     return {source.cluster: source.pod_cidrs for source in settings.sources if source.pod_cidrs}
+
+
+def _given(settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+    return {source.cluster: source.node_routes for source in settings.sources if source.node_routes is not None}
 
 
 def _by_each(nodes: Sequence[Node]) -> Iterator[PodRoute]:

@@ -23,6 +23,7 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.pod_routes import routes_of
+from locallb.sources.kubernetes.entry import KubernetesSource
 from tests.planning.objects import JsonObject, endpoint, endpoints, parsed, service
 from tests.planning.objects import node as node_object
 
@@ -172,6 +173,24 @@ def test_nothing_is_made_unasked_or_without_a_right() -> None:
     made, told = planned(may=False)
     assert made == []
     assert "may change no routes" in told
+
+
+def of_shoot(*routes: str, **changes: object) -> Settings:
+    """Return a configuration whose cluster is a shoot that is reached by these."""
+    made = settings(**changes)
+    (source,) = made.sources
+    assert isinstance(source, KubernetesSource)
+    return replace(made, sources=(replace(source, node_routes=tuple(map(PodRoute.parse, routes))),))
+
+
+def test_nodes_that_are_pods_get_routes_and_pods_behind_them_none() -> None:
+    """Also while the cluster says nothing of its Nodes; the same rules hold for them."""
+    assert planned(given_settings=of_shoot("10.0.7.2/32 via 172.18.0.3"))[0] == ["c: 10.0.7.2/32 via 172.18.0.3"]
+    assert planned(nodes=(), given_settings=of_shoot("10.0.7.2/32 via 172.18.0.3"))[0]
+    assert planned(given_settings=of_shoot())[0] == []
+    made, told = planned(given_settings=of_shoot("8.8.8.8/32 via 172.18.0.3", "10.0.7.2/32 via 192.0.2.9"))
+    assert made == []
+    assert "is public" in told
 
 
 def gained(*routes: Route, **changes: object) -> tuple[str, ...]:

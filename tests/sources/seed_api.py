@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import yaml
 
 CLUSTERS = "/apis/extensions.gardener.cloud/v1alpha1/clusters"
 NAMESPACES = "/api/v1/namespaces"
+PODS = "/api/v1/pods"
 LOCAL = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
 
 
@@ -43,6 +45,13 @@ class SeedApi:
         """Take away its namespace and its Cluster."""
         for path in (NAMESPACES, CLUSTERS):
             self.objects[path] = [item for item in self.objects.get(path, []) if item["metadata"]["name"] != name]
+
+    def put_machine(self, shoot: str, name: str, pod_ips: Sequence[str], host_ips: Sequence[str]) -> None:
+        """Make the pod that is a Node of a shoot."""
+        labels = {"app": "machine", "machine": name, "machine-provider": "local"}
+        metadata = {"name": f"machine-{name}", "namespace": f"infra-{shoot}", "labels": labels, "resourceVersion": "1"}
+        status = {"podIPs": [{"ip": ip} for ip in pod_ips], "hostIPs": [{"ip": ip} for ip in host_ips]}
+        self.objects[PODS].append({"metadata": metadata, "status": {"phase": "Running", **status}})
 
     def put_secret(self, namespace: str, name: str, key: str = "", text: str = "") -> None:
         """Write a Secret with one value, or none."""
@@ -93,7 +102,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif "watch=true" in query:
             self._watch()
         elif isinstance(found, list):
-            wanted = found if "labelSelector" not in query else [item for item in found if _is_local(item)]
+            labels = dict(pair.split("=") for pair in parse_qs(query).get("labelSelector", [""])[0].split(",") if pair)
+            wanted = [item for item in found if labels.items() <= item["metadata"].get("labels", {}).items()]
             self._answer(200, {"metadata": {"resourceVersion": "1"}, "items": wanted})
         else:
             self._answer(200, found)
@@ -119,10 +129,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def _is_local(document: Mapping[str, Any]) -> bool:
-    return all(document["metadata"]["labels"].get(key) == value for key, value in LOCAL.items())
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
@@ -136,7 +142,7 @@ def served_seed(path: Path | None = None, uid: str = "seed-1") -> Iterator[SeedA
     api = SeedApi()
     api.objects = {
         f"{NAMESPACES}/kube-system": {"metadata": {"name": "kube-system", "uid": uid, "resourceVersion": "1"}},
-        **{path: [] for path in (NAMESPACES, CLUSTERS, "/api/v1/services", "/api/v1/nodes")},
+        **{path: [] for path in (NAMESPACES, CLUSTERS, PODS, "/api/v1/services", "/api/v1/nodes")},
         "/apis/discovery.k8s.io/v1/endpointslices": [],
     }
     with _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api})) as server:

@@ -22,17 +22,19 @@ from locallb.kubernetes.api.kubeconfig import connection
 from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.pacing import Pace
+from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import find_shoots
+from locallb.sources.gardener.machines import node_routes, parsed, printed
 from locallb.sources.gardener.polling import SeedPolls
 from locallb.sources.gardener.shoots import ADMIN, TOKEN, Shoot, parse_shoot, way
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.snapshot import find_sources
 from locallb.sources.source import Found, source_type
-from tests.sources.seed_api import CLUSTERS, SeedApi, cluster, kubeconfig, served_seed
+from tests.sources.seed_api import CLUSTERS, PODS, SeedApi, cluster, kubeconfig, served_seed
 from tests.watch.api import becomes
 
 SEED = GardenerSource(ClusterName("seed"), "seed.kubeconfig")
@@ -72,16 +74,17 @@ def files_in(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}
 
 
-def shoot_source(root: Path, name: str, silent: str = "") -> KubernetesSource:
-    """Make the source that a shoot is taken as."""
-    return KubernetesSource(ClusterName(name), str(kept(root) / f"{name}.kubeconfig"), name, found=True, silent=silent)
+def shoot_source(root: Path, name: str, silent: str = "", *routes: str) -> KubernetesSource:
+    """Make the source that a shoot is taken as, whose Nodes are reached by these routes."""
+    ways, path = tuple(map(PodRoute.parse, routes)), str(kept(root) / f"{name}.kubeconfig")
+    return KubernetesSource(ClusterName(name), path, name, found=True, silent=silent, node_routes=ways)
 
 
 def test_the_seed_comes_first_and_each_shoot_has_a_kubeconfig_for_this_user_only(seed: SeedApi, tmp_path: Path) -> None:
     """Named by its technical ID; the directory is private too."""
     found = look(tmp_path)
     assert found.sources == (
-        KubernetesSource(ClusterName("seed"), "seed.kubeconfig", found=True),
+        KubernetesSource(ClusterName("seed"), "seed.kubeconfig", found=True, node_routes=()),
         shoot_source(tmp_path, A),
     )
     assert (found.complaints, found.notices, found.gone) == ((), (), ())
@@ -137,6 +140,59 @@ def test_other_shoots_are_nobodys_business_here(
     seed.put_shoot(name, **fields)
     assert [source.cluster for source in look(tmp_path).sources] == ["seed", A]
     assert not [path for path, _ in seed.asked if "secrets" in path and name in path]
+
+
+BOTH_WAYS = ("10.0.7.2/32 via 172.18.0.3", "fd00:10:1:100::2/128 via fd00:10::3")
+
+
+def test_nodes_of_shoots_are_reached_by_the_nodes_that_they_are_on(seed: SeedApi, tmp_path: Path) -> None:
+    """In both families; bastions, pods that have no address yet and other shoots' are no Nodes of theirs."""
+    seed.put_machine(A, "m1", ["10.0.7.2", "fd00:10:1:100::2"], ["172.18.0.3", "fd00:10::3"])
+    seed.put_machine(A, "young", ["10.0.7.3"], [])
+    seed.put_machine(B, "m1", ["10.0.7.4"], ["172.18.0.4"])
+    seed.put_machine(A, "bastion", ["10.0.7.5"], ["172.18.0.3"])
+    seed.objects[PODS][-1]["metadata"]["labels"]["app"] = "bastion"
+    assert look(tmp_path).sources[1:] == (shoot_source(tmp_path, A, "", *BOTH_WAYS),)
+    del seed.objects[PODS][0]
+    assert look(tmp_path).sources[1:] == (shoot_source(tmp_path, A),)
+
+
+def test_the_ways_to_nodes_stay_while_the_seed_is_silent_and_go_with_the_shoot(seed: SeedApi, tmp_path: Path) -> None:
+    """Routes aren't taken away because nobody answers; a shoot of the same name that comes later has its own."""
+    seed.put_machine(A, "m1", ["10.0.7.2", "fd00:10:1:100::2"], ["172.18.0.3", "fd00:10::3"])
+    look(tmp_path)
+    seed.refused = 403
+    assert look(tmp_path).sources[1:] == (shoot_source(tmp_path, A, "", *BOTH_WAYS),)
+    seed.refused = 0
+    seed.drop_shoot(A)
+    look(tmp_path)
+    assert not (kept(tmp_path) / f"{A}.routes").read_text()
+
+
+def test_a_seed_that_lists_no_pods_is_told_and_serves(seed: SeedApi, tmp_path: Path) -> None:
+    """As with the rights that an earlier version needed."""
+    del seed.objects[PODS]
+    found = look(tmp_path)
+    assert found.sources[1:] == (shoot_source(tmp_path, A),)
+    (told,) = found.notices
+    assert told.startswith("the seed seed doesn't let us list pods")
+
+
+anything = st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner))
+
+
+@given(anything)
+def test_whatever_stands_in_a_pod_gives_ways_that_are_read_as_they_are_written(value: object) -> None:
+    """Each is to one address."""
+    whole = {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1%1"}], "hostIPs": [{"ip": "fe80::1%eth0"}]}
+    pods: list[dict[str, Any]] = [
+        {"metadata": {"namespace": "infra-a"}, "status": {"podIPs": [{"ip": value}, value], "hostIPs": value}},
+        {"metadata": value, "status": whole},
+        {"metadata": {"namespace": value}, "status": {**whole, "hostIPs": [{"ip": "172.18.0.3"}, value]}},
+    ]
+    for routes in node_routes(pods).values():
+        assert parsed(printed(routes)) == routes
+        assert all(route.destination.num_addresses == 1 for route in routes)
 
 
 def test_names_and_patterns_say_which_are_meant(seed: SeedApi, tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.kubeconfig import resolve
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
+from locallb.model.routes import PodRoute
 from locallb.sources import SourceError
 from locallb.sources.gardener.entry import GardenerSource
+from locallb.sources.gardener.machines import parsed, printed
 from locallb.sources.gardener.seed import Look, Seed
 from locallb.sources.kept_access import SUFFIX, forgotten, kept, put
 from locallb.sources.kubernetes.entry import KubernetesSource
@@ -42,15 +44,15 @@ def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bo
         seed = Seed(resolve(finder.kubeconfig, finder.context, root))
         look = seed.look(lambda name: is_meant(finder, name) or name in known)
     except KubeError as error:
-        return _as_last_found(finder, known, error)
+        return _as_last_found(finder, known, directory, error)
     if elsewhere := _elsewhere(look.identity, directory, known):
-        return Found(_sources(finder, known, None), complaints=(elsewhere,))
+        return Found(_sources(finder, known, directory, None), complaints=(elsewhere,))
     gone = sorted(known.keys() - look.there)
     _keep(look, directory, known, gone, keep=keep)
     known |= {name: directory / f"{name}{SUFFIX}" for name, way in look.ways.items() if way.text}
     return Found(
-        _sources(finder, {name: path for name, path in known.items() if name in look.there}, look),
-        notices=(*_missing(finder, look.there), *_unreached(finder, known, look)),
+        _sources(finder, {name: path for name, path in known.items() if name in look.there}, directory, look),
+        notices=(*_missing(finder, look.there), *_unreached(finder, known, look), *_without_routes(finder, look)),
         gone=tuple(map(ClusterName, gone)),
     )
 
@@ -64,32 +66,56 @@ def _keep(look: Look, directory: Path, known: Mapping[str, Path], gone: Collecti
     if keep:
         for name in gone:
             write(known[name], forgotten())
+            write(_ways_file(directory, name), "")
+        for name in usable:
+            write(_ways_file(directory, name), printed(_node_routes(name, directory, look)))
         if usable:
             write(_seed(directory), look.identity)
 
 
-def _sources(finder: GardenerSource, known: Mapping[str, Path], look: Look | None) -> tuple[KubernetesSource, ...]:
+def _node_routes(name: str, directory: Path, look: Look | None) -> tuple[PodRoute, ...]:
+    """Return the ways to a shoot's Nodes, as far as the seed says; otherwise those that were kept."""
+    if look is not None and look.machines is not None:
+        return look.machines.get(name, ())
+    return parsed(files.read(_ways_file(directory, name)) or "")
+
+
+def _sources(
+    finder: GardenerSource, known: Mapping[str, Path], directory: Path, look: Look | None
+) -> tuple[KubernetesSource, ...]:
     """Return the seed, whose gateways lead to the others, and the shoots."""
     meant = {name: path for name, path in sorted(known.items()) if is_meant(finder, name)}
     shoots = look.shoots if look else {}
     return (
-        KubernetesSource(finder.cluster, finder.kubeconfig, finder.context, found=True),
+        KubernetesSource(finder.cluster, finder.kubeconfig, finder.context, found=True, node_routes=()),
         *(
             KubernetesSource(
-                ClusterName(name), str(path), name, found=True, silent=shoots[name].silent if name in shoots else ""
+                ClusterName(name),
+                str(path),
+                name,
+                found=True,
+                silent=shoots[name].silent if name in shoots else "",
+                node_routes=_node_routes(name, directory, look),
             )
             for name, path in meant.items()
         ),
     )
 
 
-def _as_last_found(finder: GardenerSource, known: Mapping[str, Path], why: KubeError) -> Found[KubernetesSource]:
+def _as_last_found(
+    finder: GardenerSource, known: Mapping[str, Path], directory: Path, why: KubeError
+) -> Found[KubernetesSource]:
     told = f"source gardener: which shoots there are can't be found out: {why}"
     if not known:
         raise SourceError(f"{told}; repair that, or take `gardener` out of local-lb:sources")
-    sources = _sources(finder, known, None)
+    sources = _sources(finder, known, directory, None)
     names = few([str(source.cluster) for source in sources[1:]]) or "none"
     return Found(sources, complaints=(f"{told}; so those count that were found last: {names}",))
+
+
+def _ways_file(directory: Path, name: str) -> Path:
+    """Return where the ways to a shoot's Nodes are kept, for when the seed doesn't answer."""
+    return directory / f"{name}.routes"
 
 
 def _seed(directory: Path) -> Path:
@@ -115,6 +141,13 @@ def _missing(finder: GardenerSource, there: Collection[str]) -> tuple[str, ...]:
         for name in sorted(finder.shoots)
         if "*" not in name and name not in there
     )
+
+
+def _without_routes(finder: GardenerSource, look: Look) -> tuple[str, ...]:
+    if look.machines is not None or not look.shoots:
+        return ()
+    why = "doesn't let us list pods, so the ways to its shoots' Nodes are unknown; allow its user to list pods"
+    return (f"the seed {finder.cluster} {why}",)
 
 
 def _unreached(finder: GardenerSource, known: Collection[str], look: Look) -> tuple[str, ...]:

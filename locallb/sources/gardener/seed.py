@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightkube import Client
-from lightkube.generic_resource import create_global_resource
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.client import NAMESPACE, SECRET, Cluster
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.model.routes import PodRoute
+from locallb.sources.gardener import machines
 from locallb.sources.gardener.shoots import LABELS, Secret, Shoot, parse_shoot, way
 from locallb.sources.kept_access import Way
 
 _GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
 _CLUSTER = create_global_resource(_GROUP, _VERSION, "Cluster", "clusters")
+_POD = create_namespaced_resource("", "v1", "Pod", "pods")
 _PAGE = 100
 _SYSTEM = "kube-system"
 
@@ -34,6 +38,8 @@ class Look:
     shoots: Mapping[str, Shoot]
     ways: Mapping[str, Way]
     """How those are reached that were asked for."""
+    machines: Mapping[str, tuple[PodRoute, ...]] | None = None
+    """The ways to their Nodes; None where nobody may know."""
 
 
 class Seed(Cluster):
@@ -49,7 +55,7 @@ class Seed(Cluster):
         }
         ways = {name: self._way(shoot) for name, shoot in parsed.items() if is_asked(name)}
         there = control_planes | {str(document["metadata"]["name"]) for document in clusters}
-        return Look(identity, frozenset(there), parsed, ways)
+        return Look(identity, frozenset(there), parsed, ways, self._machines())
 
     def _identity(self) -> str:
         """Return the uid of kube-system, which stays as long as a cluster does. Raises KubeError."""
@@ -70,6 +76,19 @@ class Seed(Cluster):
 
     def _clusters(self) -> list[Object]:
         return self._list(f"{_GROUP}/{_VERSION}", "Cluster", lambda client: client.list(_CLUSTER, chunk_size=_PAGE))
+
+    def _machines(self) -> Mapping[str, tuple[PodRoute, ...]] | None:
+        """Return the ways to the Nodes of shoots; None where this user may not ask. Raises KubeError."""
+        labels: dict[str, Any] = dict(machines.LABELS)
+        try:
+            pods = self._list(
+                "v1", "Pod", lambda client: client.list(_POD, namespace="*", chunk_size=_PAGE, labels=labels)
+            )
+        except KubeError as error:
+            if error.fault is not Fault.REFUSED:
+                raise
+            return None
+        return machines.node_routes(pods)
 
     def _way(self, shoot: Shoot) -> Way:
         return way(shoot, lambda name: self._secret(shoot.name, name))

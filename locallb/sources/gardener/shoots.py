@@ -44,12 +44,12 @@ class Shoot:
 
 def parse_shoot(document: Mapping[str, Any]) -> Shoot | None:
     """Read a Cluster; None where it isn't, or not yet, a shoot that is reached from this seed."""
-    name, annotations = _text(document, "metadata", "name"), _at(document, "metadata", "annotations")
-    shoot = _at(document, "spec", "shoot")
-    is_shoot = LABEL.fullmatch(name) and _text(shoot, "status", "technicalID") == name
-    if not is_shoot or _text(shoot, "spec", "provider", "type") != "local":
+    name, annotations = text_at(document, "metadata", "name"), at(document, "metadata", "annotations")
+    shoot = at(document, "spec", "shoot")
+    is_shoot = LABEL.fullmatch(name) and text_at(shoot, "status", "technicalID") == name
+    if not is_shoot or text_at(shoot, "spec", "provider", "type") != "local":
         return None
-    generic, domain = _host(_text(annotations, _GENERIC_NAME)) or _GENERIC, _text(shoot, "spec", "dns", "domain")
+    generic, domain = _host(text_at(annotations, _GENERIC_NAME)) or _GENERIC, text_at(shoot, "spec", "dns", "domain")
     return Shoot(ClusterName(name), _host(f"api.{domain}"), generic, _silence(shoot))
 
 
@@ -67,9 +67,9 @@ def way(shoot: Shoot, secret: Callable[[str], Secret | None]) -> Way:
 
 
 def _silence(shoot: object) -> str:
-    if _at(shoot, "metadata", "deletionTimestamp"):
+    if at(shoot, "metadata", "deletionTimestamp"):
         return "is being deleted"
-    wanted, done = _at(shoot, "spec", "hibernation", "enabled"), _at(shoot, "status", "hibernated")
+    wanted, done = at(shoot, "spec", "hibernation", "enabled"), at(shoot, "status", "hibernated")
     return "is hibernated" if wanted is True or done is True else ""
 
 
@@ -80,20 +80,21 @@ def _host(text: str) -> str:
 
 def _data(secret: Secret | None, key: str) -> bytes | None:
     """Return what a Secret has; None if it hasn't, or too much."""
-    text = _text(secret, "data", key)
+    text = text_at(secret, "data", key)
     try:
         return base64.b64decode(text, validate=True) if 0 < len(text) <= 2 * LARGEST else None
     except (binascii.Error, ValueError):
         return None
 
 
-def _at(value: object, *keys: str) -> object:
+def at(value: object, *keys: str) -> object:
     """Return what stands at the end of the keys; None where they lead nowhere."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
-def _text(value: object, *keys: str) -> str:
-    text = _at(value, *keys)
+def text_at(value: object, *keys: str) -> str:
+    """Return a text at the end of the keys; empty where there is none."""
+    text = at(value, *keys)
     return text if isinstance(text, str) else ""

@@ -10,6 +10,7 @@ from locallb.config.parse_pod_routes import parse_pod_cidrs
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, IPNetwork
+from locallb.model.routes import PodRoute
 
 _EXAMPLE = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}"
 _TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-shop"}
@@ -32,6 +33,8 @@ class KubernetesSource:
     """It was found and not named: it may not be up yet, which is no mistake of anybody's."""
     silent: str = ""
     """Why its API needn't answer, such as `is hibernated`; then it counts as last read, and nothing is wrong."""
+    node_routes: tuple[PodRoute, ...] | None = None
+    """The ways to its Nodes, where they are pods of another cluster; with any, even none, pods of its own have none."""
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
 

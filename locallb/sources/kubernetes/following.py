@@ -71,7 +71,8 @@ class Following:
 
         """
         live = self._live.get(source.cluster)
-        if live is not None and live.source != source == replace(live.source, silent=source.silent):
+        same_api = live and replace(live.source, silent=source.silent, node_routes=source.node_routes) == source
+        if live is not None and same_api and live.source != source:
             live.source, live.read = source, with_stale(live.read)
         if live is not None and live.source != source:
             self._end(self._live.pop(source.cluster))

@@ -24,6 +24,7 @@ class ManifestsSource:
     live: ClassVar[bool] = False
     found: ClassVar[bool] = False
     pod_cidrs: ClassVar[tuple[IPNetwork, ...]] = ()
+    node_routes: ClassVar[None] = None
 
     @property
     def place(self) -> str:

@@ -1,0 +1,58 @@
+"""Nodes of shoots, which are pods of the seed's cluster: each is reached by the Node that it is on.
+
+Pure. All shoots may have one range for their Nodes, so each way is to one address. Not here: asking the seed (`seed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from locallb.model.identities import Family, IPAddress
+from locallb.model.routes import PodRoute
+from locallb.sources.gardener.shoots import at, text_at
+
+LABELS = {"app": "machine", "machine-provider": "local"}
+"""What these pods have, and bastions beside them haven't."""
+_INFRA = "infra-"
+_ENDED = {"Succeeded", "Failed"}
+
+
+def node_routes(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, tuple[PodRoute, ...]]:
+    """Return the ways to the Nodes of each shoot, by its technical ID, in order."""
+    ways: dict[str, set[PodRoute]] = {}
+    for pod in pods:
+        shoot = text_at(pod, "metadata", "namespace").removeprefix(_INFRA)
+        if text_at(pod, "status", "phase") not in _ENDED:
+            ways.setdefault(shoot, set()).update(_ways(pod))
+    return {shoot: tuple(sorted(some, key=lambda way: way.order)) for shoot, some in sorted(ways.items())}
+
+
+def _ways(pod: Mapping[str, Any]) -> Iterator[PodRoute]:
+    """Return a way a family; none for a pod that has no address or no Node yet."""
+    gateways = {Family.of(address): address for address in reversed([*_addresses(pod, "hostIPs")])}
+    for address in _addresses(pod, "podIPs"):
+        if gateway := gateways.get(Family.of(address)):
+            yield PodRoute(ip_network(address), gateway)
+
+
+def _addresses(pod: Mapping[str, Any], key: str) -> Iterator[IPAddress]:
+    listed = at(pod, "status", key)
+    for entry in listed if isinstance(listed, list) else ():
+        with suppress(ValueError):
+            yield ip_address(text_at(entry, "ip").replace("%", "-"))  # no address of one link
+
+
+def printed(routes: Iterable[PodRoute]) -> str:
+    """Write ways, one a line."""
+    return "".join(f"{route}\n" for route in routes)
+
+
+def parsed(text: str) -> tuple[PodRoute, ...]:
+    """Read what was written; nothing of a file that somebody else wrote."""
+    try:
+        return tuple(map(PodRoute.parse, text.splitlines()))
+    except ValueError:
+        return ()
