@@ -15,6 +15,7 @@ from pathlib import Path
 from locallb.host.netlink import RouteError
 from locallb.ledger.ledger import UNKNOWN, Ledger
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyId
+from locallb.model.snapshot import Claim
 from locallb.model.state_resource import POD_ROUTES, Resource
 from locallb.runtimes.pod_routes import present_routes, remove_route
 from locallb.runtimes.process.stopping import stop_all
@@ -52,23 +53,25 @@ class Leftover:
 
 
 def leftovers(
-    home: Home, known_proxies: Collection[str], known_addresses: Collection[str], known_routes: Collection[str] = ()
+    home: Home,
+    known_proxies: Collection[str],
+    known_addresses: Collection[str],
+    known_routes: Collection[str] = (),
+    claims: Iterable[Claim] | None = None,
 ) -> tuple[Leftover, ...]:
-    """List what is left, addresses first. `known_…` are those in the state of stack `home`."""
-    return (*_found(home, known_proxies, known_addresses, runtimes()), *_routes(home, known_routes))
+    """List what is left, addresses first. `known_…` are those in the state of stack `home`.
+
+    `claims` are the ledger's, where they were read a moment ago.
+    """
+    left = (*_addresses(home, known_addresses, claims), *_proxies(home, known_proxies))
+    return (*left, *_runs(home, known_proxies, runtimes()), *_routes(home, known_routes))
 
 
 def on_this_host(home: Home, known_proxies: Collection[str], known_addresses: Collection[str]) -> tuple[Leftover, ...]:
     """List the same without asking anybody but this host."""
-    return _found(
-        home, known_proxies, known_addresses, [runtime for runtime in runtimes() if not runtime.asks_a_daemon]
-    )
-
-
-def _found(
-    home: Home, proxies: Collection[str], addresses: Collection[str], asked: Sequence[Runtime]
-) -> tuple[Leftover, ...]:
-    return (*_addresses(home, addresses), *_proxies(home, proxies), *_runs(home, proxies, asked))
+    asked = [runtime for runtime in runtimes() if not runtime.asks_a_daemon]
+    left = (*_addresses(home, known_addresses), *_proxies(home, known_proxies))
+    return (*left, *_runs(home, known_proxies, asked))
 
 
 def routes_in(resources: Iterable[Resource]) -> set[str]:
@@ -104,9 +107,9 @@ def _remove(leftover: Leftover) -> None:
         Proxies(leftover.place.parent).remove(ProxyId(leftover.what))
 
 
-def _addresses(home: Home, known: Collection[str]) -> Iterator[Leftover]:
+def _addresses(home: Home, known: Collection[str], claims: Iterable[Claim] | None = None) -> Iterator[Leftover]:
     directory = paths.ledger_directory()
-    for claim in Ledger(directory).claims():
+    for claim in Ledger(directory).claims() if claims is None else claims:
         address, owner = str(claim.address), None if claim.owner == UNKNOWN else claim.owner
         if address not in known and _shown(owner, home):
             yield Leftover(Sort.ADDRESS, address, owner, _ours(owner, home), directory, address=claim.address)

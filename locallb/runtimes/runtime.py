@@ -6,7 +6,7 @@ Methods block; what goes wrong is a ClientError or a ProviderError. Not here: wh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -114,6 +114,13 @@ class Runtime(ABC):
     def unanswered(self, run: RunIdentity, error: str) -> str:
         """Return what to do where it doesn't answer, which `error` says."""
         return f"{error}; run up again, and see {self.log(run)} if that doesn't help"
+
+    @abstractmethod
+    def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
+        """End what stack `home`, whose state has `resources`, runs from another state home; return how many ran.
+
+        Raises ClientError where one can't be ended.
+        """
 
     @abstractmethod
     def end_hanging(self, directory: Path) -> None:

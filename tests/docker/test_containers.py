@@ -57,6 +57,24 @@ def test_services_are_served_from_containers_and_a_second_up_changes_nothing(sho
     assert list((shop.state_home / "proxies").glob("*")) == []
 
 
+def test_a_stack_moves_to_another_state_home_by_command(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its containers end, as processes would; the next `up` makes them again there, at the same addresses."""
+    shop.up()
+    at, before = shop.addresses(), identities(shop)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("XDG_STATE_HOME", str(shop.root / "other"))
+        done = shop.run("state", "adopt", "--yes")
+        assert done.code == 0, done.err
+        assert "2 proxies ended" in done.out
+        assert containers(shop) == {}
+        assert list((shop.state_home / "proxies").glob("*")) == []
+        shop.up()
+        assert (shop.addresses(), ask(at["n/web"], 80)) == (at, "web: hello")
+        assert not set(identities(shop).values()) & set(before.values())
+        assert shop.run("destroy", "--yes").code == 0
+    assert containers(shop) == {}
+
+
 def test_a_port_more_needs_no_other_container_and_cuts_no_stream(shop: Stage, backend: Callable[..., Backend]) -> None:
     """Envoy takes it from its files; a stream on another port goes on."""
     shop.up()

@@ -32,6 +32,7 @@ from locallb.planning.addresses.pool_routes import pool_routes
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.sources import SourceError
+from locallb.sources.workspace import Planned
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import PROXY_MARK
 
@@ -65,9 +66,9 @@ def look(directory: Path, stack: str) -> Seen:
     troubles = Troubles([])
     session = troubles.guard("stack", lambda: Session.open(directory, stack), None)
     pools = troubles.guard("stack", lambda: session.settings.pools, ()) if session else ()
-    ours = [process.pid for process in processes.marked(PROXY_MARK)]
-    strict = bool(session and pools and session.settings.publishes)
-    host = troubles.guard("host", lambda: host_facts(pools, ours, strict=strict), HostFacts())
+    here = session if session and troubles.guard("stack", lambda: _belongs_here(session), otherwise=False) else None
+    plan = troubles.guard("sources", here.plan, None) if here and pools else None
+    host = plan[0].snapshot.host if plan else troubles.guard("host", lambda: _host(pools, session), HostFacts())
     ledger = troubles.guard("ledger", lambda: Ledger(paths.ledger_directory()), None)
     claims = troubles.guard("ledger", ledger.claims, ()) if ledger else ()
     envoy, envoy_problem = _envoy()
@@ -88,8 +89,8 @@ def look(directory: Path, stack: str) -> Seen:
         docker=limits.docker(),
         disk_free=troubles.guard("disk", lambda: limits.disk_left(paths.state_home()), limits.PLENTY),
     )
-    if session and troubles.guard("stack", lambda: _belongs_here(session), otherwise=False):
-        seen = _with_stack(seen, session, {str(claim.address) for claim in claims}, troubles)
+    if here:
+        seen = _with_stack(seen, here, plan, claims, troubles)
     return replace(seen, extra=tuple(troubles.findings))
 
 
@@ -99,13 +100,21 @@ def _belongs_here(session: Session) -> bool:
     return True
 
 
-def _with_stack(seen: Seen, session: Session, claimed: set[str], troubles: Troubles) -> Seen:
-    """Look at the stack: its state, lock, sources and proxies. `claimed` are the addresses in the ledger."""
+def _host(pools: tuple[Pool, ...], session: Session | None) -> HostFacts:
+    """Look at the host where there is no plan that did."""
+    strict = bool(session and pools and session.settings.publishes)
+    return host_facts(pools, [process.pid for process in processes.marked(PROXY_MARK)], strict=strict)
+
+
+def _with_stack(
+    seen: Seen, session: Session, plan: Planned | None, claims: tuple[Claim, ...], troubles: Troubles
+) -> Seen:
+    """Look at the stack: its state, lock and proxies, and what was read of its sources. `claims` are the ledger's."""
     path = session.project.state_file(session.stack)
     state_problems = troubles.guard("state", lambda: check_state(path), ())
     remedy = "`locallb state restore` goes back to the last good state"
     known = troubles.guard("state", session.resources, (), remedy)
-    plan = troubles.guard("sources", session.plan, None) if seen.pools else None
+    claimed = {str(claim.address) for claim in claims}
     return replace(
         seen,
         source_problems=plan[0].complaints if plan else (),
@@ -115,7 +124,7 @@ def _with_stack(seen: Seen, session: Session, claimed: set[str], troubles: Troub
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
         proxies=_proxies(known),
         unclaimed=tuple(sorted({str(resource.id) for resource in known if resource.type == ADDRESS} - claimed)),
-        leftovers=troubles.guard("ledger", lambda: _leftovers(session, known), ()),
+        leftovers=troubles.guard("ledger", lambda: _leftovers(session, known, claims), ()),
         state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
         state_problems=state_problems,
         locks=_locks(session),
@@ -184,10 +193,10 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _leftovers(session: Session, known: Iterable[ResourceState]) -> tuple[str, ...]:
+def _leftovers(session: Session, known: Iterable[ResourceState], claims: tuple[Claim, ...]) -> tuple[str, ...]:
     proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
     addresses = {str(resource.id) for resource in known if resource.type == ADDRESS}
-    return tuple(str(leftover) for leftover in leftovers(session.home, proxies, addresses, routes_in(known)))
+    return tuple(str(leftover) for leftover in leftovers(session.home, proxies, addresses, routes_in(known), claims))
 
 
 def _locks(session: Session) -> tuple[LockSeen, ...]:

@@ -13,8 +13,9 @@ from locallb.cli.failures import Refused
 from locallb.cli.session import Session
 from locallb.engine.state.store import Store
 from locallb.model.formatting import counted
-from locallb.provider.resources.moving import leave, pids
+from locallb.provider.resources.moving import leave
 from locallb.runtimes.process.processes import ProcessError
+from locallb.runtimes.process.runtime import living
 from locallb.sources.stack_home import belonging, here, is_elsewhere, refuse_copy, settle
 
 
@@ -40,7 +41,7 @@ def adopt(session: Session, args: Arguments, out: Out) -> int:
         try:
             ended = counted(leave(resources, session.home, Path(known.state_home)), "proxy", "proxies")
         except ProcessError as error:
-            left = " ".join(map(str, pids(resources)))
+            left = " ".join(str(process.pid) for _, process in living(resources))
             raise Refused(
                 f"{error}: the proxies are those of {known.user}, and {now.user} may not end them; root may, with"
                 f" `kill {left}`, and then run `locallb state adopt` again"

@@ -65,7 +65,7 @@ def require_suitable(containers: Containers, settings: ContainerSettings, host: 
 
 def read_contained(containers: Containers, home: Home) -> Contained:
     """Find this stack's containers. Raises ContainersError."""
-    listed = [container for container in containers.labelled(PROXY_LABEL) if _home_of(container) == home]
+    listed = [container for container in containers.labelled(PROXY_LABEL) if home_of(container) == home]
     seen = [inspected for container in listed if (inspected := containers.inspect(str(container["Id"])))]
     pids = {int(container["State"]["Pid"]) for container in seen}
     return Contained(frozenset(pids - {0}), frozenset(place for container in seen for place in _places(container)))
@@ -92,7 +92,8 @@ def _subnet(config: Mapping[str, str]) -> Subnet:
     )
 
 
-def _home_of(listed: Document) -> Home | None:
+def home_of(listed: Document) -> Home | None:
+    """Return whose a container of a list is."""
     owner = labelled_owner(listed.get("Labels") or {})
     return owner.home if owner else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from locallb.config.settings import Settings
 from locallb.model.identities import Home, RunIdentity
 from locallb.model.snapshot import HostFacts
+from locallb.model.state_resource import CONTAINER, Resource
 from locallb.planning.planned import PlannedProxy
 from locallb.runtimes.docker import runs
 from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
 from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import HARM, ContainerEvents
-from locallb.runtimes.docker.facts import read_facts
+from locallb.runtimes.docker.facts import home_of, read_facts
 from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage import paths
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     import pulumi
 
     from locallb.resources.declared import ProxyConfig
+
+_SECONDS = 10
+"""What an Envoy that is told to end has for its connections, as Docker has it."""
 
 
 class Docker(Runtime):
@@ -85,6 +89,18 @@ class Docker(Runtime):
             name = runs.name_of(run)
             return f"the container {name} is paused: `docker unpause {name}`, then run up again"
         return super().unanswered(run, error)
+
+    def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
+        """Remove the stack's containers: they have directories there."""
+        del state_home
+        if all(resource.type != CONTAINER for resource in resources):
+            return 0
+        containers = Containers()
+        listed = [container for container in containers.labelled(PROXY_LABEL) if home_of(container) == home]
+        for container in listed:
+            containers.stop(str(container["Id"]), _SECONDS)
+            containers.remove(str(container["Id"]), volumes=True)
+        return sum(container["State"] == "running" for container in listed)
 
     def end_hanging(self, directory: Path) -> None:
         """Stop the proxy's containers."""

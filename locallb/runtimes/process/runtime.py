@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from locallb.config.settings import Settings
 from locallb.model.identities import Home, Owner, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
-from locallb.model.state_resource import PROCESS
+from locallb.model.state_resource import PROCESS, Resource
 from locallb.planning.planned import PlannedProxy
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.exits import Exits
@@ -65,6 +65,14 @@ class Processes(Runtime):
         if directory := processes.mark_of(process).get(PROXY_MARK):
             drain_process(Path(directory), process)
 
+    def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
+        """Stop those that the state has."""
+        del home
+        running = list(living(resources))
+        for proxy, process in running:
+            stop_process(state_home / "proxies" / proxy, process)
+        return len(running)
+
     def end_hanging(self, directory: Path) -> None:
         """End them as always: they are drained if they answer after all."""
         stop_all(directory)
@@ -90,6 +98,15 @@ class ProcessWatch:
     def stop(self) -> None:
         """Follow nothing any more."""
         self._exits.stop()
+
+
+def living(resources: Iterable[Resource]) -> Iterator[tuple[str, Process]]:
+    """Return the processes of a state that run, each with the id of its proxy."""
+    for resource in resources:
+        pid = resource.outputs.get("pid") if resource.type == PROCESS else None
+        process = Process(int(pid) if isinstance(pid, int | float) else 0, str(resource.outputs.get("started")))
+        if process.pid > 0 and processes.is_alive(process):
+            yield str(resource.inputs["proxy"]), process
 
 
 def _end(directory: Path, process: Process, owner: Owner | None) -> None:
