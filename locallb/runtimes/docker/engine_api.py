@@ -6,8 +6,10 @@ Not here: what a container should be, and what Pulumi makes of it.
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from docker.errors import APIError
@@ -187,13 +189,16 @@ class Containers(Daemon):
 
     @told
     def load(self, archive: Path, image: str, changes: Sequence[str]) -> str:
-        """Make an image of a tar file of a root file system, and give its id."""
+        """Make an image of a tar file of a root file system, and give its id; one that had the name goes, if unused."""
         repository, _, tag = image.rpartition(":")
-        client = self.client()
+        client, before = self.client(), self._image(image)
         answer = client.import_image_from_file(str(archive), repository=repository, tag=tag, changes=list(changes))
         if "error" in answer:
             raise ContainersError(f"Docker didn't take the image {image}: {answer.strip()}")
-        return str(answer).strip()
+        if before and (nameless := self._image(before["Id"])) and not nameless.get("RepoTags"):
+            with suppress(APIError):  # a container is of it
+                client.remove_image(before["Id"])
+        return str(json.loads(answer.splitlines()[-1])["status"])
 
 
 def _beginning(stream: Iterable[bytes], most: int) -> bytes:

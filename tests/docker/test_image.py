@@ -1,0 +1,65 @@
+"""Images that are made of a tar file: what they replace doesn't pile up, and what somebody uses or named stays."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from locallb.runtimes.docker.engine_api import Containers
+from tests.docker.support import docker
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def name(image: str) -> Iterator[str]:
+    """Return a name that no image has, and leave none with it."""
+    del image
+    repository = f"llb-test-{secrets.token_hex(4)}"
+    yield f"{repository}:a"
+    for tag in ("a", "b"):
+        with suppress(subprocess.CalledProcessError):
+            docker("image", "rm", f"{repository}:{tag}")
+
+
+def made(root: Path, name: str) -> str:
+    """Make another image of this name, and give its id."""
+    path = root / secrets.token_hex(4)
+    path.write_text(path.name)
+    with tarfile.open(root / "root.tar", "w") as tar:
+        tar.add(path, "file")
+    return Containers().load(root / "root.tar", name, ['ENTRYPOINT ["/file"]'])
+
+
+def test_an_image_that_is_made_anew_leaves_no_nameless_one(name: str, tmp_path: Path) -> None:
+    """Each time it is made."""
+    first, second = made(tmp_path, name), made(tmp_path, name)
+    assert first != second
+    assert Containers().has_image(second)
+    assert not Containers().has_image(first)
+
+
+@pytest.mark.parametrize("used", ["by a container", "under another name"])
+def test_an_image_that_somebody_uses_stays(name: str, tmp_path: Path, used: str) -> None:
+    """As it is; the name is the new one's all the same."""
+    first = made(tmp_path, name)
+    container = ""
+    if used == "by a container":
+        container = Containers().create("", {"Image": first})
+    else:
+        docker("tag", first, name.replace(":a", ":b"))
+    try:
+        second = made(tmp_path, name)
+        assert Containers().has_image(first)
+        assert docker("image", "inspect", "--format", "{{.Id}}", name).strip() == second
+    finally:
+        if container:
+            Containers().remove(container, volumes=True)
+            with suppress(subprocess.CalledProcessError):
+                docker("image", "rm", first)
