@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
@@ -16,6 +17,7 @@ from locallb.config.parse_settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import Project, check_stack_name, load_project
+from locallb.sources.renamed_project import earlier_names
 from locallb.sources.source import source_type
 
 BALANCER = "locallb:index:LoadBalancer"
@@ -35,10 +37,13 @@ config:
 
 
 def list_stacks(args: Arguments, out: Out) -> int:
-    """List every stack that has a configuration or a state."""
+    """List every stack that has a configuration or a state, also one of an earlier name of the project."""
     project = load_project(args.directory)
-    with_state = {path.stem for path in project.state_file("*").parent.glob("*.json")}
-    listed = [_stack(project, name) for name in sorted({*project.stacks(), *with_state})]
+    folder = project.state_file("*").parent
+    with_state = {path.stem for path in folder.glob("*.json")}
+    elsewhere = {path.stem for path in folder.parent.glob("*/*.json")}
+    names = {*project.stacks(), *with_state, *(name for name in elsewhere if _earlier(project, name))}
+    listed = [_stack(project, name) for name in sorted(names)]
     if args.json:
         out.raw(json.dumps(listed, indent=2))
     elif listed:
@@ -48,20 +53,29 @@ def list_stacks(args: Arguments, out: Out) -> int:
     return Exit.OK
 
 
-def _stack(project: Project, name: str) -> dict[str, object]:
+def _stack(project: Project, name: str) -> dict[str, Any]:
     path = project.stack_file(name)
     try:
         resources = Session(project, name).resources()
         balancers: int | None = sum(resource.type == BALANCER for resource in resources)
     except EngineError:  # `state check` and the doctor tell what it has
         balancers = None
-    return {"stack": name, "configuration": str(path) if path.exists() else None, "load_balancers": balancers}
+    return {
+        "stack": name,
+        "configuration": str(path) if path.exists() else None,
+        "load_balancers": balancers,
+        "earlier_projects": _earlier(project, name),
+    }
 
 
-def _cells(stack: dict[str, object]) -> tuple[str, str, str]:
-    balancers = stack["load_balancers"]
-    unreadable = "its state can't be read"
-    return str(stack["stack"]), unreadable if balancers is None else str(balancers), str(stack["configuration"] or "-")
+def _earlier(project: Project, name: str) -> list[str]:
+    return earlier_names(Session(project, name).home, project.state_file(name))
+
+
+def _cells(stack: dict[str, Any]) -> tuple[str, str, str]:
+    balancers = "its state can't be read" if stack["load_balancers"] is None else str(stack["load_balancers"])
+    earlier = "".join(f", more as project {name!r}" for name in stack["earlier_projects"])
+    return stack["stack"], f"{balancers}{earlier}", stack["configuration"] or "-"
 
 
 def init(args: Arguments, out: Out) -> int:
