@@ -32,6 +32,7 @@ from locallb.envoy.endpoints import assignment, file_name
 from locallb.envoy.fragments import RenderedPart, render_part
 from locallb.envoy.http.listeners import listener as http_listener
 from locallb.envoy.listeners import listener
+from locallb.envoy.rollout import with_referred
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream
 
@@ -50,7 +51,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The `version_info` of the LDS and the CDS file: digests of what they say."""
+    """The `version_info` of the LDS and the CDS file: digests of what they say.
+
+    Where listeners refer to routes and secrets, a digest of those files' versions follows that of the listeners.
+    """
 
     lds: str
     cds: str
@@ -84,11 +88,13 @@ def _render(proxy: Proxy, _checks: tuple[object, ...]) -> Rendered:
     lds = Discovered(sorted(listeners, key=lambda message: str(message["name"])))
     cds = Discovered([cluster(upstream, proxy.discovery) for upstream in upstreams.values()])
     files = {"bootstrap.json": bootstrap(proxy), "lds.json": lds.response, "cds.json": cds.response}
+    referred: Mapping[str, Discovered] = {}
     if proxy.discovery is Discovery.EDS:
         files |= {file_name(upstream): _endpoints(upstream).response for upstream in upstreams.values()}
-        more = http.files(proxy.http, tuple(upstreams.values()))
-        files |= {name: discovered.response for name, discovered in more.items()}
-    return Rendered({name: text(message) for name, message in files.items()}, Versions(lds.version, cds.version))
+        referred = http.files(proxy.http, tuple(upstreams.values()))
+        files |= {name: discovered.response for name, discovered in referred.items()}
+    version = with_referred(lds.version, [discovered.version for discovered in referred.values()])
+    return Rendered({name: text(message) for name, message in files.items()}, Versions(version, cds.version))
 
 
 def render_empty(proxy: Proxy) -> Rendered:

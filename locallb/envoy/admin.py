@@ -165,6 +165,12 @@ class EnvoyAdmin:
     def _dump(self, resource: str, names: str) -> Sequence[Mapping[str, Any]]:
         return self._json(f"/config_dump?resource={resource}&name_regex={quote(names, safe='')}").get("configs", [])
 
+    def referred(self) -> frozenset[str]:
+        """Read the versions of routes and secrets that are active."""
+        kinds = ("dynamic_route_configs", "dynamic_active_secrets")
+        dumps = (self._json(f"/config_dump?resource={kind}&mask=version_info") for kind in kinds)
+        return frozenset(str(entry.get("version_info")) for dump in dumps for entry in dump.get("configs", ()))
+
     def drain(self) -> None:
         """Stop listening on every address; open connections go on."""
         self._ask("POST", "/drain_listeners")

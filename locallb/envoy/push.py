@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from locallb.envoy import rollout
@@ -24,11 +25,21 @@ def put(directory: Path, step: rollout.Write, mode: int, patience: float = PATIE
         _follow(directory, step, before, patience)
 
 
+def texts(directory: Path) -> Mapping[str, str]:
+    """Read Envoy's files in a proxy's directory, by name. Raises FilesError."""
+    try:
+        names = sorted(entry.name for entry in directory.iterdir() if rollout.NAME.fullmatch(entry.name))
+    except OSError as error:
+        raise files.FilesError(f"{directory} can't be read: {error.strerror}") from error
+    read = {name: files.read_shared(directory / name) for name in names}
+    return {name: text for name, text in read.items() if text is not None}
+
+
 def _follow(directory: Path, step: rollout.Write, before: int, patience: float) -> None:
     """Wait until Envoy runs this version or has refused it; what it refused is for Reachable to tell."""
     deadline, pause, asked = time.monotonic() + patience, pauses(), 0
     while time.monotonic() < deadline:
-        if _active(directory, step.name) in {None, step.version}:
+        if _active(directory, step) in {None, step.version}:
             return
         asked += 1
         if asked % _SELDOM == 0 and _refused(directory, step.name) != before:
@@ -36,10 +47,13 @@ def _follow(directory: Path, step: rollout.Write, before: int, patience: float) 
         time.sleep(next(pause))
 
 
-def _active(directory: Path, name: str) -> str | None:
+def _active(directory: Path, step: rollout.Write) -> str | None:
     """Ask Envoy for the version of a file that it runs; None where none answers."""
+    admin = EnvoyAdmin(directory)
     try:
-        return _of(name, EnvoyAdmin(directory).active()).version
+        if step.name.startswith(rollout.ROUTES):
+            return step.version if step.version in admin.referred() else ""
+        return _of(step.name, admin.active()).version
     except EnvoyAdminError:
         return None
 

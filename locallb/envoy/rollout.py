@@ -10,14 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-NAME = re.compile(r"(bootstrap|lds|cds|eds-[a-z0-9-]+)\.json")
+from locallb.envoy.document import digest
+
+NAME = re.compile(r"(bootstrap|lds|cds|eds-[a-z0-9-]+|(?:rds|sds)-[0-9a-f]{12})\.json")
 """The files of a proxy that are Envoy's."""
 BOOTSTRAP, LISTENERS, CLUSTERS = "bootstrap.json", "lds.json", "cds.json"
+ROUTES, SECRETS = "rds-", "sds-"
+"""How files begin that listeners and clusters refer to, besides endpoints."""
 _BRIDGE = "+previous"
+_AND = "+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +47,16 @@ Step = Write | Remove
 def steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Step]:
     """Return how to get from the files `present` to those `wanted`; nothing for a file that is right already."""
     different = {name for name, text in wanted.items() if present.get(name) != text}
-    for name in sorted(different - {LISTENERS, CLUSTERS}):
+    routes = {name for name in different if name.startswith(ROUTES)}
+    for name in sorted(different - routes - {LISTENERS, CLUSTERS}):
         yield Write(name, wanted[name])
     before, after = present.get(CLUSTERS, ""), wanted[CLUSTERS]
-    between = _bridge(before, after) if LISTENERS in different else after
+    between = _bridge(before, after) if routes or LISTENERS in different else after
     if not _same_resources(before, between):
         yield _versioned(CLUSTERS, between)
+    for name in sorted(routes):
+        # Routes that are new wait for their listener: nobody takes them before.
+        yield _versioned(name, wanted[name]) if name in present else Write(name, wanted[name])
     if LISTENERS in different:
         yield _versioned(LISTENERS, wanted[LISTENERS])
     if CLUSTERS in different and (between != after or _same_resources(before, between)):
@@ -63,6 +72,28 @@ def new_watches(before: str, after: str) -> int:
     """
     old, new = _resources(before), _resources(after)
     return sum(1 for name, cluster in new.items() if cluster.get("type") == "EDS" and old.get(name) != cluster)
+
+
+def new_references(before: Mapping[str, str], after: Mapping[str, str]) -> int:
+    """Count what Envoy watches besides endpoints, once there are other files: a certificate's own files as well."""
+    added = [text for name, text in after.items() if name.startswith((ROUTES, SECRETS)) and name not in before]
+    return sum(2 if "tls_certificate" in resource else 1 for text in added for resource in _resources(text).values())
+
+
+def referred(texts: Mapping[str, str]) -> frozenset[str]:
+    """Return the versions of the files that listeners and clusters refer to, endpoints apart."""
+    named = (text for name, text in texts.items() if name.startswith((ROUTES, SECRETS)))
+    return frozenset(str(_document(text).get("version_info", "")) for text in named)
+
+
+def with_referred(version: str, referred: Collection[str]) -> str:
+    """Name listeners together with what they refer to, where they do."""
+    return f"{version}{_AND}{digest({'referred': sorted(referred)})}" if referred else version
+
+
+def has_referred(version: str) -> bool:
+    """Return whether a version is one of `with_referred`."""
+    return _AND in version
 
 
 def _versioned(name: str, text: str) -> Write:

@@ -56,7 +56,7 @@ class HeldProxy:
     discovery: Discovery | None
     """None where it serves nothing yet."""
     upstreams: int = 1
-    """How many endpoint files it watches where it uses EDS."""
+    """How many files it watches besides listeners and clusters where it uses EDS: endpoints, routes, secrets."""
 
 
 class HeldProxyAssignment(NamedTuple):

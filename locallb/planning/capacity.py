@@ -17,7 +17,7 @@ from locallb.model.objects import Discovery
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A proxy that wants to run, with the number of its upstreams."""
+    """A proxy that wants to run, with the number of its upstreams, or of all that it would watch as files."""
 
     service: ObjectKey
     upstreams: int

@@ -17,6 +17,7 @@ from locallb.provider.resources.loopback_address import LoopbackAddress
 from locallb.provider.resources.pod_routes import PodRoutes
 from locallb.provider.resources.proxy_config import ProxyConfig
 from locallb.provider.resources.reachable import Reachable
+from locallb.provider.resources.served_certificate import ServedCertificate
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.provider.resources.service_config import ServiceConfig
 from locallb.resources.errors import ProviderError
@@ -25,6 +26,7 @@ __all__ = ["KINDS", "ProviderError", "make_provider"]
 
 KINDS: tuple[type[AnyResourceType], ...] = (
     LoopbackAddress,
+    ServedCertificate,
     ProxyConfig,
     *(kind for word in RUNTIMES.having("resource_types") for kind in RUNTIMES.load(word, "resource_types")),
     ServiceConfig,

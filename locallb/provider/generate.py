@@ -26,7 +26,12 @@ _OURS = {
     **dict.fromkeys(("Ingress", "IngressPort", "Condition", "Event"), "locallb.model.status_entries"),
 }
 """Types of the schema that the model has, by their module: the codec goes by their own fields."""
-_NAMES = {"proxy": "ProxyId", "part": "PartId", "ProxyConfigInputs.name": "ProxyName"}
+_NAMES = {
+    "proxy": "ProxyId",
+    "part": "PartId",
+    "ProxyConfigInputs.name": "ProxyName",
+    "ServedCertificateInputs.name": "ProxyName",
+}
 """Texts that are identities."""
 _FEW = 5  # arguments that the linter takes without a word
 Schema = Mapping[str, Any]

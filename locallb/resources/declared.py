@@ -74,6 +74,54 @@ class ProxyConfig(pulumi.CustomResource):
         super().__init__("locallb:index:ProxyConfig", resource_name, properties, opts)
 
 
+class ServedCertificate(pulumi.CustomResource):
+    """A certificate and its key, from a Secret, in the directory of a proxy: files that only Envoy reads.
+
+    Its id names them. The key is in no state, plan or log.
+    """
+
+    proxy: pulumi.Output[str]
+    name: pulumi.Output[str]
+    owner: pulumi.Output[Mapping[str, Any]]
+    access: pulumi.Output[Mapping[str, Any]]
+    file: pulumi.Output[str]
+    namespace: pulumi.Output[str]
+    secret: pulumi.Output[str]
+    digest: pulumi.Output[str]
+    shared: pulumi.Output[bool]
+    chain: pulumi.Output[str]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        proxy: pulumi.Input[str],
+        name: pulumi.Input[str],
+        owner: pulumi.Input[Mapping[str, Any]],
+        access: pulumi.Input[Mapping[str, Any]],
+        file: pulumi.Input[str],
+        namespace: pulumi.Input[str],
+        secret: pulumi.Input[str],
+        digest: pulumi.Input[str],
+        shared: pulumi.Input[bool],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {
+            "proxy": proxy,
+            "name": name,
+            "owner": owner,
+            "access": access,
+            "file": file,
+            "namespace": namespace,
+            "secret": secret,
+            "digest": digest,
+            "shared": shared,
+            "chain": None,
+        }
+        super().__init__("locallb:index:ServedCertificate", resource_name, properties, opts)
+
+
 class EnvoyProcess(pulumi.CustomResource):
     """An Envoy on this host, in its proxy's directory.
 

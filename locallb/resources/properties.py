@@ -69,9 +69,9 @@ class ProxyConfigInputs:
     owner: Owner
     """Whose proxy it is."""
     files: Mapping[str, str]
-    """Text by file name: bootstrap.json, lds.json, cds.json and one eds-<upstream>.json an upstream.
+    """Text by file name: bootstrap.json, lds.json, cds.json, one eds-<upstream>.json an upstream.
 
-    The bootstrap alone where parts say the rest.
+    HTTP listeners refer to rds-*.json and sds-*.json. The bootstrap alone where parts say the rest.
     """
     versions: Versions
     """Versions that lds.json and cds.json carry."""
@@ -87,6 +87,41 @@ class ProxyConfigState(ProxyConfigInputs):
     """Path of the proxy's directory."""
     bootstrap: str
     """sha256 (hex) of bootstrap.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCertificateInputs:
+    """What a program says of its `ServedCertificate`."""
+
+    proxy: ProxyId
+    """Id of the proxy. Another one replaces it."""
+    name: ProxyName
+    """Readable name of the proxy."""
+    owner: Owner
+    """Whose proxy it is."""
+    access: Access
+    """Where the Secret lives; both fields are empty where a file of manifests has it."""
+    file: str
+    """Path of the file of manifests that has the Secret; empty for one of a live cluster. Another one replaces it."""
+    namespace: str
+    """Namespace of the Secret. Another one replaces it."""
+    secret: str
+    """Name of the Secret. Another one replaces it."""
+    digest: str
+    """Digest (hex) of what is in the Secret.
+
+    Another one replaces it, new before old: both are there until nobody refers to the old one.
+    """
+    shared: bool
+    """This user's group may read the files too: a container works in the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCertificateState(ServedCertificateInputs):
+    """What is known of one `ServedCertificate`: its inputs and its outputs."""
+
+    chain: str
+    """Name of the certificate's file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from locallb.envoy import rollout
 from locallb.model.identities import ObjectKey, Owner, ProxyId, ProxyName
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_from
@@ -26,7 +27,7 @@ from locallb.sources import SourceError
 from locallb.storage import files
 
 _OURS = frozenset({ADDRESS, CONFIG, SERVICE})
-ENDPOINT_FILES = "eds-"
+_ENDPOINT_FILES = "eds-"
 """How the names of files begin that a proxy learns endpoints from."""
 _Held = TypeVar("_Held")
 
@@ -164,8 +165,9 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | _OfStack:
     if not service.cluster:
         return _OfStack(ProxyId(str(inputs["proxy"])), ProxyName(str(inputs["name"])))
     names = _object(inputs["files"])
-    if endpoint_files := sum(name.startswith(ENDPOINT_FILES) for name in names):
-        return HeldProxy(service, Discovery.EDS, endpoint_files)
+    endpoint_files = sum(name.startswith(_ENDPOINT_FILES) for name in names)
+    if watched := endpoint_files + rollout.new_references({}, _texts(names)):
+        return HeldProxy(service, Discovery.EDS, watched)
     clusters = _object(json.loads(str(names.get("cds.json", "{}")))).get("resources")
     return HeldProxy(service, Discovery.STATIC if clusters else None)
 

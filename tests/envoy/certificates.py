@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from locallb.envoy.http import names
+from locallb.kubernetes.tls_secrets import TlsPair
 from locallb.model.http import Certificate
 from locallb.model.identities import ClusterName
 
@@ -27,9 +27,9 @@ class Pair:
         return self.chain.read_text()
 
     def reference(self, name: str) -> Certificate:
-        """Return what a configuration says of it: the Secret `default/<name>` of cluster `kind`."""
-        digest = hashlib.sha256(self.chain.read_bytes()).hexdigest()
-        return Certificate(ClusterName("kind"), "default", name, digest)
+        """Return what a configuration says of it: the Secret `default/<name>` of cluster `local`."""
+        digest = TlsPair(self.chain.read_bytes(), self.key.read_bytes()).digest
+        return Certificate(ClusterName("local"), "default", name, digest)
 
     def put(self, directory: Path, name: str) -> None:
         """Write both where Envoy looks for them."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from locallb.envoy import render, watches
 from locallb.envoy.http import watched_files
@@ -54,7 +54,7 @@ def pair(authority: Authority) -> Pair:
 def _law(pair: Pair, authority: Authority, examples: int) -> Callable[[], None]:
     """Return the law: Envoy takes a proxy, with everything inline, so that it looks at all of it."""
 
-    @settings(max_examples=examples, phases=_PHASES)
+    @settings(max_examples=examples, phases=_PHASES, suppress_health_check=list(HealthCheck))
     @given(http_strategies.proxies(pair.reference("web"), authority.own.pem))
     def law(proxy: Proxy) -> None:
         with TemporaryDirectory() as directory:

@@ -95,8 +95,14 @@ class Cluster:
 
     def service(self, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
         """Return a Service, or another frontend; None if there is none. Raises KubeError."""
-        resource, told = namespaced(kind), f"{frontend(kind).name} {namespace}/{name}"
-        document = self._call(told, lambda client: client.get(resource, name, namespace=namespace), absent=True)
+        return self._get(f"{frontend(kind).name} {namespace}/{name}", namespaced(kind), namespace, name)
+
+    def secret(self, namespace: str, name: str) -> Object | None:
+        """Return a Secret; None if there is none. Raises KubeError. Whoever asks keeps what is in it to themselves."""
+        return self._get(f"Secret {namespace}/{name}", SECRET, namespace, name)
+
+    def _get(self, told: str, kind: type[GenericNamespacedResource], namespace: str, name: str) -> Object | None:
+        document = self._call(told, lambda client: client.get(kind, name, namespace=namespace), absent=True)
         return None if document is None else dict(document)
 
     def patch_status(

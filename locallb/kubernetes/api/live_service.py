@@ -59,6 +59,11 @@ def find(access: Access, owner: Owner) -> Live | None:
     return live if live is not None and is_it(live, owner.uid) else None
 
 
+def secret(access: Access, namespace: str, name: str) -> Mapping[str, object] | None:
+    """Return a Secret; None if there is none. Raises KubeError."""
+    return _at(access).secret(namespace, name)
+
+
 def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool]) -> bool:
     """Return whether an open watch says of the very Service that it is `fine`: then nothing need be asked.
 

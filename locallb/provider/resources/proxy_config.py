@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import certifi
+
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.fragments import joined
+from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
 from locallb.host import inotify
 from locallb.ledger.conflicts import refuse_copy
 from locallb.resources.codec import is_unknown
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
 from locallb.runtimes.process.stopping import stop_all
@@ -35,7 +38,8 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
             return
         for name in new.files:
             if not rollout.NAME.fullmatch(name):
-                yield "files", f"{name!r} isn't a file of a proxy: expected are {', '.join(_NEEDED)} and eds-*.json"
+                expected = ", ".join((*_NEEDED, "eds-*.json", "rds-*.json"))
+                yield "files", f"{name!r} isn't a file of a proxy: expected are {expected} and sds-*.json"
         needed = () if _in_parts(new.files) else _NEEDED
         yield from (("files", f"{name} is missing") for name in needed if name not in new.files)
 
@@ -60,7 +64,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         directory = _proxies().find(state.proxy)
         if directory is None or directory.owner != state.owner:
             return None
-        texts = _texts(directory.path)
+        texts = push.texts(directory.path)
         if _in_parts(state.files):
             texts = _own(texts)
         shared = _proxies().is_shared(state.proxy)
@@ -91,14 +95,17 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         _proxies().remove(state.proxy)
 
     def _write(self, directory: ProxyDirectory, new: ProxyConfigInputs) -> ProxyConfigState:
-        texts = _texts(directory.path)
+        texts = push.texts(directory.path)
         if not _in_parts(new.files) and EnvoyAdmin(directory.path).answers():
             # An Envoy that can't have what it watches aborts.
             watches = rollout.new_watches(texts.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
+            watches += rollout.new_references(texts, new.files)
             inotify.require(watches, f"the change of proxy {new.name}")
         _proxies().share(new.proxy, shared=new.shared)
         mode = files.SHARED if new.shared else files.PRIVATE
         _set_modes(directory.path, texts, mode)
+        if SYSTEM_AUTHORITIES in new.files.get(rollout.CLUSTERS, ""):
+            files.write(directory.path / SYSTEM_AUTHORITIES, _system_authorities(), mode=mode)
         steps = _begin(texts, new.files) if _in_parts(new.files) else rollout.steps(texts, new.files)
         _roll_out(directory.path, steps, mode)
         return grown(self.state, new, directory=str(directory.path), bootstrap=rollout.fingerprint(new.files))
@@ -138,13 +145,10 @@ def _own(texts: Mapping[str, str]) -> Mapping[str, str]:
     return {name: text for name, text in texts.items() if name == rollout.BOOTSTRAP} if whole else {}
 
 
-def _texts(directory: Path) -> Mapping[str, str]:
-    try:
-        names = sorted(entry.name for entry in directory.iterdir() if rollout.NAME.fullmatch(entry.name))
-    except OSError as error:
-        raise ProviderError(f"{directory} can't be read: {error.strerror}") from error
-    texts = {name: files.read_shared(directory / name) for name in names}
-    return {name: text for name, text in texts.items() if text is not None}
+def _system_authorities() -> str:
+    """Read what this host trusts, or what Mozilla does where it has nothing of its own."""
+    own = ssl.get_default_verify_paths().cafile
+    return Path(own or certifi.where()).read_text(encoding="utf-8")
 
 
 def _proxies() -> Proxies:

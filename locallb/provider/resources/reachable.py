@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
 from locallb.envoy.fragments import part_version
 from locallb.envoy.waiting import pauses
@@ -161,7 +162,11 @@ def _look(directory: Path, new: ReachableInputs) -> _Sight:
     if new.part:
         return _look_at_part(admin, new, taken.lds)
     failed = admin.failed_listeners() if taken.lds.rejected else {}
-    return _Sight(taken.lds, Versions(taken.lds.version, taken.cds.version), admin.listeners(), failed)
+    version = taken.lds.version
+    if rollout.has_referred(new.versions.lds):
+        wanted = rollout.referred(push.texts(directory))
+        version = rollout.with_referred(version, wanted if wanted <= admin.referred() else ["missing"])
+    return _Sight(taken.lds, Versions(version, taken.cds.version), admin.listeners(), failed)
 
 
 def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, logs, rollout
+from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, logs, push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import EnvoyBinary, installed
 from locallb.envoy.waiting import comes_to_answer
@@ -140,8 +140,9 @@ def _adopt(directory: Path, mark: Mapping[str, str]) -> Process | None:
 
 
 def _start(directory: Path, binary: EnvoyBinary, mark: Mapping[str, str]) -> Process:
-    clusters = files.read_shared(directory / rollout.CLUSTERS) or ""
-    inotify.require(_OWN_WATCHES + rollout.new_watches("", clusters), f"proxy {directory.name}")
+    texts = push.texts(directory)
+    watches = rollout.new_watches("", texts.get(rollout.CLUSTERS, "")) + rollout.new_references({}, texts)
+    inotify.require(_OWN_WATCHES + watches, f"proxy {directory.name}")
     log = directory / LOG
     with suppress(FileNotFoundError):
         log.replace(directory / logs.PREVIOUS)

@@ -13,11 +13,11 @@ from lightkube import Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
 from locallb.kubernetes.answers import Object, listed
-from locallb.kubernetes.api.client import NAMESPACE, SECRET, Cluster
+from locallb.kubernetes.api.client import NAMESPACE, Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.model.routes import PodRoute
 from locallb.sources.gardener import machines
-from locallb.sources.gardener.shoots import LABELS, Secret, Shoot, parse_shoot, way
+from locallb.sources.gardener.shoots import LABELS, Shoot, parse_shoot, way
 from locallb.sources.kept_access import Way
 
 _GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
@@ -91,10 +91,4 @@ class Seed(Cluster):
         return machines.node_routes(pods)
 
     def _way(self, shoot: Shoot) -> Way:
-        return way(shoot, lambda name: self._secret(shoot.name, name))
-
-    def _secret(self, namespace: str, name: str) -> Secret | None:
-        """Return a Secret; None if there is none. Raises KubeError."""
-        told = f"Secret {namespace}/{name}"
-        secret = self._call(told, lambda client: client.get(SECRET, name, namespace=namespace), absent=True)
-        return None if secret is None else dict(secret)
+        return way(shoot, lambda name: self.secret(shoot.name, name))

@@ -1,0 +1,70 @@
+"""Secrets of type kubernetes.io/tls: what is in one, and the digest by which everybody else knows it.
+
+A key leaves this only for the file that a proxy reads. Not here: requests and files.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+CHAIN, KEY = "tls.crt", "tls.key"
+
+
+class TlsSecretError(Exception):
+    """A Secret has no certificate that can be used: what is wrong with it, without what is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsPair:
+    """A certificate with its chain, and its key, both PEM."""
+
+    chain: bytes
+    key: bytes = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """Name what is in it, so that a change of either is seen; nothing of a key can be told from it."""
+        return hashlib.sha256(self.chain + b"\0" + self.key).hexdigest()
+
+
+def tls_pair(document: Mapping[str, object]) -> TlsPair:
+    """Read a Secret as the API or a manifest has it. Raises TlsSecretError."""
+    return TlsPair(_entry(document, CHAIN), _entry(document, KEY))
+
+
+def secret_among(documents: Iterable[object], namespace: str, name: str) -> Mapping[str, object] | None:
+    """Return the Secret of this name among documents of manifests; the last one counts."""
+    listed = [inner for document in documents for inner in _items(document)]
+    return next((document for document in reversed(listed) if _is(document, namespace, name)), None)
+
+
+def _items(document: object) -> list[Mapping[str, object]]:
+    """Return the objects of a document, of a List too."""
+    if not isinstance(document, Mapping):
+        return []
+    items = document.get("items")
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else [document]
+
+
+def _is(document: Mapping[str, object], namespace: str, name: str) -> bool:
+    metadata = document.get("metadata")
+    if document.get("kind") != "Secret" or not isinstance(metadata, Mapping):
+        return False
+    return metadata.get("name") == name and (metadata.get("namespace") or "default") == namespace
+
+
+def _entry(document: Mapping[str, object], key: str) -> bytes:
+    plain, encoded = (document.get(name) for name in ("stringData", "data"))
+    if isinstance(plain, Mapping) and isinstance(plain.get(key), str):
+        return str(plain[key]).encode()
+    given = encoded.get(key) if isinstance(encoded, Mapping) else None
+    if not isinstance(given, str):
+        raise TlsSecretError(f"it has no {key}")
+    try:
+        return base64.b64decode(given, validate=True)
+    except binascii.Error:
+        raise TlsSecretError(f"its {key} isn't base64") from None

@@ -1,0 +1,171 @@
+"""Certificates in the directories of proxies: the key for Envoy alone, a successor without a moment between."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import ssl
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.envoy import render
+from locallb.envoy.http import names
+from locallb.model.http import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
+from locallb.model.http_routes import Answer, Match, Route
+from locallb.model.identities import ProxyName
+from locallb.model.naming import owner_fields
+from locallb.model.objects import Discovery
+from locallb.model.serving import Proxy
+from locallb.resources.errors import ProviderError
+from locallb.storage import paths
+from tests.envoy.certificates import Authority, Pair
+from tests.provider.support import Driver, Wanted
+
+KIND = "ServedCertificate"
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """Make an authority."""
+    return Authority(tmp_path / "authority")
+
+
+def secret(pair: Pair, file: Path) -> None:
+    """Write a manifest with the Secret `default/web`."""
+    data = {key: base64.b64encode(path.read_bytes()).decode() for key, path in _entries(pair)}
+    document = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data}
+    file.write_text(json.dumps({**document, "metadata": {"name": "web", "namespace": "default"}}))
+
+
+def _entries(pair: Pair) -> tuple[tuple[str, Path], ...]:
+    return ("tls.crt", pair.chain), ("tls.key", pair.key)
+
+
+def inputs(wanted: Wanted, pair: Pair, file: Path) -> dict[str, Any]:
+    """Return what a program says of the certificate."""
+    reference = _reference(pair, file)
+    return {
+        "proxy": wanted.proxy,
+        "name": str(wanted.owner.service),
+        "owner": dict(owner_fields(wanted.owner)),
+        "access": {"kubeconfig": "", "context": ""},
+        "file": str(file),
+        "namespace": "default",
+        "secret": "web",
+        "digest": reference.digest,
+        "shared": False,
+    }
+
+
+def _reference(pair: Pair, file: Path) -> Certificate:
+    named = pair.reference("web")
+    return Certificate(named.cluster, named.namespace, named.name, named.digest, str(file))
+
+
+def serving(wanted: Wanted, pair: Pair, file: Path) -> tuple[dict[str, Any], Proxy]:
+    """Return the inputs of a ProxyConfig that serves HTTPS with the certificate, and what it says."""
+    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Answer(200, "hello")),)),))
+    chain = Chain(routes, (), Termination((_reference(pair, file),)))
+    listener = HttpListener(ip_address(wanted.address), 8080, (chain,))
+    proxy = Proxy(ProxyName("x"), wanted.proxy, Discovery.EDS, http=(listener,), may_serve_http=True)
+    rendered = render(proxy)
+    versions = {"lds": rendered.versions.lds, "cds": rendered.versions.cds}
+    return {**wanted.config, "files": dict(rendered.files), "versions": versions}, proxy
+
+
+def shown(address: str, authority: Authority) -> str:
+    """Return the serial number of the certificate that clients see; it must be the authority's."""
+    context = ssl.create_default_context(cafile=str(authority.own.chain))
+    with (
+        socket.create_connection((address, 8080), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname="a.test") as client,
+    ):
+        return str((client.getpeercert() or {})["serialNumber"])
+
+
+@pytest.mark.envoy
+def test_a_successor_is_shown_and_the_key_is_nowhere_else(
+    driver: Driver, wanted: Wanted, authority: Authority, tmp_path: Path
+) -> None:
+    """It is written beside the old one, then referred to, then the old one goes: as an engine replaces it."""
+    file, first, second = tmp_path / "secret.json", authority.sign("DNS:a.test"), authority.sign("DNS:a.test")
+    secret(first, file)
+    certificate = driver.create(KIND, inputs(wanted, first, file))
+    config = driver.create("ProxyConfig", serving(wanted, first, file)[0])
+    bootstrap = {**wanted.process, "bootstrap": config["bootstrap"]}
+    process = driver.create("EnvoyProcess", bootstrap)
+    proof = driver.create("Reachable", {**wanted.reachable(process), "versions": config["versions"]})
+    before = shown(wanted.address, authority)
+
+    secret(second, file)
+    difference = driver.diff(KIND, certificate, inputs(wanted, second, file))
+    assert difference.replaces == ["digest"]
+    successor = driver.create(KIND, inputs(wanted, second, file))
+    changed = driver.update("ProxyConfig", config, serving(wanted, second, file)[0])
+    assert changed["files"]["lds.json"] == config["files"]["lds.json"]
+    proof = driver.update("Reachable", proof, {**wanted.reachable(process), "versions": changed["versions"]})
+    driver.delete(KIND, certificate)
+
+    assert shown(wanted.address, authority) != before
+    directory = paths.proxies_root() / wanted.proxy
+    assert sorted(path.name for path in directory.glob("tls-*")) == sorted(
+        [names.chain_file(_reference(second, file)), names.key_file(_reference(second, file))]
+    )
+    assert {path.stat().st_mode & 0o777 for path in directory.glob("tls-*")} == {0o600}
+    secrets = [line for pair in (first, second) for line in pair.key.read_text().splitlines()[1:-1]]
+    told = json.dumps([certificate, successor, config, changed, process, proof])
+    assert not [line for line in secrets if line in told]
+
+
+def test_what_somebody_removed_is_missed(driver: Driver, wanted: Wanted, authority: Authority, tmp_path: Path) -> None:
+    """A refresh sees that a file is gone or has something else in it; deleting goes on without it."""
+    file, pair = tmp_path / "secret.json", authority.sign("DNS:a.test")
+    secret(pair, file)
+    certificate = driver.create(KIND, inputs(wanted, pair, file))
+    assert driver.read(KIND, certificate) == certificate
+    (paths.proxies_root() / wanted.proxy / certificate["chain"]).write_text(authority.own.pem)
+    assert driver.read(KIND, certificate) is None
+    driver.delete(KIND, certificate)
+    driver.delete(KIND, certificate)
+    assert not list((paths.proxies_root() / wanted.proxy).glob("tls-*"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        ("gone", "isn't there any more"),
+        ("other", "has changed since it was planned"),
+        ("mixed", "can't be served: KEY_VALUES_MISMATCH"),
+        ("noise", "can't be served: it isn't PEM"),
+        ("empty", "it has no tls.key"),
+        ("missing", "can't be read"),
+    ],
+)
+def test_a_secret_that_cant_be_served_is_told(
+    damage: str, complaint: str, driver: Driver, wanted: Wanted, tmp_path: Path
+) -> None:
+    """One sentence with the Secret's name and nothing of what is in it; no file is left."""
+    file, authority = tmp_path / "secret.json", Authority(tmp_path / "authority")
+    pair, other = authority.sign("DNS:a.test"), authority.sign("DNS:b.test")
+    noise = tmp_path / "noise"
+    noise.write_text("PRIVATE")
+    served = {"mixed": Pair(pair.chain, other.key), "noise": Pair(pair.chain, noise)}.get(damage, pair)
+    secret(other if damage == "other" else served, file)
+    document = json.loads(file.read_text())
+    if damage == "gone":
+        document["metadata"]["name"] = "else"
+    if damage == "empty":
+        del document["data"]["tls.key"]
+    file.write_text(json.dumps(document))
+    given = inputs(wanted, served, file)
+    if damage == "missing":
+        file.unlink()
+    with pytest.raises(ProviderError, match=complaint) as caught:
+        driver.create(KIND, given)
+    assert "default/web" in str(caught.value)
+    assert "PRIVATE" not in str(caught.value)
+    assert not list((paths.proxies_root() / wanted.proxy).glob("tls-*"))
