@@ -74,8 +74,8 @@ class Envoy:
         beside.rename(self.directory / name)
 
     def apply(self, rendered: Rendered) -> None:
-        """Go over to another configuration: EDS, CDS, LDS; listeners first where some are only removed."""
-        for name in sorted(name for name in rendered.files if name.startswith("eds-")):
+        """Go over to another configuration: what is referred to, CDS, LDS; listeners first where some are only removed."""
+        for name in sorted(name for name in rendered.files if name.startswith(("eds-", "rds-", "sds-"))):
             if not self._has(name, rendered.files[name]):
                 self.put(name, rendered.files[name])
         order = ["cds", "lds"]
@@ -83,7 +83,7 @@ class Envoy:
             self._subscription(kind, rendered)
 
     def _subscription(self, kind: str, rendered: Rendered) -> None:
-        name, version = f"{kind}.json", getattr(rendered.versions, kind)
+        name, version = f"{kind}.json", _version(rendered, kind)
         if not self._has(name, rendered.files[name]):
             self.put(name, rendered.files[name])
             eventually(lambda: self.version(kind) == version, f"{name} accepted; log: {self.log()}")
@@ -105,9 +105,8 @@ class Envoy:
         if not self.admin_ready():
             return False
         versions = (self.version("lds"), self.version("cds"))
-        return versions == (rendered.versions.lds, rendered.versions.cds) and self.listeners() == self._listener_names(
-            rendered
-        )
+        wanted = (_version(rendered, "lds"), _version(rendered, "cds"))
+        return versions == wanted and self.listeners() == self._listener_names(rendered)
 
     def admin_ready(self) -> bool:
         """Return whether the admin socket answers."""
@@ -161,6 +160,11 @@ class _UnixConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(self._path)
+
+
+def _version(rendered: Rendered, kind: str) -> str:
+    """Return the version that the file itself has."""
+    return str(json.loads(rendered.files[f"{kind}.json"])["version_info"])
 
 
 def inlined(files: Mapping[str, str]) -> str:
