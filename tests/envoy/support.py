@@ -74,7 +74,7 @@ class Envoy:
         beside.rename(self.directory / name)
 
     def apply(self, rendered: Rendered) -> None:
-        """Go over to another configuration: what is referred to, CDS, LDS; listeners first where some are only removed."""
+        """Go over to another configuration: references, CDS, LDS; listeners first where some are only removed."""
         for name in sorted(name for name in rendered.files if name.startswith(("eds-", "rds-", "sds-"))):
             if not self._has(name, rendered.files[name]):
                 self.put(name, rendered.files[name])
