@@ -10,7 +10,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,9 +18,8 @@ from typing import Any
 from urllib.parse import quote
 
 from locallb.envoy import ADMIN_SOCKET
-from locallb.envoy.fragments import tag
 from locallb.model.errors import ClientError
-from locallb.model.identities import IPAddress, PartId, Protocol
+from locallb.model.identities import IPAddress, Protocol
 
 PATIENCE = 2.0
 """Seconds that one answer may take."""
@@ -56,15 +55,6 @@ class Subscriptions:
 
     lds: Subscription
     cds: Subscription
-
-
-@dataclass(frozen=True, slots=True)
-class PartSeen:
-    """What runs of a part: versions of listeners and clusters by name, and why a listener can't be as it should."""
-
-    listeners: Mapping[str, str]
-    clusters: Mapping[str, str]
-    failed: Mapping[str, str]
 
 
 class EnvoyAdmin:
@@ -133,7 +123,7 @@ class EnvoyAdmin:
     def draining(self) -> frozenset[tuple[IPAddress, int, Protocol]]:
         """Read where listeners were that are gone, but for the streams that they had accepted."""
         listeners = (
-            (entry.get("draining_state") or {}).get("listener") for entry in self._dump("dynamic_listeners", ".*")
+            (entry.get("draining_state") or {}).get("listener") for entry in self.dump("dynamic_listeners", ".*")
         )
         return frozenset(_bound({"local_address": listener["address"]}) for listener in listeners if listener)
 
@@ -144,25 +134,8 @@ class EnvoyAdmin:
             counts[match["name"]] = counts.get(match["name"], 0) + int(match["value"])
         return counts
 
-    def part(self, part: PartId, names: Collection[str]) -> PartSeen:
-        """Read what runs of a part: its listeners among those called `names`, and its clusters.
-
-        Every listener and cluster says which version of itself it is; one that is being replaced is the old one until
-        its successor is ready.
-        """
-        wanted = "|".join(re.escape(name) for name in sorted(names))
-        listeners = self._dump("dynamic_listeners", wanted) if names else []
-        clusters = self._dump("dynamic_active_clusters", f"{part}-.*") if names else []
-        failed = {
-            str(listener.get("name")): listener["error_state"] for listener in listeners if "error_state" in listener
-        }
-        return PartSeen(
-            _versions(part, ((listener.get("active_state") or {}).get("listener") for listener in listeners)),
-            _versions(part, (cluster.get("cluster") for cluster in clusters)),
-            {name: str(state.get("details", "")) for name, state in failed.items()},
-        )
-
-    def _dump(self, resource: str, names: str) -> Sequence[Mapping[str, Any]]:
+    def dump(self, resource: str, names: str) -> Sequence[Mapping[str, Any]]:
+        """Read what it has of a kind, of those whose names match; an expression of 100 steps and more is refused."""
         return self._json(f"/config_dump?resource={resource}&name_regex={quote(names, safe='')}").get("configs", [])
 
     def referred(self) -> frozenset[str]:
@@ -221,16 +194,6 @@ def _bound(status: Mapping[str, Any]) -> tuple[IPAddress, int, Protocol]:
     place = status["local_address"]["socket_address"]
     address = ip_address(place["address"])
     return address, int(place["port_value"]), Protocol(place.get("protocol", "TCP"))
-
-
-def _versions(part: PartId, resources: Iterable[Mapping[str, Any] | None]) -> Mapping[str, str]:
-    """Return the versions of those that are tagged as the part's."""
-    there = [resource for resource in resources if resource]
-    return {
-        str(resource.get("name")): tagged.version
-        for resource in there
-        if (tagged := tag(resource)) and tagged.part == part
-    }
 
 
 def _subscription(statistics: dict[str, str]) -> Subscription:

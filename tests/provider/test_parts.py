@@ -11,11 +11,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 
 from locallb.envoy import render_empty, render_part
+from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import installed
 from locallb.envoy.rollout import fingerprint
 from locallb.model.identities import Owner, Protocol, ProxyId, ProxyName
@@ -256,3 +258,39 @@ def test_a_part_without_its_proxy_is_refused(driver: Driver, shared: Shared, roo
         driver.delete("ServiceConfig", given)
     assert [path for path, _ in driver.check("ServiceConfig", {**part, "part": "../x"})] == ["part"]
     assert root.exists()
+
+
+def test_a_service_of_many_ports_is_proven(driver: Driver, shared: Shared) -> None:
+    """Envoy refuses an expression that names more than a few listeners, so it is asked in several."""
+    address, ports = f"{block()}.17", range(8080, 8104)
+    with echo() as backend:
+        part, proof = shared.part("wide", address, backend, *ports)
+        driver.create("ServiceConfig", part)
+        proven = driver.create("Reachable", proof)
+        assert [port["state"] for port in proven["ports"]] == ["serving"] * len(ports)
+        assert driver.read("Reachable", proven) == proven
+
+
+def test_looks_of_the_same_moment_are_one(driver: Driver, shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What thirty threads want to know while Envoy is asked is asked at once, and each sees what it would see alone."""
+    net, asked = block(), []
+    with ThreadPoolExecutor(30) as threads:
+        parts = [shared.part(f"s{number}", f"{net}.{100 + number}", 9, 8080) for number in range(30)]
+        list(threads.map(lambda part: driver.create("ServiceConfig", part[0]), parts))
+        proofs = [driver.create("Reachable", proof) for _, proof in parts]
+        alone = [driver.read("Reachable", proof) for proof in proofs]
+        entered, ask = Barrier(30), EnvoyAdmin._ask
+
+        def slowly(admin: EnvoyAdmin, method: str, path: str, accept: tuple[int, ...] = (200,)) -> str:
+            asked.append(path)
+            time.sleep(0.1)
+            return ask(admin, method, path, accept)
+
+        monkeypatch.setattr(EnvoyAdmin, "_ask", slowly)
+
+        def read(proof: dict[str, Any]) -> dict[str, Any] | None:
+            entered.wait()
+            return driver.read("Reachable", proof)
+
+        assert list(threads.map(read, proofs)) == alone == proofs
+    assert len([path for path in asked if "config_dump" in path]) < 30

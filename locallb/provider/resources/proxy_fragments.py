@@ -8,10 +8,10 @@ after; a listener that goes is waited for, because its address is released next.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
@@ -19,11 +19,11 @@ from typing import TypeAlias
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.envoy.fragments import Tagged, Texts, joined, taken_apart
-from locallb.model.errors import ClientError
 from locallb.model.identities import PartId
 from locallb.resources.errors import ProviderError
 from locallb.runtimes.runtime import end_hanging
 from locallb.storage import files
+from locallb.threads.joined import Joined
 
 PATIENCE = 10.0
 """Seconds that Envoy gets for each file: it takes 0.1 ms a listener or cluster, in all of them."""
@@ -61,36 +61,7 @@ class _File:
         return by_part
 
 
-@dataclass(slots=True)
-class _Ticket:
-    """A change that waits, and how it ended."""
-
-    change: FragmentChange
-    done: bool = False
-    error: Exception | None = None
-
-
-@dataclass(slots=True)
-class _Queue:
-    """The changes that wait for one proxy."""
-
-    waiting: list[_Ticket] = field(default_factory=list)
-    entrance: Lock = field(default_factory=Lock)
-    turn: Lock = field(default_factory=Lock)
-
-    def enter(self, change: FragmentChange) -> _Ticket:
-        ticket = _Ticket(change)
-        with self.entrance:
-            self.waiting.append(ticket)
-        return ticket
-
-    def take(self) -> list[_Ticket]:
-        with self.entrance:
-            taken, self.waiting = self.waiting, []
-        return taken
-
-
-_QUEUES: dict[Path, _Queue] = {}
+_QUEUES: dict[Path, Joined[FragmentChange, None]] = {}
 _SEEN: dict[Path, _File] = {}
 """Files as they were last: with a thousand parts in it a file takes longer to read than all the rest."""
 _READING = Lock()
@@ -99,13 +70,11 @@ _READING = Lock()
 
 def apply(directory: Path, change: FragmentChange) -> None:
     """Make one part what it shall be, together with whatever others want now. Raises ClientError, ProviderError."""
-    queue = _QUEUES.setdefault(directory, _Queue())
-    ticket = queue.enter(change)
-    with queue.turn:
-        if not ticket.done:
-            _serve(directory, queue.take())
-    if ticket.error:
-        raise ticket.error
+    _queue(directory).ask(change)
+
+
+def _queue(directory: Path) -> Joined[FragmentChange, None]:
+    return _QUEUES.get(directory) or _QUEUES.setdefault(directory, Joined(partial(_serve, directory)))
 
 
 def read(directory: Path, part: PartId) -> tuple[Texts, Texts]:
@@ -116,28 +85,21 @@ def read(directory: Path, part: PartId) -> tuple[Texts, Texts]:
 
 def rewrite_listeners(directory: Path) -> None:
     """Put the listeners into place once more as they are: Envoy then binds what it couldn't. Raises ClientError."""
-    with _QUEUES.setdefault(directory, _Queue()).turn, files.locked(directory):
+    with _queue(directory).turn, files.locked(directory):
         path = directory / rollout.LISTENERS
         text = files.read_shared(path)
         if text is not None:
             files.write(path, text, mode=files.mode(path))
 
 
-def _serve(directory: Path, tickets: list[_Ticket]) -> None:
+def _serve(directory: Path, changes: Sequence[FragmentChange]) -> list[None]:
     """Carry out several changes as one; all of them share how that ends."""
-    error: Exception | None = ProviderError(f"the change of proxy {directory.name} was broken off; run up again")
-    try:
-        with files.locked(directory):
-            _roll_out(directory, [ticket.change for ticket in tickets])
-        error = None
-    except (ClientError, ProviderError) as failure:
-        error = failure
-    finally:
-        for ticket in tickets:
-            ticket.done, ticket.error = True, error
+    with files.locked(directory):
+        _roll_out(directory, changes)
+    return [None] * len(changes)
 
 
-def _roll_out(directory: Path, changes: list[FragmentChange]) -> None:
+def _roll_out(directory: Path, changes: Sequence[FragmentChange]) -> None:
     latest = {change.part: change for change in changes}
     listeners, clusters = (_file(directory / name).document for name in (rollout.LISTENERS, rollout.CLUSTERS))
     new_listeners = {name: Tagged(c.part, text) for c in latest.values() for name, text in c.listeners.items()}

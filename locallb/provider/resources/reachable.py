@@ -14,6 +14,7 @@ from pathlib import Path
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription
 from locallb.envoy.fragments import part_version
+from locallb.envoy.part_looks import look_at
 from locallb.envoy.waiting import pauses
 from locallb.host.sockets import SocketError, connect, holder, split_place
 from locallb.model.errors import ClientError
@@ -146,12 +147,12 @@ def _await(directory: Path, new: ReachableInputs) -> None:
 def _is_proven(directory: Path, new: ReachableInputs) -> bool:
     """Return whether the proof holds; of a part without Envoy's statistics, which are those of a thousand others."""
     if new.part:
-        return _look_at_part(EnvoyAdmin(directory), new, Subscription()).proves(new)
+        return _look_at_part(directory, new, Subscription()).proves(new)
     return _look(directory, new).proves(new)
 
 
-def _look_at_part(admin: EnvoyAdmin, new: ReachableInputs, lds: Subscription) -> _Sight:
-    seen = admin.part(new.part, new.listeners)
+def _look_at_part(directory: Path, new: ReachableInputs, lds: Subscription) -> _Sight:
+    seen = look_at(directory, new.part, new.listeners)
     versions = Versions(part_version(seen.listeners), part_version(seen.clusters))
     return _Sight(lds, versions, frozenset(seen.listeners), seen.failed)
 
@@ -160,7 +161,7 @@ def _look(directory: Path, new: ReachableInputs) -> _Sight:
     admin = EnvoyAdmin(directory)
     taken = admin.versions()
     if new.part:
-        return _look_at_part(admin, new, taken.lds)
+        return _look_at_part(directory, new, taken.lds)
     failed = admin.failed_listeners() if taken.lds.rejected else {}
     version = taken.lds.version
     if rollout.has_referred(new.versions.lds):

@@ -1,0 +1,64 @@
+"""Questions that several threads have at the same moment, answered by one call.
+
+A call that is under way answers nobody who asks later, so an answer is never older than its question. Not here: what
+is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, TypeVar, cast
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True, eq=False)
+class _Ticket(Generic[Question, Answer]):
+    """A question that waits, and how that ended."""
+
+    question: Question
+    answer: Answer | None = None
+    error: Exception | None = None
+    done: bool = False
+
+
+class Joined(Generic[Question, Answer]):
+    """Gives what waits to `serve`, which returns an answer for each, in order; if it fails it does so for all."""
+
+    def __init__(self, serve: Callable[[Sequence[Question]], Sequence[Answer]]) -> None:
+        self._serve = serve
+        self._entrance = Lock()
+        self._waiting: list[_Ticket[Question, Answer]] = []
+        self.turn = Lock()
+        """Held while a call is under way."""
+
+    def ask(self, question: Question) -> Answer:
+        """Return the answer of a call that begins from now on. Raises what `serve` raises."""
+        ticket = _Ticket[Question, Answer](question)
+        with self._entrance:
+            self._waiting.append(ticket)
+        with self.turn:
+            if not ticket.done:
+                self._answer(ticket)
+        if ticket.error:
+            raise ticket.error
+        return cast("Answer", ticket.answer)
+
+    def _answer(self, own: _Ticket[Question, Answer]) -> None:
+        with self._entrance:
+            taken, self._waiting = self._waiting, []
+        try:
+            answers = self._serve([ticket.question for ticket in taken])
+            for ticket, answer in zip(taken, answers, strict=True):
+                ticket.answer, ticket.done = answer, True
+        except Exception as error:  # noqa: BLE001 - it is everybody's who asked
+            for ticket in taken:
+                ticket.error, ticket.done = error, True
+        finally:
+            left = [ticket for ticket in taken if not ticket.done and ticket is not own]
+            if left:  # this thread is told to end; the others ask again
+                with self._entrance:
+                    self._waiting = [*left, *self._waiting]

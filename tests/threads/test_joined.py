@@ -1,0 +1,76 @@
+"""Questions that are answered together: each by a call that begins after it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Barrier, Event
+
+import pytest
+
+from locallb.threads.joined import Joined
+
+
+def test_each_is_answered_by_a_call_that_began_after_it_asked() -> None:
+    """Many threads, many rounds: nobody gets another one's answer, or one of a call that was under way."""
+    calls, asked = count(1), count(1)
+
+    def serve(questions: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], int]]:
+        call = next(calls)
+        return [(question, call) for question in questions]
+
+    joined, seen = Joined(serve), []
+    started = Barrier(16)
+
+    def ask(number: int) -> None:
+        started.wait()
+        for turn in range(50):
+            begun = next(calls)
+            answer, call = joined.ask((number, turn))
+            assert answer == (number, turn)
+            assert call > begun
+            seen.append(next(asked))
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(ask, range(16)))
+    assert len(seen) == 16 * 50
+
+
+def test_those_who_ask_meanwhile_share_the_next_call() -> None:
+    """The call that is under way answers the first alone, the next one all others."""
+    under_way, go_on = Event(), Event()
+    calls: list[list[int]] = []
+
+    def serve(questions: Sequence[int]) -> list[int]:
+        calls.append(list(questions))
+        under_way.set()
+        go_on.wait(5)
+        return [question * 2 for question in questions]
+
+    joined = Joined(serve)
+    with ThreadPoolExecutor(10) as threads:
+        first = threads.submit(joined.ask, 0)
+        assert under_way.wait(5)
+        others = [threads.submit(joined.ask, number) for number in range(1, 10)]
+        while len(joined._waiting) < 9:
+            pass
+        go_on.set()
+        assert [future.result() for future in (first, *others)] == [number * 2 for number in range(10)]
+    assert [sorted(call) for call in calls] == [[0], list(range(1, 10))]
+
+
+def test_a_failure_is_everybodys_who_shared_it_and_nobody_elses() -> None:
+    """The next question is asked anew."""
+    failing = [True]
+
+    def serve(questions: Sequence[int]) -> list[int]:
+        if failing.pop():
+            raise LookupError("nobody answers")
+        return list(questions)
+
+    joined = Joined(serve)
+    with pytest.raises(LookupError, match="nobody answers"):
+        joined.ask(1)
+    failing.append(False)
+    assert joined.ask(2) == 2
