@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream soak lint format goldens bench clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream soak lint format goldens bench wheel clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -114,6 +114,12 @@ bench: .venv/dev ## Measure everything on an otherwise idle machine, for docs/be
 		|| { echo "$$name failed; its result stays as it was"; rm -f benchmarks/results/$$name.new; }; done
 	@for name in engine preview; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
 	@$(BIN)/python -m benchmarks.report
+
+wheel: .venv/dev ## Build dist/local_lb-*.whl, which needs no checkout: for pipx, uv or pip
+	@rm -rf build dist
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1700000000) $(BIN)/python -m pip wheel --quiet \
+		--disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build && ls dist
 
 clean: ## Remove .venv and caches (first `make down`)
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -23,7 +23,7 @@ class Arguments:
     targets: tuple[str, ...] = ()
     """Load balancers to restrict an update to; empty means all."""
     action: str = ""
-    """The word after `host`, `state`, `stack` or `completion`."""
+    """The word after `host`, `state`, `stack`, `help` or `completion`."""
     apply: bool = False
     persist: bool = False
     group: str = ""
@@ -50,7 +50,7 @@ class Arguments:
     place: Path | None = None
     """The project that `init` is told by itself; None where it is the one around."""
     sources: tuple[tuple[str, object], ...] = ()
-    """What `init` writes down as the stack's sources."""
+    """What is written down as the sources of a new stack."""
 
     @property
     def offline(self) -> bool:
@@ -74,7 +74,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         yes=getattr(given, "yes", False),
         expect_no_changes=getattr(given, "expect_no_changes", False),
         targets=tuple(getattr(given, "targets", ())),
-        action=getattr(given, "action", ""),
+        action=getattr(given, "action", "") or "",
         apply=getattr(given, "apply", False),
         persist=getattr(given, "persist", False),
         group=getattr(given, "group", ""),

@@ -13,7 +13,7 @@ from locallb.cli.exit_code import Exit
 from locallb.cli.glimpse import balancers, stacks
 from locallb.cli.grammar import make_parser
 from locallb.cli.parser import ANSWER
-from locallb.cli.place import nearest_project
+from locallb.cli.projects.place import nearest_project
 
 SCRIPTS = {
     "bash": f"""\

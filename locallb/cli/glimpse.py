@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from locallb.cli.place import PROJECT_FILE
+from locallb.cli.projects.place import PROJECT_FILE
 
 _BALANCER = "$locallb:index:LoadBalancer::"
 _LARGEST = 32 << 20

@@ -28,7 +28,8 @@ COMMANDS = {
     "host": "show or change what this host allows: ports, proxies, pools, a shared ledger",
     "state": "look after the stack's state file",
     "stack": "list the project's stacks",
-    "init": "write the configuration of a new stack, named by --stack",
+    "init": "write the configuration of a new stack, named by --stack, and a project where there is none",
+    "help": "print a page of the documentation, or which there are",
     "completion": "print a script that completes commands, stacks and Services in your shell",
 }
 ACTIONS = {
@@ -97,6 +98,10 @@ def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
     command.add_argument("services", nargs=argparse.REMAINDER, help=argparse.SUPPRESS).required = False
 
 
+def _add_topic(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("action", metavar="TOPIC", nargs="?", default="", help="such as configuration")
+
+
 def _add_list(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
     actions.add_parser("list", help=LIST, description=LIST, parents=[common])
@@ -130,8 +135,17 @@ def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
     )
 
 
-def _add_sources(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+def _add_place(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("place", metavar="DIR", type=Path, nargs="?", help="the project (default: here)")
+    _add_sources(command, all_of_kind=None)
+
+
+def _add_own_sources(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    _add_sources(command.add_argument_group("where there is no project, what to serve"), all_of_kind="?")
+
+
+def _add_sources(command: argparse._ActionsContainer, *, all_of_kind: str | None) -> None:
+    """Add the options that name sources; with `all_of_kind`, `?`, `--kind` alone means each that there is."""
     command.add_argument(
         "--manifests",
         metavar="PATH",
@@ -143,6 +157,7 @@ def _add_sources(command: argparse.ArgumentParser, _common: argparse.ArgumentPar
     )
     command.add_argument(
         "--kubernetes",
+        "--context",
         metavar="CONTEXT",
         dest="sources",
         action="append",
@@ -154,6 +169,8 @@ def _add_sources(command: argparse.ArgumentParser, _common: argparse.ArgumentPar
         metavar="CLUSTER",
         dest="sources",
         action="append",
+        nargs=all_of_kind,
+        const=("kind", "all") if all_of_kind else None,
         type=lambda name: ("kind", "all" if name == "all" else [name]),
         help="a cluster of kind; all: each that there is",
     )
@@ -222,7 +239,9 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"state"}), _add_state_actions),
     (frozenset({"destroy"}), _add_ending),
     (frozenset({"stack"}), _add_list),
-    (frozenset({"init"}), _add_sources),
+    (frozenset({"init"}), _add_place),
+    (frozenset({"up", "preview", "watch"}), _add_own_sources),
     (frozenset({"completion"}), _add_shells),
+    (frozenset({"help"}), _add_topic),
 )
 """What each command takes beside the common options."""

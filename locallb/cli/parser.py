@@ -18,7 +18,6 @@ _ELSEWHERE = {
     **dict.fromkeys(("plan", "diff"), "preview"),
     **dict.fromkeys(("ls", "list", "get", "show", "ps"), "status"),
     **dict.fromkeys(("check", "logs"), "doctor"),
-    "help": "--help",
     "version": "--version",
 }
 """What other programs call it, if that is a word of ours."""

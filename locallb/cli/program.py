@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import extend_path
 
 from pulumi import RunError
 
+import components
 from locallb.sources.workspace import Planned, handing
 
 
@@ -30,6 +35,17 @@ class Program:
             raise RunError(
                 f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
             )
-        with handing(self.handed):
+        with handing(self.handed), _importable(self.path.parent):
             names = runpy.run_path(str(self.path), run_name="__main__")
         self.outcome = names["reading"], names["plan"]
+
+
+@contextmanager
+def _importable(project: Path) -> Iterator[None]:
+    """Let the program import what lies beside it, as Python does, `components` of its own among that."""
+    sys.path.insert(0, str(project))
+    components.__path__ = extend_path(components.__path__, components.__name__)
+    try:
+        yield
+    finally:
+        sys.path.remove(str(project))

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import complain, in_thread
 from locallb.cli.invocation import Invocation
-from locallb.cli.place import nearest_project
+from locallb.cli.projects.place import nearest_project
 from locallb.host import limits
 
 COMMANDS = {
@@ -33,11 +34,14 @@ WITHOUT_STACK = {
     "stack": "commands.stacks:list_stacks",
     "init": "commands.stacks:init",
     "completion": "completion:completion",
+    "help": "commands.help:help_about",
 }
 """Commands that need none; the doctor also looks where there is no project, or a broken one."""
 OFFLINE = "reports.command:offline"
 ANYWHERE = frozenset({"host", "state"})
 """Commands that leave the stack's proxies alone, wherever they live."""
+NOWHERE = frozenset({"image", "init", "completion", "help"})
+"""Commands that choose no project, or one by themselves."""
 LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""
 _ASK_RUNTIME = frozenset({"up", "preview", "refresh", "destroy"})
@@ -49,13 +53,22 @@ def run(args: Arguments) -> int:
     threading.excepthook = in_thread
     try:
         limits.take_files()
-        code = _run(replace(args, directory=nearest_project(args.directory)), out)
+        code = _run(replace(args, directory=_project(args, out)), out)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a sentence
         code = complain(error, out.error)
     if out.fault:
         out.error(f"standard output can't be written: {out.fault}")
         return code or Exit.FAILED
     return code
+
+
+def _project(args: Arguments, out: Out) -> Path:
+    """Return the directory of the project that is meant, whether one is needed or not."""
+    if args.command in NOWHERE:
+        return nearest_project(args.directory)
+    from locallb.cli.projects.choice import chosen  # noqa: PLC0415 - reads YAML
+
+    return chosen(args, out)
 
 
 def _run(args: Arguments, out: Out) -> int:

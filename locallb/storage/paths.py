@@ -31,6 +31,16 @@ def state_home() -> Path:
     return base / "locallb"
 
 
+def data_home() -> Path:
+    """Return where this user's own project is: `$XDG_DATA_HOME/local-lb`, or `~/.local/share/local-lb`.
+
+    Raises PlaceError where neither is there.
+    """
+    given = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(given) if given.startswith("/") else home() / ".local" / "share"
+    return base / "local-lb"
+
+
 def home() -> Path:
     """Return this user's home directory. Raises PlaceError."""
     try:

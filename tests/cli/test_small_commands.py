@@ -105,7 +105,8 @@ def test_init_writes_a_stack_that_can_be_used_and_never_over_another(play: Stage
 
 
 @pytest.mark.parametrize(
-    "words", [["--stack", "../x", "init"], ["init", "/nonexistent"], ["--stack", "n", "init", "--kubernetes", "No!"]]
+    "words",
+    [["--stack", "../x", "init"], ["init", "/proc/nonexistent"], ["--stack", "n", "init", "--kubernetes", "No!"]],
 )
 def test_init_refuses_what_can_not_be_used(play: Stage, words: list[str]) -> None:
     """Before anything is written."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from locallb.cli.exit_code import Exit
-from locallb.cli.place import nearest_project
+from locallb.cli.projects.place import nearest_project
 from tests.e2e.support import CHECKOUT, Done, Stage, node, service, stage
 
 LOCALLB = str(Path(sys.executable).parent / "locallb")

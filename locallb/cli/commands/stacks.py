@@ -11,7 +11,10 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
-from locallb.cli.place import PROJECT_FILE
+from locallb.cli.projects.begin import begin
+from locallb.cli.projects.choice import require_ours
+from locallb.cli.projects.layout import stack_text
+from locallb.cli.projects.place import PROJECT_FILE
 from locallb.cli.session import Session
 from locallb.config.parse_settings import parse_settings
 from locallb.config.settings import Settings
@@ -21,19 +24,6 @@ from locallb.sources.renamed_project import earlier_names
 from locallb.sources.source import source_type
 
 BALANCER = "locallb:index:LoadBalancer"
-_FILE = """\
-# A stack of local-lb; docs/configuration.md has all keys. The Pulumi CLI adds an `encryptionsalt`; locallb needs none.
-config:
-  local-lb:sources:
-{sources}
-  # local-lb:pools:                     # addresses to hand out; without it 127.77.0.0/27
-  #   - name: more
-  #     addresses: [127.78.0.0/24]
-  # local-lb:pins:                      # addresses of Services that nobody may annotate
-  #   shop/web: [127.77.0.9]
-  # local-lb:namespaces: [shop]         # only these
-  # local-lb:proxies: shared            # one Envoy for all; without it one for each Service
-"""
 
 
 def list_stacks(args: Arguments, out: Out) -> int:
@@ -79,22 +69,16 @@ def _cells(stack: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def init(args: Arguments, out: Out) -> int:
-    """Write the configuration of a new stack; one that is there stays as it is."""
-    if args.place and not (args.place / PROJECT_FILE).is_file():
-        raise Refused(
-            f"{args.place} is no project, it has no {PROJECT_FILE}; a source of manifests is named by"
-            f" `--manifests {args.place}`"
-        )
-    project = load_project(args.directory)
+    """Write the configuration of a new stack, and a project where there is none; what is there stays as it is."""
     check_stack_name(args.stack)
     sources = [{key: value} for key, value in args.sources] or [{"manifests": "manifests"}]
     settings = parse_settings({"sources": sources})  # a mistake is told before anything is written
+    project = _project(args.place or args.directory)
     path = project.stack_file(args.stack)
-    lines = "\n".join(f"    - {key}: {json.dumps(value)}" for source in sources for key, value in source.items())
     try:
         path.parent.mkdir(exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(_FILE.format(sources=lines))
+            file.write(stack_text(sources))
     except FileExistsError:
         raise Refused(f"{path} is there already; edit it, or name another stack with --stack") from None
     if args.json:
@@ -104,6 +88,15 @@ def init(args: Arguments, out: Out) -> int:
     for missing in _missing(settings, project.root):
         out.warning(f"{missing} isn't there yet; `locallb up` needs manifests in it, or another path in {path}")
     return Exit.OK
+
+
+def _project(directory: Path) -> Project:
+    """Open the project there, or begin one. Raises Refused where something else is there."""
+    if (directory / PROJECT_FILE).is_file():
+        require_ours(directory)
+    else:
+        begin(directory)
+    return load_project(directory)
 
 
 def _missing(settings: Settings, root: Path) -> Iterator[Path]:

@@ -67,6 +67,11 @@ def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[K
     return _found(source, known, look, elsewhere)
 
 
+def names_of_clusters() -> frozenset[str]:
+    """Return which clusters of kind this host's Docker has, running or not. Raises ContainersError."""
+    return frozenset(_control_planes(Containers()))
+
+
 def _look(containers: Containers, source: KindSource, known: Collection[str]) -> _Look:
     """Look at the containers. Raises ContainersError."""
     nodes = _control_planes(containers)

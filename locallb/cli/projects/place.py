@@ -28,10 +28,10 @@ def nearest_project(directory: Path) -> Path:
         ) from None
     if (start / PROJECT_FILE).exists():
         return start
-    return next((above for above in start.parents if _is_ours(above / PROJECT_FILE)), start)
+    return next((above for above in start.parents if is_trusted(above / PROJECT_FILE)), start)
 
 
-def _is_ours(path: Path) -> bool:
+def is_trusted(path: Path) -> bool:
     """Return whether a project's file is there and belongs to whoever runs this, also by sudo."""
     trusted = {0, os.geteuid()}
     if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():

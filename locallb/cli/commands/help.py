@@ -1,0 +1,35 @@
+"""The command `help`: the pages of the documentation, which every installation has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Refused
+from locallb.cli.projects.shipped import shipped
+from locallb.model.formatting import few
+
+
+def help_about(args: Arguments, out: Out) -> int:
+    """Print a page, or which there are."""
+    pages = _pages()
+    if not args.action:
+        out.table(("TOPIC", "ABOUT"), [(topic, _title(page)) for topic, page in pages.items()])
+        return Exit.OK
+    if args.action not in pages:
+        raise Refused(f"there is no page about {args.action!r}; `locallb help` lists them: {few(list(pages))}")
+    out.document(pages[args.action].read_text(encoding="utf-8"))
+    return Exit.OK
+
+
+def _pages() -> Mapping[str, Path]:
+    """Return the pages by their topics."""
+    return {path.stem: path for path in sorted(shipped("docs").glob("*.md"))}
+
+
+def _title(page: Path) -> str:
+    with page.open(encoding="utf-8") as lines:
+        return next(lines).removeprefix("#").strip()

@@ -1,0 +1,38 @@
+"""A new project, written into an empty directory or one that Git has just made; nothing is ever overwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from locallb.cli.failures import Refused
+from locallb.cli.projects.layout import project_files
+from locallb.cli.projects.place import PROJECT_FILE
+from locallb.cli.projects.shipped import shipped
+
+_JOBS = {
+    ".github/workflows/load-balancers.yml": "examples/ci/github-actions.yml",
+    ".gitlab-ci.yml": "examples/ci/gitlab-ci.yml",
+}
+_MAY_BE_THERE = (".", "README", "LICENSE")
+"""How names begin that a repository has before anything is in it."""
+
+
+def begin(directory: Path) -> None:
+    """Write a project. Raises Refused where something else is there."""
+    if directory.is_dir():
+        _require_room(directory)
+    jobs = {path: shipped(name).read_text(encoding="utf-8") for path, name in _JOBS.items()}
+    texts = {path: text for path, text in project_files(jobs).items() if not (directory / path).exists()}
+    for path, text in texts.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        with (directory / path).open("x", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _require_room(directory: Path) -> None:
+    others = sorted(path.name for path in directory.iterdir() if not path.name.startswith(_MAY_BE_THERE))
+    if others:
+        raise Refused(
+            f"{directory} is no project, it has no {PROJECT_FILE}, but {others[0]}: a project begins in an empty"
+            f" directory; a source of manifests is named by `--manifests {directory}`"
+        )

@@ -1,0 +1,66 @@
+"""Which project a command is about: the one around here, or this user's own where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.failures import Refused
+from locallb.cli.projects.own import own_project, prepare, require_own
+from locallb.cli.projects.place import PROJECT_FILE, nearest_project
+
+MAKING = frozenset({"up", "preview", "watch"})
+"""Commands that begin this user's own project."""
+USING = frozenset({"status", "destroy", "refresh", "state"})
+"""Commands that need one."""
+_OF_OURS = ("local-lb", "locallb")
+
+
+def chosen(args: Arguments, out: Out) -> Path:
+    """Return the project's directory. Raises Refused where it is another Pulumi project, or there is none to use."""
+    directory = nearest_project(args.directory)
+    if (directory / PROJECT_FILE).exists():
+        require_ours(directory)
+        if args.sources and args.command in MAKING:
+            raise Refused(
+                f"{directory} is a project, whose stacks name their sources: edit those of stack {args.stack}, or run"
+                " this elsewhere"
+            )
+        return directory
+    if args.offline or args.directory != Path():
+        return directory
+    if args.command in MAKING:
+        return prepare(args, out)
+    if args.command in USING:
+        return require_own()
+    return own_project() if (own_project() / PROJECT_FILE).exists() else directory
+
+
+def require_ours(directory: Path) -> None:
+    """Raise Refused for another Pulumi project: ours names us, in the project's file or in the program."""
+    path = directory / PROJECT_FILE
+    texts = [_text(path), _text(directory / "__main__.py")]
+    if not any(word in text for text in texts for word in _OF_OURS) and _is_project(texts[0]):
+        raise Refused(
+            f"{path} is another Pulumi project's, and stays as it is; change to another directory, or name a project of"
+            " local-lb with -C"
+        )
+
+
+def _is_project(text: str) -> bool:
+    """Return whether it is the file of a project at all; what is broken is told by who needs it."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    return isinstance(document, dict) and {"name", "runtime"} <= document.keys()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,76 @@
+"""What to serve where no configuration says it: as the options name it, otherwise what is found on this host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from locallb.cli.failures import Refused
+from locallb.cli.projects.layout import Sources
+from locallb.model.errors import ClientError
+from locallb.sources.manifests.entry import cluster_name
+
+_UNCLEAR = (
+    "there is nothing to serve that could be found: no cluster of kind on this host's Docker ({docker}), no kubeconfig"
+    " with a current context ({kubeconfig}); name what to serve by `--kind`, `--context NAME` or `--manifests DIR`"
+)
+
+
+def named(options: Iterable[tuple[str, object]]) -> Sources:
+    """Return the sources that options name, as a stack's configuration has them, wherever that lies."""
+    return [_entry(kind, value) for kind, value in options]
+
+
+def _entry(kind: str, value: object) -> dict[str, object]:
+    if kind == "manifests":
+        return {kind: str(Path(str(value)).resolve())}
+    if kind == "kubernetes" and isinstance(value, dict):
+        return _context(str(value["context"]))
+    return {kind: value}
+
+
+def _context(name: str, kubeconfig: str = "") -> dict[str, object]:
+    cluster = {"name": cluster_name(name), "context": name}
+    return {"kubernetes": {**cluster, "kubeconfig": kubeconfig} if kubeconfig else cluster}
+
+
+def default_sources() -> Sources:
+    """Return every cluster of kind, if there is one, otherwise the current context. Raises Refused without either."""
+    docker = _why_no_kind()
+    if not docker:
+        return [{"kind": "all"}]
+    from locallb.kubernetes.api.errors import KubeError  # noqa: PLC0415 - loads a client of Kubernetes
+    from locallb.kubernetes.api.kubeconfig import resolve  # noqa: PLC0415 - likewise
+
+    try:
+        access = resolve("", "", Path.home())
+    except KubeError as error:
+        raise Refused(_UNCLEAR.format(docker=docker, kubeconfig=error)) from None
+    return [_context(access.context, access.kubeconfig)]
+
+
+def _why_no_kind() -> str:
+    """Return why no cluster of kind is found; empty if there is one."""
+    from locallb.sources.kind.finding import names_of_clusters  # noqa: PLC0415 - loads a client of Docker
+
+    try:
+        return "" if names_of_clusters() else "it has none"
+    except ClientError as error:
+        return str(error)
+
+
+def described(sources: Sources) -> str:
+    """Return sources in words."""
+    return ", ".join(_described(kind, value) for source in sources for kind, value in source.items())
+
+
+def _described(kind: str, value: object) -> str:
+    if kind == "kind":
+        return f"{'every cluster' if value == 'all' else _listed(value)} of kind on this host's Docker"
+    if isinstance(value, dict):
+        return f"the cluster of the context {value.get('context', 'that is current')}"
+    return f"the manifests in {value}"
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,145 @@
+"""What a project of ours consists of: texts by their paths in it. Pure. Not here: where they are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from locallb import __version__
+
+Sources = Sequence[Mapping[str, object]]
+PROGRAM = '''\
+"""The program, for `locallb up` and for `pulumi up`: serve the stack's Services. Resources of your own may follow."""
+
+from locallb.program import serve
+
+reading, plan = serve()
+'''
+_PROJECT = """\
+name: local-lb
+description: Addresses for Kubernetes Services of type LoadBalancer on local clusters
+runtime:
+  name: python
+  options:
+    toolchain: pip{environment}
+main: .
+stackConfigDir: stacks
+backend:
+  url: file://./.state
+options:
+  refresh: always
+plugins:
+  providers:
+    - name: locallb
+      path: ./provider
+"""
+_PLUGIN = """\
+# Read by the Pulumi CLI, which runs this directory as the plugin `locallb` (Pulumi.yaml: plugins.providers).
+runtime:
+  name: python
+  options:
+    toolchain: pip{environment}
+"""
+_PLUGIN_PROGRAM = '''\
+"""The provider as a plugin of the Pulumi CLI, which runs this directory; `locallb` itself needs none."""
+
+import sys
+from pathlib import Path
+
+from locallb.provider.plugin import main
+
+main(sys.argv[1:], Path(__file__).absolute().parents[1])
+'''
+_STACK = """\
+# A stack of local-lb; `locallb help configuration` has all keys. The Pulumi CLI adds an `encryptionsalt`; locallb
+# needs none.
+config:
+  local-lb:sources:
+{sources}
+  # local-lb:pools:                     # addresses to hand out; without it 127.77.0.0/27
+  #   - name: more
+  #     addresses: [127.78.0.0/24]
+  # local-lb:pins:                      # addresses of Services that nobody may annotate
+  #   shop/web: [127.77.0.9]
+  # local-lb:namespaces: [shop]         # only these
+  # local-lb:proxies: shared            # one Envoy for all; without it one for each Service
+"""
+_COMPONENT = '''\
+"""A component of your own: `from components.hosts import Hosts` in `__main__.py`, at its end `Hosts("hosts", plan)`."""
+
+import pulumi
+
+
+class Hosts(pulumi.ComponentResource):
+    """A line for /etc/hosts for each Service and address, as an output of the stack."""
+
+    def __init__(self, name, plan):
+        super().__init__("my:index:Hosts", name)
+        lines = [
+            f"{address} {placement.owner.service.name}.{placement.owner.service.namespace}"
+            for placement in plan.placements
+            for address in placement.addresses
+        ]
+        self.register_outputs({"lines": lines})
+        pulumi.export("hosts", lines)
+'''
+_TEST = '''\
+"""Each stack's configuration can be used: `python -m pytest`, or `python tests/test_stacks.py` without pytest."""
+
+from pathlib import Path
+
+from locallb.engine.state.project import load_config, load_project
+from locallb.sources.configuration import stack_settings
+
+
+def test_every_stack_can_be_used() -> None:
+    """A mistake is told in a sentence."""
+    project = load_project(Path(__file__).resolve().parents[1])
+    assert project.stacks()
+    for stack in project.stacks():
+        assert stack_settings(load_config(project, stack)).sources
+
+
+if __name__ == "__main__":
+    test_every_stack_can_be_used()
+'''
+_IGNORED = """\
+/.venv
+/.state/*
+!/.state/.gitkeep
+__pycache__/
+"""
+_INSTALL = "python -m venv .venv && .venv/bin/pip install -r requirements.txt"
+
+
+def program_files(environment: str, plugin_environment: str) -> Mapping[str, str]:
+    """Return what `locallb` and the Pulumi CLI run; an environment is a directory, empty for the system's Python."""
+    return {
+        "Pulumi.yaml": _PROJECT.format(environment=_option(environment)),
+        "__main__.py": PROGRAM,
+        "provider/PulumiPlugin.yaml": _PLUGIN.format(environment=_option(plugin_environment)),
+        "provider/__main__.py": _PLUGIN_PROGRAM,
+    }
+
+
+def project_files(jobs: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a project to be kept in Git; `jobs` are those of CI, by their paths, as a checkout runs them."""
+    return {
+        **program_files(".venv", "../.venv"),
+        ".gitignore": _IGNORED,
+        ".state/.gitkeep": "",
+        "components/hosts.py": _COMPONENT,
+        "requirements.txt": f"local-lb=={__version__}\n",
+        "tests/test_stacks.py": _TEST,
+        **{path: text.replace("make setup", _INSTALL) for path, text in jobs.items()},
+    }
+
+
+def stack_text(sources: Sources) -> str:
+    """Return the configuration of a stack."""
+    lines = [f"    - {key}: {json.dumps(value)}" for source in sources for key, value in source.items()]
+    return _STACK.format(sources="\n".join(lines))
+
+
+def _option(environment: str) -> str:
+    return f"\n    virtualenv: {json.dumps(environment)}" if environment else ""

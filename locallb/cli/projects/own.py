@@ -1,0 +1,107 @@
+"""This user's own project, for commands where there is none: `$XDG_DATA_HOME/local-lb`, made when it is first needed.
+
+It has what the Pulumi CLI needs as well. Its programs are written anew where another installation wrote them; the files
+of its stacks are the user's from then on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.failures import Refused
+from locallb.cli.projects.first_sources import default_sources, described, named
+from locallb.cli.projects.layout import Sources, program_files, stack_text
+from locallb.cli.projects.place import PROJECT_FILE, is_trusted
+from locallb.config.parse_settings import parse_settings
+from locallb.engine.state.project import check_stack_name
+from locallb.storage import files, paths
+
+
+def own_project() -> Path:
+    """Return where it is, or would be. Raises PlaceError."""
+    return paths.data_home()
+
+
+def require_own() -> Path:
+    """Return the project that was made before. Raises Refused."""
+    root = own_project()
+    if not (root / PROJECT_FILE).exists():
+        raise Refused(
+            f"there is no project here and none in {root}: `locallb watch` or `locallb up` makes that one; or change to"
+            " the directory of a project, or name it with -C"
+        )
+    if not is_trusted(root / PROJECT_FILE):
+        raise Refused(f"{root} belongs to another user; remove it, or set XDG_DATA_HOME to a directory of your own")
+    return root
+
+
+def prepare(args: Arguments, out: Out) -> Path:
+    """Return the project with a configuration of the stack; what is made for it is told in five lines.
+
+    Raises:
+        Refused: if what to serve isn't clear.
+        PlaceError: if it can't be made.
+
+    """
+    check_stack_name(args.stack)
+    root = own_project()
+    is_new = not (root / PROJECT_FILE).exists()
+    if not is_new:
+        require_own()
+    stack = root / "stacks" / f"Pulumi.{args.stack}.yaml"
+    sources = _wanted(stack, named(args.sources))
+    for directory in (root, root / "stacks", root / ".state", root / "provider"):
+        paths.private_directory(directory)
+    environment = sys.prefix if sys.prefix != sys.base_prefix else ""
+    _write(root, program_files(environment, environment))
+    if sources:
+        _write(stack.parent, {stack.name: stack_text(sources)})
+    if is_new and not args.json:
+        for line in _explanation(root, stack, sources):
+            out.line(line)
+    return root
+
+
+def _wanted(stack: Path, given: Sources) -> Sources:
+    """Return the sources of a stack that begins; none where it has its file. Raises Refused where that names others."""
+    text = files.read(stack)
+    if text is None:
+        wanted = given or default_sources()
+        parse_settings({"sources": wanted})  # a mistake is told before anything is written
+        return wanted
+    if given and _sources_of(text) != given:
+        raise Refused(
+            f"{stack} names other sources: {described(_sources_of(text))}; write there what to serve, or name another"
+            " stack with --stack"
+        )
+    return ()
+
+
+def _sources_of(text: str) -> Sources:
+    """Return what a stack's file names; nothing where it can't be understood."""
+    try:
+        sources = yaml.safe_load(text)["config"]["local-lb:sources"]
+    except (yaml.YAMLError, KeyError, TypeError):
+        return ()
+    return [source for source in sources if isinstance(source, dict)] if isinstance(sources, list) else ()
+
+
+def _write(root: Path, texts: Mapping[str, str]) -> None:
+    """Write what is another text than before. Raises FilesError."""
+    for name, text in texts.items():
+        if files.read(root / name) != text:
+            files.write(root / name, text)
+
+
+def _explanation(root: Path, stack: Path, sources: Sources) -> Iterator[str]:
+    yield f"There is no project here, so local-lb begins a Pulumi project of your own: {root}."
+    yield "Each Service of type LoadBalancer gets an address of this host, served by an Envoy of its own."
+    yield f"It serves {described(sources)}: {stack} says so, and all else that can be configured."
+    yield f"Proxies run from {paths.proxies_root()}, addresses are claimed in {paths.ledger_directory()}."
+    yield f"`locallb status` shows all of it, `locallb destroy` removes it; then {root} can be deleted."

@@ -1,0 +1,242 @@
+"""Without a project: one of this user's own is begun, served and told; other projects stay as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from locallb.cli import main
+from locallb.cli.exit_code import Exit
+from locallb.cli.projects import first_sources
+from tests.e2e.support import Done, free_prefix, node, port, service
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Be a user in an empty directory who never had a project."""
+    root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
+    (root / "here").mkdir()
+    for name, path in {
+        "XDG_DATA_HOME": "data",
+        "XDG_STATE_HOME": "s",
+        "LOCALLB_LEDGER": "s/ledger",
+        "HOME": "",
+    }.items():
+        monkeypatch.setenv(name, str(root / path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{root}/nobody.sock")
+    monkeypatch.chdir(root / "here")
+    yield root
+    shutil.rmtree(root)
+
+
+def run(*words: str) -> Done:
+    """Run a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(words)
+        except SystemExit as leaving:
+            code = int(leaving.code or 0)
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def stack_of(place: Path, stack: str = "dev") -> Path:
+    """Return the file of a stack of the user's own project."""
+    return place / f"data/local-lb/stacks/Pulumi.{stack}.yaml"
+
+
+def sources(path: Path) -> object:
+    """Return what a stack's file names."""
+    return yaml.safe_load(path.read_text())["config"]["local-lb:sources"]
+
+
+def write_manifests(place: Path, name: str = "shop") -> Path:
+    """Write a directory with one Service."""
+    directory = place / name
+    directory.mkdir()
+    (directory / "all.yaml").write_text(yaml.safe_dump_all([node(), service("web", port(8080, 30001))]))
+    return directory
+
+
+def test_the_first_run_tells_in_five_lines_what_it_begins(place: Path) -> None:
+    """What, where, and how to undo it; the second run tells it no more, and JSON stays JSON."""
+    write_manifests(place)
+    first = run("preview", "--manifests", "../shop")
+    assert first.code == Exit.OK, first.err
+    told = first.out.splitlines()[:5]
+    for line, words in zip(told, ("data/local-lb", "Envoy", "/shop", "/s/ledger", "destroy"), strict=True):
+        assert words in line
+    assert told[0] not in run("preview").out
+    assert json.loads(run("preview", "--json").out)["ok"]
+
+
+def test_it_is_for_its_user_alone_and_refers_to_what_runs_it(place: Path) -> None:
+    """Every directory has mode 0700, every file 0600; the Pulumi CLI finds this environment and the plugin."""
+    write_manifests(place)
+    run("preview", "--manifests", "../shop")
+    root = place / "data/local-lb"
+    modes = {path.stat().st_mode & 0o777 for path in (root, *root.rglob("*")) if path.is_dir()}
+    assert modes == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_file()} == {0o600}
+    project = yaml.safe_load((root / "Pulumi.yaml").read_text())
+    assert project["runtime"]["options"]["virtualenv"] == sys.prefix
+    assert (root / project["plugins"]["providers"][0]["path"] / "PulumiPlugin.yaml").is_file()
+
+
+def test_the_provider_is_a_plugin_that_starts(place: Path) -> None:
+    """It tells its port on standard output, as the Pulumi CLI wants."""
+    run("preview", "--manifests", str(write_manifests(place)))
+    words = [sys.executable, str(place / "data/local-lb/provider"), "127.0.0.1:1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as plugin:
+        assert plugin.stdout
+        told = plugin.stdout.readline()
+        plugin.terminate()
+    assert int(told) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--kind"], [{"kind": "all"}]),
+        (["--kind", "shop"], [{"kind": ["shop"]}]),
+        (["--context", "kind-shop"], [{"kubernetes": {"name": "kind-shop", "context": "kind-shop"}}]),
+        (["--context", "admin@Talos:1"], [{"kubernetes": {"name": "admin-talos-1", "context": "admin@Talos:1"}}]),
+        (["--manifests", "a", "--kind"], [{"manifests": "{here}/a"}, {"kind": "all"}]),
+    ],
+)
+def test_options_say_what_the_stack_serves(place: Path, words: list[str], expected: list[object]) -> None:
+    """As its configuration has it, whether it can be read now or not."""
+    run("preview", *words)
+    told = json.loads(json.dumps(sources(stack_of(place))).replace(str(place / "here"), "{here}"))
+    assert told == expected
+
+
+def test_every_cluster_of_kind_is_served_where_there_is_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the current context of the kubeconfig, which is served where there is none."""
+    (place / ".kube").mkdir()
+    context = {"name": "shop", "context": {"cluster": "c", "user": "u"}}
+    (place / ".kube/config").write_text(json.dumps({"current-context": "shop", "contexts": [context]}))
+    run("preview")
+    assert sources(stack_of(place)) == [
+        {"kubernetes": {"name": "shop", "context": "shop", "kubeconfig": str(place / ".kube/config")}}
+    ]
+    monkeypatch.setattr(first_sources, "_why_no_kind", lambda: "")
+    run("preview", "--stack", "other")
+    assert sources(stack_of(place, "other")) == [{"kind": "all"}]
+
+
+@pytest.mark.envoy
+def test_it_serves_and_leaves_nothing(place: Path) -> None:
+    """`up`, `status`, `destroy`; a pool that the user wrote into the stack's file stays there."""
+    write_manifests(place)
+    run("preview", "--manifests", "../shop")
+    with stack_of(place).open("a") as file:
+        file.write(f"  local-lb:pools: [{{name: own, addresses: [{free_prefix()}.0/27]}}]\n")
+    text = stack_of(place).read_text()
+    done = run("up", "--yes")
+    assert done.code == Exit.OK, done.err
+    assert [row["state"] for row in json.loads(run("status", "--json").out)] == ["serving"]
+    assert run("up", "--yes", "--manifests", "../shop", "--expect-no-changes").code == Exit.OK
+    assert stack_of(place).read_text() == text
+    assert run("destroy", "--yes").code == Exit.OK
+    assert not [*(place / "s").rglob("bootstrap.json"), *(place / "s/ledger").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("status", "there is no project here and none in"),
+        ("destroy --yes", "`locallb watch` or `locallb up` makes that one"),
+        ("up --yes", "there is nothing to serve that could be found: no cluster of kind"),
+        ("watch", "name what to serve by `--kind`, `--context NAME` or `--manifests DIR`"),
+        ("up --stack ../x --kind", "can't be the name of a stack"),
+        ("up --kind No!", "No!"),
+        ("-C /proc up", "/proc/Pulumi.yaml doesn't exist"),
+    ],
+)
+def test_nothing_is_written_where_it_is_not_clear_what_to_serve(place: Path, words: str, told: str) -> None:
+    """One sentence with the remedy."""
+    done = run(*words.split())
+    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert told in done.err.replace(str(Path(sys.executable).parent) + "/", "")
+    assert not (place / "data").exists()
+
+
+def test_a_stack_that_serves_something_else_is_not_rewritten(place: Path) -> None:
+    """Its file names what to edit."""
+    run("preview", "--manifests", str(write_manifests(place)))
+    text = stack_of(place).read_text()
+    done = run("up", "--yes", "--kind")
+    assert done.code == Exit.FAILED
+    assert f"{stack_of(place)} names other sources: the manifests in {place}/shop; write there" in done.err
+    assert stack_of(place).read_text() == text
+
+
+@pytest.mark.parametrize("command", ["up", "status", "destroy", "init"])
+@pytest.mark.parametrize("below", [".", "below"])
+def test_a_project_of_others_is_not_touched(
+    place: Path, command: str, below: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from below it; a sentence says so."""
+    (place / "here/Pulumi.yaml").write_text("name: infra\nruntime: nodejs\nbackend: {url: 'file://.'}\n")
+    before = {"Pulumi.yaml", below} - {"."}
+    (place / "here" / below).mkdir(exist_ok=True)
+    monkeypatch.chdir(place / "here" / below)
+    done = run(command)
+    assert done.code == Exit.FAILED
+    assert f"{place}/here/Pulumi.yaml is another Pulumi project's, and stays as it is" in done.err
+    assert {path.name for path in (place / "here").iterdir()} == before
+    assert not (place / "data").exists()
+
+
+def test_init_begins_a_project_whose_own_test_passes(place: Path) -> None:
+    """It plans, has a component of its own to extend, and is never written over."""
+    done = run("init", "new", "--manifests", str(write_manifests(place)))
+    assert done.code == Exit.OK, done.err
+    root = place / "here/new"
+    expected = {"Pulumi.yaml", "__main__.py", "requirements.txt", ".gitignore", ".gitlab-ci.yml", "components", "tests"}
+    assert {path.name for path in root.iterdir()} >= {*expected, "stacks", ".github", ".state"}
+    subprocess.run([sys.executable, "tests/test_stacks.py"], cwd=root, check=True)
+    with (root / "__main__.py").open("a") as program:
+        program.write('\nfrom components.hosts import Hosts\n\nHosts("hosts", plan)\n')
+    previewed = run("-C", str(root), "preview")
+    assert previewed.code == Exit.OK, previewed.err
+    assert "Hosts hosts" in previewed.out
+    text = (root / "stacks/Pulumi.dev.yaml").read_text()
+    again = run("init", "new", "--kind", "all")
+    assert again.code == Exit.FAILED
+    assert "is there already" in again.err
+    assert (root / "stacks/Pulumi.dev.yaml").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [(["README.md", "LICENSE", ".git"], ""), (["web.yaml"], "a project begins in an empty directory")],
+)
+def test_init_begins_only_where_nothing_else_is(place: Path, there: list[str], told: str) -> None:
+    """A new repository may have a page and a licence."""
+    for name in there:
+        (place / "here" / name).write_text("x")
+    done = run("init")
+    assert (done.code == Exit.OK) == (told == "")
+    assert told in done.err
+    assert all((place / "here" / name).read_text() == "x" for name in there)
+
+
+def test_pages_are_printed(place: Path) -> None:
+    """All of them, wherever one is; unknown ones are told."""
+    del place
+    assert "configuration" in run("help").out
+    assert run("help", "watch").out.startswith("# ")
+    assert "there is no page about 'nothing'" in run("help", "nothing").err

@@ -1,0 +1,83 @@
+"""The installed tool, with no checkout on its path: a Service serves, its state is told, and nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.support import ask, backends, envoys, free_prefix, node, port, service
+
+pytestmark = [pytest.mark.slow, pytest.mark.envoy]
+
+
+@pytest.fixture
+def user() -> Iterator[Path]:
+    """Make a home with a short path: sockets lie below it."""
+    home = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
+    (home / "work").mkdir()
+    yield home
+    assert envoys(home) == []
+    shutil.rmtree(home)
+
+
+def run(tool: Path, user: Path, *words: str) -> str:
+    """Run the tool as a user who has nothing but a home, and return what it prints; it must succeed."""
+    environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    here: Mapping[str, str] = {**environment, "HOME": str(user), "LOCALLB_LEDGER": str(user / "ledger")}
+    done = subprocess.run(
+        [str(tool), *words], cwd=user / "work", env=here, check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def own_pool(user: Path) -> None:
+    """Have the stack of this user's own project hand out addresses that nobody else does."""
+    with (user / ".local/share/local-lb/stacks/Pulumi.dev.yaml").open("a") as stack:
+        stack.write(f"  local-lb:pools: [{{name: own, addresses: [{free_prefix()}.0/27]}}]\n")
+
+
+def test_manifests_are_served_without_a_project(tool: Path, user: Path) -> None:
+    """By a real Envoy, to a real client; `destroy` leaves neither processes nor files of proxies nor claims."""
+    with backends() as make:
+        web = service("web", port(8080, make("web").port))
+        (user / "work/shop.yaml").write_text(yaml.safe_dump_all([node(), web]))
+        run(tool, user, "preview", "--manifests", "shop.yaml")
+        own_pool(user)
+        run(tool, user, "up", "--yes", "--manifests", "shop.yaml")
+        (row,) = json.loads(run(tool, user, "status", "--json"))
+        assert row["state"] == "serving"
+        assert ask(row["addresses"][0], 8080) == "web: hello"
+        assert len(envoys(user)) == 1
+    run(tool, user, "destroy", "--yes")
+    assert envoys(user) == []
+    assert [*(user / "ledger").iterdir(), *(user / ".local/state/locallb/proxies").iterdir()] == []
+
+
+def test_a_project_of_init_is_served_by_the_tool(tool: Path, user: Path) -> None:
+    """With a component of its own, which finds ours beside it."""
+    (user / "work/shop.yaml").write_text(yaml.safe_dump_all([node(), service("web", port(8080, 30001))]))
+    run(tool, user, "init", "mine", "--manifests", "../shop.yaml")
+    root = user / "work/mine"
+    with (root / "stacks/Pulumi.dev.yaml").open("a") as stack:
+        stack.write(f"  local-lb:pools: [{{name: own, addresses: [{free_prefix()}.0/27]}}]\n")
+    with (root / "__main__.py").open("a") as program:
+        program.write('\nfrom components.hosts import Hosts\n\nHosts("hosts", plan)\n')
+    subprocess.run([tool.with_name("python"), "tests/test_stacks.py"], cwd=root, check=True)
+    run(tool, user, "-C", "mine", "up", "--yes")
+    run(tool, user, "-C", "mine", "up", "--yes", "--expect-no-changes")
+    run(tool, user, "-C", "mine", "destroy", "--yes")
+
+
+@pytest.mark.parametrize("topic", ["configuration", "commands", "watch"])
+def test_pages_come_with_it(tool: Path, user: Path, topic: str) -> None:
+    """`help` prints them."""
+    assert run(tool, user, "help", topic).startswith("# ")
