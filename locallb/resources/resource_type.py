@@ -32,21 +32,27 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
 
     inputs: type[InputsT]
     state: type[StateT]
+    replaced_for: frozenset[str] = frozenset()
+    """Inputs that can't change in place."""
+    delete_first = False
+    """Whether the old one goes before its replacement comes."""
 
     def __init__(self, root: Path | None) -> None:
         self.root = root
 
-    @abstractmethod
     def check(self, new: InputsT) -> Iterator[tuple[str, str]]:
         """Return which properties have values that can't be used, and why. Fields may be UNKNOWN."""
+        del new
+        yield from ()
 
-    @abstractmethod
     def diff(self, old: StateT, new: InputsT) -> Difference:
         """Compare what is with what shall be. Fields may be UNKNOWN, which counts as a change."""
+        return Difference(changed(old, new), self.replaced_for, self.delete_first)
 
-    @abstractmethod
     def preview_outputs(self, new: InputsT, old: StateT | None) -> Mapping[str, object]:
         """Return the outputs that a create (`old` is None) or update is certain to give; the rest is UNKNOWN."""
+        del new, old
+        return {}
 
     @abstractmethod
     def create(self, new: InputsT) -> tuple[str, StateT]:

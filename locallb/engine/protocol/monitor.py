@@ -4,7 +4,7 @@ Translates requests and replies; decides nothing. What the SDK may ask and the e
 """
 
 from collections.abc import Callable
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, resource_pb2
@@ -31,19 +31,23 @@ FEATURES = tuple(
 )  # fmt: skip
 _SKIPPED = 2  # resource_pb2.Result of the command line; the SDK's own enumeration lacks it
 _RESULTS = {Outcome.DONE: 0, Outcome.OUTSIDE: 0, Outcome.FAILED: 1, Outcome.SKIPPED: _SKIPPED}
+_REFUSED = {
+    "Invoke": "the function {0.tok}",
+    "Call": "the method {0.tok}",
+    "ReadResource": "{0.type} resource '{0.name}': reading an existing resource",
+    "ExistsResource": "asking whether a resource exists",
+    "RegisterPackage": "a parameterized package",
+    "RegisterStackTransform": "a transform of all resources",
+    "RegisterStackInvokeTransform": "a transform of all function calls",
+    "RegisterResourceHook": "a resource hook",
+    "RegisterErrorHook": "an error hook",
+}
+"""Methods of the stub for what isn't done here, each with what it asks for."""
 _SEVERITIES = {
     engine_pb2.INFO: Severity.INFO,
     engine_pb2.WARNING: Severity.WARNING,
     engine_pb2.ERROR: Severity.ERROR,
 }
-
-
-class _Named(Protocol):
-    """A request that names something."""
-
-    @property
-    def tok(self) -> str:
-        """The token of a function."""
 
 
 class Monitor:
@@ -93,41 +97,11 @@ class Monitor:
         """Let the program end at once: nothing of it is needed for deletions."""
         return empty_pb2.Empty()
 
-    def Invoke(self, request: _Named) -> NoReturn:  # noqa: N802 the stub's name
-        """Refuse a provider's function."""
-        self._refuse(f"the function {request.tok}")
-
-    def Call(self, request: _Named) -> NoReturn:  # noqa: N802 the stub's name
-        """Refuse a resource's method."""
-        self._refuse(f"the method {request.tok}")
-
-    def ReadResource(self, request: resource_pb2.ReadResourceRequest) -> NoReturn:  # noqa: N802 the stub's name
-        """Refuse reading a resource that isn't the stack's."""
-        self._refuse(f"{request.type} resource '{request.name}': reading an existing resource")
-
-    def ExistsResource(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
-        """Refuse asking for a resource that isn't the stack's."""
-        self._refuse("asking whether a resource exists")
-
-    def RegisterPackage(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
-        """Refuse packages made from parameters."""
-        self._refuse("a parameterized package")
-
-    def RegisterStackTransform(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
-        """Refuse transforms."""
-        self._refuse("a transform of all resources")
-
-    def RegisterStackInvokeTransform(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
-        """Refuse transforms."""
-        self._refuse("a transform of all function calls")
-
-    def RegisterResourceHook(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
-        """Refuse hooks."""
-        self._refuse("a resource hook")
-
-    def RegisterErrorHook(self, _request: object) -> NoReturn:  # noqa: N802 the stub's name
-        """Refuse hooks."""
-        self._refuse("an error hook")
+    def __getattr__(self, name: str) -> Callable[[Any], NoReturn]:
+        """Return what refuses a request that no program of ours makes, by saying what was asked."""
+        if name not in _REFUSED:
+            raise AttributeError(name)
+        return lambda request: self._refuse(_REFUSED[name].format(request))
 
     def _refuse(self, what: str) -> NoReturn:
         error = Unsupported(what)

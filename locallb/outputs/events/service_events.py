@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.events import DELETING, ENSURED, NORMAL, Allowance, news, spend
 from locallb.model.status_entries import Event
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown
+from locallb.resources.resource_type import ResourceType, grown
 
 
 class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
@@ -17,20 +17,6 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     inputs = ServiceEventsInputs
     state = ServiceEventsState
-
-    def check(self, new: ServiceEventsInputs) -> Iterator[tuple[str, str]]:
-        """Accept everything that the planner makes."""
-        del new
-        yield from ()
-
-    def diff(self, old: ServiceEventsState, new: ServiceEventsInputs) -> Difference:
-        """Change in place whatever changes."""
-        return Difference(changed(old, new))
-
-    def preview_outputs(self, new: ServiceEventsInputs, old: ServiceEventsState | None) -> Mapping[str, object]:
-        """Foresee nothing: what may still be sent depends on the time."""
-        del new, old
-        return {}
 
     def create(self, new: ServiceEventsInputs) -> tuple[str, ServiceEventsState]:
         """Send all."""

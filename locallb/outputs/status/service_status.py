@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ from locallb.kubernetes.status_patch import (
 )
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceStatusInputs, ServiceStatusState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown
+from locallb.resources.resource_type import ResourceType, grown
 
 
 class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
@@ -25,20 +25,6 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
     inputs = ServiceStatusInputs
     state = ServiceStatusState
-
-    def check(self, new: ServiceStatusInputs) -> Iterator[tuple[str, str]]:
-        """Accept everything that the planner makes."""
-        del new
-        yield from ()
-
-    def diff(self, old: ServiceStatusState, new: ServiceStatusInputs) -> Difference:
-        """Change in place whatever changes."""
-        return Difference(changed(old, new))
-
-    def preview_outputs(self, new: ServiceStatusInputs, old: ServiceStatusState | None) -> Mapping[str, object]:
-        """Foresee nothing: there are no outputs but the inputs."""
-        del new, old
-        return {}
 
     def create(self, new: ServiceStatusInputs) -> tuple[str, ServiceStatusState]:
         """Publish it; what stands there of the same addresses is replaced."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from locallb.ledger.ledger import Ledger
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import LoopbackAddressInputs, LoopbackAddressState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown
+from locallb.resources.resource_type import ResourceType, grown
 from locallb.storage import paths
 
 
@@ -20,6 +20,8 @@ class LoopbackAddress(ResourceType[LoopbackAddressInputs, LoopbackAddressState])
 
     inputs = LoopbackAddressInputs
     state = LoopbackAddressState
+    replaced_for = frozenset({"address"})
+    """Replace for another address, new claim first; another owner takes over."""
 
     def check(self, new: LoopbackAddressInputs) -> Iterator[tuple[str, str]]:
         """Accept an address as its family writes it, so that one address has one name."""
@@ -32,10 +34,6 @@ class LoopbackAddress(ResourceType[LoopbackAddressInputs, LoopbackAddressState])
         else:
             if written != new.address:
                 yield "address", f"write {new.address!r} as {written!r}"
-
-    def diff(self, old: LoopbackAddressState, new: LoopbackAddressInputs) -> Difference:
-        """Replace for another address, new claim first; another owner takes over."""
-        return Difference(changed(old, new), frozenset({"address"}))
 
     def preview_outputs(self, new: LoopbackAddressInputs, old: LoopbackAddressState | None) -> Mapping[str, object]:
         """Foresee the ledger."""

@@ -14,7 +14,7 @@ from locallb.model.routes import PodRoute
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import PodRoutesInputs, PodRoutesState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown
+from locallb.resources.resource_type import ResourceType, grown
 from locallb.runtimes.pod_routes import HOST, change_routes, present_routes
 
 
@@ -23,6 +23,8 @@ class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
 
     inputs = PodRoutesInputs
     state = PodRoutesState
+    replaced_for = frozenset({"container", "owner"})
+    """Replace where the table is another one, or whose they are; routes come and go in place."""
 
     def check(self, new: PodRoutesInputs) -> Iterator[tuple[str, str]]:
         """Accept routes as they are printed."""
@@ -34,10 +36,6 @@ class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
             else:
                 if written != text:
                     yield "routes", f"write {text!r} as {written!r}"
-
-    def diff(self, old: PodRoutesState, new: PodRoutesInputs) -> Difference:
-        """Replace where the table is another one, or whose they are; routes come and go in place."""
-        return Difference(changed(old, new), frozenset({"container", "owner"}) & changed(old, new))
 
     def preview_outputs(self, new: PodRoutesInputs, old: PodRoutesState | None) -> Mapping[str, object]:
         """Foresee the metric, which only the owner decides."""

@@ -17,7 +17,7 @@ from locallb.host import inotify
 from locallb.ledger.conflicts import refuse_copy
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
+from locallb.resources.resource_type import ResourceType, grown, proxy_faults
 from locallb.runtimes.process.stopping import stop_all
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
@@ -30,6 +30,8 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
 
     inputs = ProxyConfigInputs
     state = ProxyConfigState
+    replaced_for = frozenset({"proxy"})
+    """Replace for another proxy; everything else is an update."""
 
     def check(self, new: ProxyConfigInputs) -> Iterator[tuple[str, str]]:
         """Accept names of files that are ours only; the texts are Envoy's to judge."""
@@ -42,10 +44,6 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
                 yield "files", f"{name!r} isn't a file of a proxy: expected are {expected} and sds-*.json"
         needed = () if _in_parts(new.files) else _NEEDED
         yield from (("files", f"{name} is missing") for name in needed if name not in new.files)
-
-    def diff(self, old: ProxyConfigState, new: ProxyConfigInputs) -> Difference:
-        """Replace for another proxy; everything else is an update."""
-        return Difference(changed(old, new), frozenset({"proxy"}))
 
     def preview_outputs(self, new: ProxyConfigInputs, old: ProxyConfigState | None) -> Mapping[str, object]:
         """Foresee all outputs: they follow from the inputs."""

@@ -23,7 +23,7 @@ from locallb.provider.resources.proxy_fragments import rewrite_listeners
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ListenerState, ReachableInputs, ReachableState, Versions
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults, proxy_faults
+from locallb.resources.resource_type import ResourceType, grown, id_faults, proxy_faults
 from locallb.runtimes import published_ports
 from locallb.runtimes.runtime import runtime
 from locallb.storage import paths
@@ -54,6 +54,8 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
 
     inputs = ReachableInputs
     state = ReachableState
+    replaced_for = frozenset({"proxy", "part"})
+    """Prove again whatever changes; probes alone prove nothing new and change nothing."""
 
     def check(self, new: ReachableInputs) -> Iterator[tuple[str, str]]:
         """Accept places of probes that can be connected to."""
@@ -64,15 +66,6 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
                 split_place(place)
             except ValueError:
                 yield "probes", f"{place!r} isn't <address>:<port>"
-
-    def diff(self, old: ReachableState, new: ReachableInputs) -> Difference:
-        """Prove again whatever changes; probes alone prove nothing new and change nothing."""
-        return Difference(changed(old, new), frozenset({"proxy", "part"}))
-
-    def preview_outputs(self, new: ReachableInputs, old: ReachableState | None) -> Mapping[str, object]:
-        """Foresee nothing: the proof is made, not planned."""
-        del new, old
-        return {}
 
     def create(self, new: ReachableInputs) -> tuple[str, ReachableState]:
         """Prove it, and connect once to each probe."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import Fault, KubeError
@@ -11,7 +11,7 @@ from locallb.kubernetes.status_patch import FINALIZER, Live, claiming, has_final
 from locallb.model.status_entries import Event
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceClaimInputs, ServiceClaimState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown
+from locallb.resources.resource_type import ResourceType, grown
 
 
 class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
@@ -19,15 +19,6 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
 
     inputs = ServiceClaimInputs
     state = ServiceClaimState
-
-    def check(self, new: ServiceClaimInputs) -> Iterator[tuple[str, str]]:
-        """Accept everything that the planner makes."""
-        del new
-        yield from ()
-
-    def diff(self, old: ServiceClaimState, new: ServiceClaimInputs) -> Difference:
-        """Change in place: another uid is another Service, which is claimed again."""
-        return Difference(changed(old, new))
 
     def preview_outputs(self, new: ServiceClaimInputs, old: ServiceClaimState | None) -> Mapping[str, object]:
         """Foresee the finalizer."""

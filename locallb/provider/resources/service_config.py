@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from locallb.provider.resources import proxy_fragments
 from locallb.provider.resources.proxy_fragments import FragmentChange
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceConfigInputs, ServiceConfigState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults
+from locallb.resources.resource_type import ResourceType, grown, id_faults
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
@@ -20,20 +20,14 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
 
     inputs = ServiceConfigInputs
     state = ServiceConfigState
+    replaced_for = frozenset({"proxy", "part"})
+    """Move to another proxy old before new: two can't listen at one address."""
+    delete_first = True
 
     def check(self, new: ServiceConfigInputs) -> Iterator[tuple[str, str]]:
         """Check ids only; the texts are Envoy's to judge."""
         yield from id_faults("proxy", new.proxy)
         yield from id_faults("part", new.part)
-
-    def diff(self, old: ServiceConfigState, new: ServiceConfigInputs) -> Difference:
-        """Move to another proxy old before new: two can't listen at one address."""
-        return Difference(changed(old, new), frozenset({"proxy", "part"}), delete_first=True)
-
-    def preview_outputs(self, new: ServiceConfigInputs, old: ServiceConfigState | None) -> Mapping[str, object]:
-        """Foresee nothing besides the inputs."""
-        del new, old
-        return {}
 
     def create(self, new: ServiceConfigInputs) -> tuple[str, ServiceConfigState]:
         """Put it in, in place of what an interrupted run left."""

@@ -21,7 +21,7 @@ from locallb.model.identities import Owner
 from locallb.model.naming import owner_fields
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import EnvoyProcessInputs, EnvoyProcessState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
+from locallb.resources.resource_type import ResourceType, grown, proxy_faults
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.runtimes.process.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process
@@ -45,14 +45,13 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
 
     inputs = EnvoyProcessInputs
     state = EnvoyProcessState
+    replaced_for = frozenset({"proxy", "bootstrap", "version"})
+    """Replace for anything that a running Envoy can't change, old before new: both want the same ports."""
+    delete_first = True
 
     def check(self, new: EnvoyProcessInputs) -> Iterator[tuple[str, str]]:
         """Check the id only: whether this version is installed is known where it is started."""
         return proxy_faults(new.proxy)
-
-    def diff(self, old: EnvoyProcessState, new: EnvoyProcessInputs) -> Difference:
-        """Replace for anything that a running Envoy can't change, old before new: both want the same ports."""
-        return Difference(changed(old, new), frozenset({"proxy", "bootstrap", "version"}), delete_first=True)
 
     def preview_outputs(self, new: EnvoyProcessInputs, old: EnvoyProcessState | None) -> Mapping[str, object]:
         """Foresee that an update leaves the process alone."""
