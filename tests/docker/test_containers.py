@@ -19,7 +19,7 @@ from locallb.provider.resources import reachable
 from locallb.resources.codec import recall
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ReachableState
-from locallb.runtimes.docker import runs
+from locallb.runtimes.docker import runtime as docker_runtime
 from locallb.runtimes.docker.containers import LABEL_PREFIX
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
@@ -111,7 +111,7 @@ def test_the_proof_tells_how_a_paused_container_goes_on(shop: Stage, monkeypatch
     ]
     (proof,) = (recall(ReachableState, output) for output in outputs if output["process"] == f"docker:{identity}")
     docker("pause", identity)
-    monkeypatch.setattr(runs, "START_PATIENCE", 0.0)
+    monkeypatch.setattr(docker_runtime, "START_PATIENCE", 0.0)
     with pytest.raises(ProviderError, match=f"container {identity[:12]} is paused: `docker unpause {identity[:12]}`"):
         reachable.Reachable(None).create(proof)
 

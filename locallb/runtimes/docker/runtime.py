@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locallb.config.settings import Settings
-from locallb.model.identities import Home, RunIdentity
+from locallb.envoy.waiting import comes_to_answer
+from locallb.model.identities import Home, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import CONTAINER, Resource
 from locallb.planning.planned import PlannedProxy
-from locallb.runtimes.docker import runs
+from locallb.resources.errors import ProviderError
+from locallb.runtimes import draining
 from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
-from locallb.runtimes.docker.daemon import DockerAbsentError
+from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import HARM, ContainerEvents
 from locallb.runtimes.docker.facts import home_of, read_facts
+from locallb.runtimes.docker.runs import drain_container, was_drained
 from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
 
 if TYPE_CHECKING:
     import pulumi
 
     from locallb.resources.declared import ProxyConfig
 
+START_PATIENCE = 10.0
+"""Seconds until the Envoy of a container that was just started must answer; it takes 0.1 to 0.3."""
 _SECONDS = 10
 """What an Envoy that is told to end has for its connections, as Docker has it."""
 
@@ -68,27 +75,53 @@ class Docker(Runtime):
             yield HostRun("container", name, labelled_owner(labels), directory, apart=True, end=end)
 
     def await_start(self, run: RunIdentity, directory: Path) -> None:
-        """Refuse one that was told to stop, and wait for the others."""
-        runs.await_start(run, directory)
+        """Wait for its Envoy: a container is made before that is ready.
+
+        Refuses one that an interrupted run told to stop: it answers, but listens no longer.
+        """
+        if self.is_drained(run, directory):
+            name = _name_of(run)
+            raise ProviderError(
+                f"the container {name} was told to stop by a run that was interrupted:"
+                f" `docker restart {name}`, then run up again"
+            )
+        comes_to_answer(directory, START_PATIENCE)
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
-        """Ask Docker where something was told to stop there at all."""
-        return runs.is_drained(run, directory)
+        """Ask Docker, where something was told to stop there at all: its listeners look alive all the same."""
+        if not (directory / draining.STOPPING).exists():
+            return False
+        seen = Containers().inspect(run.id)
+        return seen is not None and was_drained(seen)
 
     def drain(self, run: RunIdentity) -> None:
-        """Drain it, before whoever declared it ends it."""
-        runs.drain(run)
+        """Drain it. Who removes the container says that Docker can't be asked."""
+        with suppress(ContainersError):
+            if seen := Containers().inspect(run.id):
+                drain_container(seen)
 
     def log(self, run: RunIdentity) -> str:
-        """Return the command that shows it, and its end."""
-        return f"`docker logs {runs.name_of(run)}` ({runs.last_words(run)})"
+        """Return the command that shows it, and its end: an image of another kind tells there what it is."""
+        try:
+            end = Containers().logs(run.id, 2) or "it says nothing"
+        except ContainersError as error:
+            end = str(error)
+        return f"`docker logs {_name_of(run)}` ({end})"
 
     def unanswered(self, run: RunIdentity, error: str) -> str:
-        """Return that it is paused, where it is."""
-        if runs.is_paused(run):
-            name = runs.name_of(run)
-            return f"the container {name} is paused: `docker unpause {name}`, then run up again"
+        """Return that it is paused, where it is; the official plugin takes it for one that runs."""
+        with suppress(ContainersError):
+            seen = Containers().inspect(run.id)
+            if seen and seen["State"].get("Paused"):
+                name = _name_of(run)
+                return f"the container {name} is paused: `docker unpause {name}`, then run up again"
         return super().unanswered(run, error)
+
+    def end_hanging(self, directory: Path) -> None:
+        """Stop the proxy's containers, where its directory is one that containers use. Raises ContainersError."""
+        if Proxies(paths.proxies_root()).is_shared(ProxyId(directory.name)):
+            for container in Containers().labelled(f"{PROXY_LABEL}={directory.name}"):
+                Containers().stop(str(container["Id"]), 0)
 
     def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
         """Remove the stack's containers: they have directories there."""
@@ -101,10 +134,6 @@ class Docker(Runtime):
             containers.stop(str(container["Id"]), _SECONDS)
             containers.remove(str(container["Id"]), volumes=True)
         return sum(container["State"] == "running" for container in listed)
-
-    def end_hanging(self, directory: Path) -> None:
-        """Stop the proxy's containers."""
-        runs.end_hanging(directory)
 
 
 class DockerWatch:
@@ -119,6 +148,11 @@ class DockerWatch:
     def stop(self) -> None:
         """End the events."""
         self._events.stop()
+
+
+def _name_of(run: RunIdentity) -> str:
+    """Return the name under which its user finds it."""
+    return run.id[:12]
 
 
 RUNTIME = Docker()
