@@ -1,0 +1,90 @@
+"""Who gets which address where two rules meet, and what a refusal names: a case tells one rule from its neighbour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from ipaddress import ip_address
+from itertools import permutations
+
+import pytest
+
+from locallb.model.host_addresses import survey
+from locallb.model.objects import Service
+from locallb.model.ranges import AddressRange
+from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import Route
+from locallb.model.snapshot import HostFacts
+from tests.planning.strategies import OTHER_HOME, route
+from tests.planning.test_allocation import BOTH, FOUR, PREFER, REQUIRE, claim, given, pool, service, words
+
+LAST_SIX = AddressRange(ip_address("fd00::"), ip_address("fd00::"))
+
+
+def sharing(name: str, *status: str, key: str = "k", created: str = "", requested: str = "") -> Service:
+    """Make a Service with a sharing key, and without ports, so that all of the key fit together."""
+    asked = [requested] if requested else []
+    return replace(service(name, *asked, status=status, created=created), sharing_key=key)
+
+
+def test_who_asks_for_one_family_comes_first_in_the_other_too() -> None:
+    """An older one that asks for nothing, and can do without, leaves it the last address."""
+    old = service("old", families=BOTH, policy=PREFER, created="1")
+    young = service("young", "10.0.0.2", families=BOTH, policy=REQUIRE, created="2")
+    answers = given(old, young, pools=[pool(FOUR, LAST_SIX)])
+    assert words(answers["young"]) == "10.0.0.2 fd00::"
+    assert len(words(answers["old"]).split()) == 1
+
+
+@pytest.mark.parametrize("order", tuple(permutations(range(3))), ids=str)
+def test_who_may_join_several_joins_the_lowest_whatever_is_read_first(order: Sequence[int]) -> None:
+    """Of those that its key has."""
+    held = [claim(f"10.0.0.{3 - number}", f"s{number}") for number in range(3)]
+    owners = [sharing(f"s{number}") for number in range(3)]
+    answers = given(*owners, sharing("web"), ledger=[held[number] for number in order])
+    assert words(answers["web"]) == "10.0.0.1"
+
+
+HERE = route("10.0.0.0/32")
+OWN = route("10.0.0.1/32", device="eth0")
+MOST = (route("10.0.0.0/31"), route("10.0.0.2/32"))
+NAMED: dict[str, tuple[Sequence[Route], Sequence[str], str]] = {
+    "the first that isn't this host's": ([HERE], ["10.0.0.0"], "10.0.0.1"),
+    "none that somebody holds": ([HERE], ["10.0.0.0", "10.0.0.1"], "10.0.0.2"),
+    "none of this host's own": ([HERE, OWN], ["10.0.0.0"], "10.0.0.2"),
+    "the last": (MOST, ["10.0.0.0", "10.0.0.1", "10.0.0.2"], "10.0.0.3"),
+    "no more than the pool has": (MOST, ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"], ""),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_where_nothing_is_left_on_this_host_an_address_is_named_that_could_be_made_its_own(name: str) -> None:
+    """One that is free; where there is none, the pool is full."""
+    routes, held, example = NAMED[name]
+    ledger = [claim(address, f"other{number}", OTHER_HOME) for number, address in enumerate(held)]
+    facts = HostFacts(addresses=survey(routes))
+    answer = given(service("web"), pools=[pool(FOUR)], host=facts, ledger=ledger)["web"]
+    assert isinstance(answer, Problem)
+    assert (answer.reason is Reason.NOT_ON_HOST) == bool(example)
+    assert f"no local route has {example};" in answer.message or not example
+
+
+@pytest.mark.parametrize("key", ["k", ""])
+def test_services_of_one_key_that_only_their_status_puts_together_stay_together(key: str) -> None:
+    """As after a lost ledger and state. Without a key the older has it alone."""
+    at = "10.0.0.3"
+    answers = given(sharing("young", at, key=key, created="2"), sharing("old", at, key=key, created="1"))
+    assert words(answers["old"]) == at
+    assert (words(answers["young"]) == at) == bool(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "told"), [("", "which belongs to Service a/n/old"), ("other", "which is shared by a/n/old")]
+)
+def test_who_is_refused_an_address_is_told_whether_it_is_shared(key: str, told: str) -> None:
+    """By who has it."""
+    held = [claim("10.0.0.3", "old")]
+    asker = sharing("web", requested="10.0.0.3", created="2")
+    answer = given(sharing("old", key=key, created="1"), asker, ledger=held)["web"]
+    assert isinstance(answer, Problem)
+    assert told in answer.message
