@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ class Program:
     path: Path
     handed: Planned | None = None
     """What was read and planned for it already."""
+    is_current: Callable[[], bool] = lambda: True
+    """Whether that still counts, by the time it is run and nobody else changes the stack."""
     outcome: Planned | None = None
     """None as long as it didn't get as far as a plan."""
 
@@ -35,7 +37,7 @@ class Program:
             raise RunError(
                 f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
             )
-        with handing(self.handed), _importable(self.path.parent):
+        with handing(self.handed if self.is_current() else None), _importable(self.path.parent):
             names = runpy.run_path(str(self.path), run_name="__main__")
         self.outcome = names["reading"], names["plan"]
 

@@ -154,11 +154,15 @@ class Session:
         for word in sorted({*words, self.settings.runtime} if planned else words):
             runtime(word).require()
 
-    def program(self, handed: Planned | None = None) -> Program:
-        """Make the program of one update; it reads nothing where the plan is `handed` to it."""
+    def program(self, handed: Planned | None = None, is_current: Callable[[], bool] = lambda: True) -> Program:
+        """Make the program of one update; it reads nothing where a plan is `handed` to it that `is_current` then."""
         from locallb.cli.program import Program  # noqa: PLC0415 - loads the SDK
 
-        return Program(self.project.main / "__main__.py", handed)
+        return Program(self.project.main / "__main__.py", handed, is_current)
+
+    def stamp(self) -> object:
+        """Return something that is different once anybody has written the state; None without one."""
+        return Store(self.project.backend, self.project.name, self.stack).stamp()
 
     def plan(self, *, keep: bool = False) -> Planned:
         """Read and plan without the program, for commands that only look; `keep` as `Workspace.read_and_plan` has it.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from locallb.cli.session import Session
 from locallb.host import facts
 from locallb.ledger.ledger import Ledger
 from locallb.sources.manifests.source import Manifests
@@ -77,3 +78,21 @@ def test_what_targets_were_chosen_from_is_kept_by_an_update_and_by_no_preview(de
     assert kept.read_text() == before
     assert deployed.run("up", *TARGET, "--yes").code == 0
     assert "30081" in kept.read_text()
+
+
+@pytest.mark.envoy
+def test_an_update_of_targets_undoes_nothing_that_somebody_else_did_before_it_had_the_lock(
+    deployed: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It plans again where the state isn't the one that its targets were chosen from."""
+    sign_in = Session.sign_in
+
+    def be_overtaken(session: Session) -> None:
+        monkeypatch.setattr(Session, "sign_in", sign_in)
+        deployed.write("a.yaml", node(), service("a", port(8080, 30081)))
+        deployed.up()
+        sign_in(session)
+
+    monkeypatch.setattr(Session, "sign_in", be_overtaken)
+    assert deployed.run("up", *TARGET, "--yes").code == 0
+    assert deployed.run("up", "--yes", "--expect-no-changes").code == 0

@@ -23,6 +23,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     """Make the world as the plan says."""
     tell_of_watch(session, out)
     session.settings  # noqa: B018 - a mistake in the configuration is told before anything else
+    as_of = session.stamp()  # nobody else is kept from the stack before it is locked
     scope, plan = scope_of(session, args.targets, keep=args.yes)
     told: frozenset[str] = frozenset()
     if not args.yes:
@@ -36,7 +37,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
             return ending(planned)
         if not confirmed("Perform this update?", out):
             return Exit.FAILED
-    program = session.program(plan)
+    program = session.program(plan, lambda: session.stamp() == as_of)
     session.sign_in()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).up(program, scope=scope)
