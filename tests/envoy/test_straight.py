@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 
+from locallb.envoy import Rendered
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Listener, Upstream
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
-from tests.envoy.traffic import Block, Load, Server, ask_tcp, ask_udp, eventually
+from tests.envoy.traffic import Block, Load, Outcome, Server, ask_tcp, ask_udp, eventually
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 Port = tuple[Listener, Upstream]
@@ -161,3 +164,43 @@ def test_who_cant_be_asked_counts_as_healthy(start: Start, nodes: Serve, block: 
     )
     assert ask_udp(block[100], 8080) == "A"
     assert "membership_healthy: 1" in envoy.get("/stats?filter=membership_healthy")
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["drained", "at-once"])
+@pytest.mark.parametrize("home", ["", "::1"], ids=["IPv4", "IPv6"])
+def test_a_rolling_update_of_twenty_pods_fails_no_request(
+    home: str, *, at_once: bool, start: Start, block: Block
+) -> None:
+    """Each is replaced, at 200 requests a second; it ends after it was told, or 30 ms before, with what it just had."""
+    with ExitStack() as stack:
+        old, new = ([stack.enter_context(Server("P", home or block[n])) for n in range(first, first + 20)]
+                    for first in (1, 21))  # fmt: skip
+        standby = stack.enter_context(Server("N", home or block[99])).backend
+        place, port = home or block[100], free_port(home or block[100])
+
+        def told(serving: list[Server]) -> Rendered:
+            listener, upstream = serve(place, serving, port=port, health=ConnectCheck())
+            return rendering((listener, replace(upstream, standby=(standby,))))
+
+        envoy, ended = start(told(old)), list[float]()
+        with Load(lambda: ask_tcp(place, port)) as load:
+            for count, pod in enumerate(old, 1):
+                if at_once:
+                    ended.append(end(pod))
+                    time.sleep(0.03)
+                envoy.apply(told([*old[count:], *new[:count]]))
+                time.sleep(0.1)
+                pod.close()
+    assert len(load.outcomes) > 400
+    assert [each for each in load.failures("PN") if not any(under_way(each, moment) for moment in ended)] == []
+
+
+def under_way(request: Outcome, moment: float) -> bool:
+    """Return whether a request had been made, and not answered, when its pod ended."""
+    return request.began < moment <= request.began + request.seconds + 0.05
+
+
+def free_port(address: str) -> int:
+    """Return a port that nobody has at an address."""
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as found:
+        return int(found.getsockname()[1])
