@@ -1,4 +1,4 @@
-"""What the stack's configuration says of routes to pods: `podRoutes`, and `podCIDRs` of a source.
+"""What the stack's configuration says of routes to pods: `podRoutes`, and `podCIDRs` of a source or cluster.
 
 Pure. Not here: which routes that makes (`planning.pod_routes`).
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import ip_network
+from types import MappingProxyType
 
 from locallb.config.parse_containers import makes_containers
 from locallb.config.settings import PodRouting
 from locallb.config.values import Mistakes
-from locallb.model.formatting import shown
-from locallb.model.identities import IPNetwork
+from locallb.model.formatting import clipped, shown
+from locallb.model.identities import ClusterName, IPNetwork
 
+_KEY = "podCIDRs"
 _RANGES = "a list such as [10.244.0.0/16]"
 _WIDEST = {4: 8, 6: 16}
 """Bits of the widest range of one cluster's pods, by IP version."""
@@ -37,6 +39,19 @@ def parse_pod_cidrs(mistakes: Mistakes, key: str, value: object) -> tuple[IPNetw
     """Read where a cluster's pods have their addresses."""
     ranges = [_range(mistakes, path, item) for path, item in mistakes.items(key, value, _RANGES)]
     return tuple(cidr for cidr in ranges if cidr)
+
+
+def parse_cidrs_of_clusters(mistakes: Mistakes, value: object) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
+    """Read where the pods of each cluster have their addresses, whatever source it is of."""
+    clusters = mistakes.mapping(_KEY, value, "clusters and their ranges, such as {kind: [10.42.0.0/16]}")
+    return MappingProxyType(
+        {
+            ClusterName(mistakes.label(_KEY, name, "kind")): parse_pod_cidrs(
+                mistakes, f"{_KEY}.{clipped(name)}", ranges
+            )
+            for name, ranges in clusters.items()
+        }
+    )
 
 
 def _range(mistakes: Mistakes, key: str, value: object) -> IPNetwork | None:

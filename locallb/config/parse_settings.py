@@ -16,7 +16,7 @@ from locallb.config.entries import output_entry, source_entry
 from locallb.config.loopback_socket import parse_metrics
 from locallb.config.parse_containers import parse_containers
 from locallb.config.parse_election import parse_election
-from locallb.config.parse_pod_routes import parse_pod_routes
+from locallb.config.parse_pod_routes import parse_cidrs_of_clusters, parse_pod_routes
 from locallb.config.parse_policies import parse_policies
 from locallb.config.parse_pools import DEFAULT_POOL, parse_pools
 from locallb.config.parse_proxies import parse_proxies
@@ -38,7 +38,7 @@ from locallb.model.objects import BackendChoice
 
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
-    *("podRoutes", "backends", "proxies", "image", "limits", "compat"),
+    *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode"),
 )
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
@@ -69,6 +69,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         ip_mode=_ip_mode(mistakes, config.get("ipMode", IpMode.PROXY)),
         take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
         pod_routes=parse_pod_routes(mistakes, config),
+        pod_cidrs=parse_cidrs_of_clusters(mistakes, config.get("podCIDRs", {})),
         policies=parse_policies(mistakes, config.get("policies", {})),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
     )

@@ -233,6 +233,8 @@ class Settings:
     outputs: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """What outputs that the stack turned on are to know, by their words."""
     pod_routes: PodRouting = PodRouting.OFF
+    pod_cidrs: Mapping[ClusterName, tuple[IPNetwork, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Where clusters' pods have their addresses, of those that neither their source nor their Nodes say it of."""
     finders: tuple[Finder, ...] = ()
     """More sources, found when they are read."""
 

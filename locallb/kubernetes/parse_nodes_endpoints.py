@@ -5,13 +5,12 @@ Unlike a Service, a malformed one belongs to nobody who could be told: it is lef
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from ipaddress import ip_network
 
+from locallb.kubernetes.pod_ranges import read_cidrs
 from locallb.model.fields import FieldError, Fields, as_address, as_text
-from locallb.model.formatting import shown
-from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey, Protocol
+from locallb.model.identities import ClusterName, Family, IPAddress, NodeName, ObjectKey, Protocol
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node
 
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -34,6 +33,7 @@ def parse_node(cluster: ClusterName, data: Mapping[object, object]) -> Node:
         raise FieldError("metadata.name is missing; give the Node a name")
     entries = [Fields.of(path, item) for path, item in document.inner("status").items("addresses")]
     internal = [entry for entry in entries if entry.text("type") == _INTERNAL]
+    networks, odd = read_cidrs([*spec.items("podCIDRs")] or [(spec.at("podCIDR"), spec.get("podCIDR"))])
     return Node(
         cluster=cluster,
         name=NodeName(name),
@@ -41,18 +41,9 @@ def parse_node(cluster: ClusterName, data: Mapping[object, object]) -> Node:
         labels=metadata.texts("labels"),
         taints=tuple(Fields.of(path, item).text("key") for path, item in spec.items("taints")),
         deleting=metadata.get("deletionTimestamp") is not None,
-        pod_cidrs=tuple(_pod_cidrs(spec)),
+        pod_cidrs=networks,
+        odd=odd,
     )
-
-
-def _pod_cidrs(spec: Fields) -> Iterator[IPNetwork]:
-    """Read spec.podCIDRs, or the one of a Node that has only spec.podCIDR."""
-    listed = [*spec.items("podCIDRs")] or [(spec.at("podCIDR"), cidr) for cidr in (spec.get("podCIDR"),) if cidr]
-    for path, item in listed:
-        try:
-            yield ip_network(as_text(path, item), strict=False)
-        except ValueError:
-            raise FieldError(f"{path} is {shown(item)}; give a range such as 10.244.1.0/24") from None
 
 
 def parse_slice(cluster: ClusterName, data: Mapping[object, object]) -> EndpointSlice | None:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
+from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import Frontend, frontends
+from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parse_nodes_endpoints import parse_node, parse_slice
 from locallb.kubernetes.parse_service import LOAD_BALANCER
 from locallb.kubernetes.status_patch import Standing
@@ -19,7 +21,7 @@ from locallb.model.fields import FieldError
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 from locallb.model.memory import Memory
-from locallb.model.objects import EndpointSlice, MalformedService, Node, Service
+from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 
 Document: TypeAlias = Mapping[object, object]
 
@@ -27,6 +29,7 @@ VERSIONS = {
     **{table.name: table.api_version for table in frontends().values()},
     "Node": "v1",
     "EndpointSlice": "discovery.k8s.io/v1",
+    **pod_ranges.VERSIONS,
 }
 """The kinds that are read, and the apiVersion of each."""
 _DEEPEST = 50
@@ -45,31 +48,10 @@ class Parsed:
     notices: tuple[str, ...] = ()
     external_ips: frozenset[IPAddress] = frozenset()
     """spec.externalIPs of Services of any type."""
+    ranges: tuple[PodRanges, ...] = ()
+    """What the CNI says of where Nodes' pods are."""
     standings: tuple[tuple[ObjectKey, Standing], ...] = ()
     """What Services of type LoadBalancer say of what is ours to write; those that say nothing are absent."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Identity:
-    """What an object is called within its cluster; fields that aren't texts are empty."""
-
-    kind: str
-    namespace: str
-    name: str
-
-    @classmethod
-    def of(cls, document: Document) -> Identity:
-        """Return what `document` is called."""
-        metadata = document.get("metadata")
-        raw = metadata if isinstance(metadata, Mapping) else {}
-        kind, namespace, name = (
-            _text(value) for value in (document.get("kind"), raw.get("namespace"), raw.get("name"))
-        )
-        return cls(kind, "" if kind == "Node" else namespace or "default", name)
-
-    def __str__(self) -> str:
-        name = clipped(self.name) or "(no name)"
-        return f"{self.kind} {name}" if self.kind == "Node" else f"{self.kind} {clipped(self.namespace)}/{name}"
 
 
 def relevant(documents: Iterable[object]) -> tuple[list[Document], tuple[str, ...]]:
@@ -177,6 +159,7 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Memory
         slices=tuple(gathering.slices[identity] for identity in sorted(gathering.slices)),
         notices=tuple(sorted(gathering.notices)),
         external_ips=frozenset(gathering.external_ips),
+        ranges=tuple(gathering.ranges[identity] for identity in sorted(gathering.ranges)),
         standings=tuple(sorted(gathering.standings.items(), key=itemgetter(0))),
     )
 
@@ -193,6 +176,7 @@ class _Gathering:
     nodes: dict[Identity, Node] = field(default_factory=dict)
     slices: dict[Identity, EndpointSlice] = field(default_factory=dict)
     external_ips: set[IPAddress] = field(default_factory=set)
+    ranges: dict[Identity, PodRanges] = field(default_factory=dict)
     standings: dict[ObjectKey, Standing] = field(default_factory=dict)
 
     def take(self, document: Document) -> None:
@@ -202,6 +186,8 @@ class _Gathering:
             self._take_frontend(frontends()[kind], document)
         elif kind == "Node":
             self._take_other(document, parse_node, self.nodes)
+        elif kind in pod_ranges.VERSIONS:
+            self._take_other(document, pod_ranges.parse_pod_ranges, self.ranges)
         else:
             self._take_other(document, parse_slice, self.slices)
 
@@ -238,6 +224,8 @@ class _Gathering:
             return
         if parsed is not None and into.setdefault(Identity.of(document), parsed) is not parsed:
             self._leave_out(document, "it is there twice and the first counts; remove one")
+        if isinstance(parsed, Node | PodRanges):
+            self.notices.extend(f"{self.cluster}: {Identity.of(document)}: {odd}" for odd in parsed.odd)
 
 
 def _text(value: object) -> str:

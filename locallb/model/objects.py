@@ -127,7 +127,18 @@ class Node:
     """Keys of spec.taints."""
     deleting: bool = False
     pod_cidrs: tuple[IPNetwork, ...] = ()
-    """spec.podCIDRs: where its pods have their addresses, unless the CNI has ranges of its own."""
+    """Where its pods have their addresses: spec.podCIDRs, or the ranges that the CNI keeps in objects of its own."""
+    odd: tuple[str, ...] = ()
+    """What of it can't be read and is left out: a sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRanges:
+    """Ranges that the CNI gave a Node's pods, as an object of its own says it."""
+
+    node: NodeName
+    networks: tuple[IPNetwork, ...]
+    odd: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,8 @@ def _without(
 
 
 def _named(settings: Settings) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
-    return {source.cluster: source.pod_cidrs for source in settings.sources if source.pod_cidrs}
+    by_sources = {source.cluster: source.pod_cidrs for source in settings.sources if source.pod_cidrs}
+    return {**settings.pod_cidrs, **by_sources}
 
 
 def _given(settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:

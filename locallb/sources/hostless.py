@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from locallb.config.settings import Settings
+from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.model.identities import Home
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, Snapshot
 from locallb.planning.addresses.pool_routes import unchecked
@@ -33,7 +34,7 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
         home,
         services=tuple(service for reading in read for service in reading.parsed.services),
         malformed=tuple(malformed for reading in read for malformed in reading.parsed.malformed),
-        nodes=tuple(node for reading in read for node in reading.parsed.nodes),
+        nodes=tuple(node for reading in read for node in with_ranges(reading.parsed.nodes, reading.parsed.ranges)),
         slices=tuple(endpoint_slice for reading in read for endpoint_slice in reading.parsed.slices),
         external_ips=frozenset(address for reading in read for address in reading.parsed.external_ips),
     )

@@ -13,6 +13,7 @@ from typing import TypeVar
 from locallb.config.settings import PodRouting, Settings, Sharing, Source
 from locallb.host.facts import may_change_routes, with_routes
 from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.kubernetes.status_patch import Standing
 from locallb.ledger.claims import Entry
 from locallb.ledger.ledger import Ledger
@@ -106,7 +107,7 @@ def assemble(
         home,
         services=_each(part.services for part in parsed),
         malformed=_each(part.malformed for part in parsed),
-        nodes=_each(part.nodes for part in parsed),
+        nodes=_each(with_ranges(part.nodes, part.ranges) for part in parsed),
         slices=_each(part.slices for part in parsed),
         claims=claims,
         remembered=held.remembered,

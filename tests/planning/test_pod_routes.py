@@ -241,6 +241,16 @@ def test_clients_are_held_where_pods_are_wanted(annotation: str, changes: JsonOb
     assert is_patient(annotations, **changes) is patient
 
 
+@pytest.mark.parametrize("sources", [[{"manifests": "m", "name": "c"}], [{"kind": "all"}], [{"gardener": {}}]])
+def test_ranges_are_named_for_a_cluster_of_any_source(sources: list[JsonObject]) -> None:
+    """They lead to its first Node; what a source says of its own cluster counts first."""
+    named = {"podCIDRs": {"c": ["10.42.0.0/16", "fd42::/56"]}}
+    routes, told = planned(given_settings=settings(sources=sources, **named))
+    assert (routes, told) == (["c: 10.42.0.0/16 via 172.18.0.3"], "")
+    own = [{"kubernetes": {"name": "c", "podCIDRs": ["10.43.0.0/16"]}}]
+    assert planned(given_settings=settings(sources=own, **named))[0] == ["c: 10.43.0.0/16 via 172.18.0.3"]
+
+
 networks = st.builds(
     lambda number, bits: IPv4Network((10 << 24 | number >> (32 - bits) << (32 - bits) & 0xFFFFFF, bits)),
     st.integers(0, 0xFFFFFF),

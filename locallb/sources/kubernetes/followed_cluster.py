@@ -18,7 +18,8 @@ from types import MappingProxyType
 from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import OPENED, PATHS, Event, ExpiredError, Feed
-from locallb.kubernetes.parsing import Document, Identity, Parsed, parse_objects
+from locallb.kubernetes.identity import Identity
+from locallb.kubernetes.parsing import Document, Parsed, parse_objects
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
@@ -126,6 +127,7 @@ class FollowedCluster:
             slices=tuple(endpoint_slice for part in parts for endpoint_slice in part.slices),
             notices=tuple(notice for part in parts for notice in part.notices),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
+            ranges=tuple(each for part in parts for each in part.ranges),
             standings=tuple(standing for part in parts for standing in part.standings),
         )
 

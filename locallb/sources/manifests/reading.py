@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from locallb.kubernetes.frontend import frontend
-from locallb.kubernetes.parsing import Identity, Parsed, parse_objects
+from locallb.kubernetes.identity import Identity
+from locallb.kubernetes.parsing import Parsed, parse_objects
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.memory import Memory

@@ -1,0 +1,39 @@
+"""What an object is called within its cluster. Not here: what it means (`parsing`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.kubernetes import pod_ranges
+from locallb.model.formatting import clipped
+
+_OF_CLUSTERS = {"Node", *pod_ranges.VERSIONS}
+"""Kinds without a namespace."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Identity:
+    """What an object is called within its cluster; fields that aren't texts are empty."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, document: Mapping[object, object]) -> Identity:
+        """Return what `document` is called."""
+        metadata = document.get("metadata")
+        raw = metadata if isinstance(metadata, Mapping) else {}
+        kind, namespace, name = (
+            _text(value) for value in (document.get("kind"), raw.get("namespace"), raw.get("name"))
+        )
+        return cls(kind, "" if kind in _OF_CLUSTERS else namespace or "default", name)
+
+    def __str__(self) -> str:
+        name = clipped(self.name) or "(no name)"
+        return f"{self.kind} {name}" if self.kind in _OF_CLUSTERS else f"{self.kind} {clipped(self.namespace)}/{name}"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
