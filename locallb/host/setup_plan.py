@@ -185,7 +185,7 @@ def route_command(prefix: IPNetwork) -> str:
 
 
 def _persistent_routes(seen: HostSeen) -> tuple[IPNetwork, ...]:
-    """Give the prefixes that are ours to make at boot: those made before, for other stacks too, and those made now."""
+    """Return the prefixes that are ours to make at boot: made before, for other stacks too, and now."""
     made = [ip_network(what) for sort, what in seen.record.changes if sort is Sort.ROUTE]
     new = [route.prefix for route in seen.routes if not route.problem and not route.local]
     return tuple(dict.fromkeys([*made, *new]))
@@ -227,14 +227,12 @@ def _unit_text(ip: str, prefixes: Iterable[IPNetwork]) -> str:
             "[Unit]",
             "Description=Local routes of local-lb's address pools",
             "After=network-pre.target",
-            "",
-            "[Service]",
+            "\n[Service]",
             "Type=oneshot",
             "RemainAfterExit=yes",
             *starts,
             *stops,
-            "",
-            "[Install]",
+            "\n[Install]",
             "WantedBy=multi-user.target",
             "",
         ]

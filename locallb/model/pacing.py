@@ -151,7 +151,7 @@ class Quota:
         return replace(self, credit=self.credit.brought(who, now))
 
     def allowing(self, most: int) -> Quota:
-        """Give so many turns from now on. What was forgotten of earlier turns was too long ago to count."""
+        """Grant so many turns from now on. What was forgotten of earlier turns was too long ago to count."""
         return replace(self, most=most, _taken=self._taken[-most - self.owed :])
 
     def _wait(self, now: float, *, is_owed: bool) -> float:

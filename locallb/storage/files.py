@@ -183,7 +183,7 @@ def mode(path: Path) -> int:
 
 
 def set_mode(path: Path, wanted: int) -> None:
-    """Give a file or directory a mode, never what a link points to; one that is gone is fine. Raises FilesError."""
+    """Set the mode of a file or directory, never what a link points to; one that is gone is fine. Raises FilesError."""
     try:
         descriptor = os.open(path, _SAFELY)
         try:

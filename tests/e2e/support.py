@@ -122,7 +122,7 @@ class Stage:
         return done
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """Give `status --json` by `namespace/name`."""
+        """Return `status --json` by `namespace/name`."""
         return {f"{row['namespace']}/{row['name']}": row for row in self.run("status", "--json").json}
 
     def addresses(self) -> dict[str, str]:
@@ -151,7 +151,7 @@ class Stage:
         return found
 
     def files(self) -> dict[str, bytes]:
-        """Give every file below the project but Python's caches: to see that nothing was written."""
+        """Return every file below the project but Python's caches: to see that nothing was written."""
         return {
             str(path.relative_to(self.root)): path.read_bytes()
             for path in sorted(self.root.rglob("*"))

@@ -118,5 +118,5 @@ def test_only_allowed_clients_get_through_and_affinity_sticks(play: Stage, backe
 
 
 def sources(count: int) -> list[str]:
-    """Give distinct client addresses."""
+    """Return distinct client addresses."""
     return [f"127.9.0.{number}" for number in range(1, count + 1)]

@@ -60,7 +60,7 @@ class Api:
         return self
 
     def service(self, _namespace: str, name: str, *_kind: object) -> Object | None:
-        """Give one."""
+        """Return one."""
         return self.services.get(name)
 
     def patch_status(self, _namespace: str, name: str, patch: Mapping[str, Any], *_kind: object) -> Object:
@@ -81,7 +81,7 @@ class Api:
         return [entry["ip"] for entry in balancer.get("ingress") or ()]
 
     def serving(self, name: str) -> tuple[str, str]:
-        """Give status and reason of our condition."""
+        """Return status and reason of our condition."""
         (told,) = self.services[name]["status"]["conditions"]
         return told["status"], told["reason"]
 

@@ -179,7 +179,7 @@ class Place:
     @property
     @pulumi.getter
     def port(self) -> int:
-        """Give it."""
+        """Return it."""
         found: int = pulumi.get(self, "port")
         return found
 

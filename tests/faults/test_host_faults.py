@@ -51,7 +51,7 @@ def stage() -> Iterator[Project]:
 
 
 def state(stage: Project) -> dict[str, tuple[str, int]]:
-    """Give address and process of each Service."""
+    """Return address and process of each Service."""
     text = (stage.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text()
     resources = json.loads(text)["checkpoint"]["latest"]["resources"]
     pids = {

@@ -151,7 +151,7 @@ class Project:
         return done
 
     def status(self, *, user: int = 0) -> dict[str, dict[str, Any]]:
-        """Give `status --json` by name."""
+        """Return `status --json` by name."""
         done = self.locallb("status", "--json", user=user)
         return {row["name"]: row for row in done.json}
 

@@ -39,7 +39,7 @@ def deployed(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 
 def below(*roots: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Give everything below some directories, and those themselves."""
+    """Return everything below some directories, and those themselves."""
     for root in roots:
         for path in (root, *root.rglob("*")):
             yield path, path.lstat()

@@ -48,7 +48,7 @@ class Api:
         self.services[key.namespace, key.name] = {"metadata": metadata, "status": status}
 
     def service(self, namespace: str, name: str, *_kind: object) -> dict[str, Any] | None:
-        """Give one."""
+        """Return one."""
         return self.services.get((namespace, name))
 
     def patch_status(

@@ -85,7 +85,7 @@ class Oracle:
         )
 
     def holders(self, address: IPAddress) -> tuple[set[ObjectKey], set[ObjectKey], set[ObjectKey]]:
-        """Give who claims `address` in the ledger, who has it in our state, and in whose status it stands."""
+        """Return who claims `address` in the ledger, who has it in our state, and in whose status it stands."""
         ledger = {claim.owner.service for claim in self.snapshot.claims if claim.address == address}
         state = {claim.owner.service for claim in self.snapshot.remembered if claim.address == address}
         status = {

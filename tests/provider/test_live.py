@@ -41,7 +41,7 @@ class FakeCluster:
     asked: list[str] = field(default_factory=list)
 
     def service(self, _namespace: str, _name: str, *_kind: object) -> dict[str, Any] | None:
-        """Give it."""
+        """Return it."""
         self.asked.append("get")
         return self.there
 
@@ -157,7 +157,7 @@ def test_writes_that_others_forestall_wait_longer_each_time_and_end(
 
     class Duel(FakeCluster):
         def service(self, namespace: str, name: str, *_kind: object) -> dict[str, Any] | None:
-            """Give it, and change it."""
+            """Return it, and change it."""
             read = super().service(namespace, name)
             version = int(read["metadata"]["resourceVersion"]) if read else 0
             self.there = service(version + 1)

@@ -19,7 +19,7 @@ TYPES |= {"number": (int, float)}
 
 
 def mistakes(value: object, schema: dict[str, Any], root: dict[str, Any], path: str = "$") -> Iterator[str]:
-    """Give every way in which `value` isn't as `schema` says."""
+    """Return every way in which `value` isn't as `schema` says."""
     assert set(schema) <= KNOWN, set(schema) - KNOWN
     if "$ref" in schema:
         yield from mistakes(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root, path)

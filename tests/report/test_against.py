@@ -65,7 +65,7 @@ def report(made: Stage, other: str = "HEAD", code: int = 0) -> dict[str, Any]:
 
 
 def changes(found: dict[str, Any]) -> dict[str, str]:
-    """Give each Service's change."""
+    """Return each Service's change."""
     return {service["name"]: service["change"] for service in found["services"]}
 
 

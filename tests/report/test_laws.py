@@ -160,7 +160,7 @@ def test_no_client_loses_anything_without_an_alert(pair: tuple[Snapshot, Snapsho
 
 
 def reach(balancer: Balancer | None) -> set[object]:
-    """Give who may reach what, as it is declared; clients that aren't known don't count."""
+    """Return who may reach what, as it is declared; clients that aren't known don't count."""
     ports = balancer.ports if balancer else ()
     found: set[object] = {(port.label, source) for port in ports for source in port.sources or ()}
     return found | {port.label for port in ports} | set(balancer.addresses if balancer else ())

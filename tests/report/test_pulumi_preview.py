@@ -34,7 +34,7 @@ def project() -> Iterator[Stage]:
 
 
 def told(project: Stage, recorded: object, form: str = "json", code: int = 0) -> Any:  # noqa: ANN401 - the document
-    """Tell a preview's document."""
+    """Return a preview's document."""
     path = project.root / "preview.json"
     path.write_text(json.dumps(recorded))
     done = project.run("preview", "--from-pulumi", str(path), "--format", form)
@@ -106,7 +106,7 @@ def test_a_hostile_document_is_told_without_harm(project: Stage) -> None:
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401 - a document
-    """Give every place in a document: a list or object, and the index or key in it."""
+    """Return every place in a document: a list or object, and the index or key in it."""
     found: list[tuple[Any, Any]] = []
     left = [value]
     while left:

@@ -41,7 +41,7 @@ def envoy_binary() -> str:
 
 @contextmanager
 def taken(home: str) -> Iterator[Path]:
-    """Give the place of a home, empty, to one test of this host at a time; nothing stays there."""
+    """Lend the place of a home, empty, to one test of this host at a time; nothing stays there."""
     root = Path(f"/tmp/local-lb-recorded-{home.rpartition('/')[2]}")  # noqa: S108 - names of proxies depend on the path
     with _alone(), _network(HOMES / home), _environment(_variables(root)):
         shutil.rmtree(root, ignore_errors=True)

@@ -65,7 +65,7 @@ def addresses(world: World, name: str = "web") -> list[str]:
 
 
 def condition(world: World, name: str = "web") -> tuple[str, str]:
-    """Give status and reason of our condition."""
+    """Return status and reason of our condition."""
     found = world.read(name)
     assert found is not None
     (serving,) = (

@@ -47,7 +47,7 @@ def worker(world: World) -> Node:
 
 @pytest.fixture
 def worker2(world: World) -> Node:
-    """Give another Node."""
+    """Return another Node."""
     return world.nodes["kind-worker2"]
 
 

@@ -1,6 +1,6 @@
 """The pools during one allocation: what is held, what was given and what is free, family by family.
 
-Not here: in which order Services are served, and which of their wishes come first (`allocation`).
+Not here: in which order Services are served, and which of their requests come first (`allocation`).
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ class AddressPools:
             for part in self._parts:
                 part.free.take(address)
 
-    def refusal(self, wish: Request, asked: Asked) -> Problem | None:
+    def refusal(self, request: Request, asked: Asked) -> Problem | None:
         """Return why the Service can't have the very address that it asks for; None if it can."""
-        service, address = wish.service, asked.address
-        if Family.of(address) not in wish.families:
+        service, address = request.service, asked.address
+        if Family.of(address) not in request.families:
             return refusals.family_mismatch(service, asked)
         if what := never(address):
             return refusals.never_given(service, asked, what)
@@ -137,19 +137,23 @@ class AddressPools:
         others = (*self._given.get(address, ()), *stronger)
         return next((other for other in others if other.key != service.key and not may_share(other, service)), None)
 
-    def find(self, wish: Request, family: Family) -> IPAddress | Problem:
+    def find(self, request: Request, family: Family) -> IPAddress | Problem:
         """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred."""
         of_family = [part for part in self._parts if part.candidates.family is family]
-        parts = [part for part in of_family if allows(part.pool, wish.service)]
+        parts = [part for part in of_family if allows(part.pool, request.service)]
         if not parts:
-            return refusals.no_pool(wish.service, family, [part.pool for part in of_family])
-        mine = [*self._mine.get(wish.service.key, ()), *self._held.held.get(wish.service.key, ())]
+            return refusals.no_pool(request.service, family, [part.pool for part in of_family])
+        mine = [*self._mine.get(request.service.key, ()), *self._held.held.get(request.service.key, ())]
         had = next(
-            (address for address in (*mine, *self._joinable(wish.service)) if self._fits(wish.service, address, parts)),
+            (
+                address
+                for address in (*mine, *self._joinable(request.service))
+                if self._fits(request.service, address, parts)
+            ),
             None,
         )
-        given = had or next((address for part in parts if (address := part.next_free(wish.preferred))), None)
-        return given or self._shortage(wish.service, family, parts)
+        given = had or next((address for part in parts if (address := part.next_free(request.preferred))), None)
+        return given or self._shortage(request.service, family, parts)
 
     def _joinable(self, service: Service) -> Iterator[IPAddress]:
         """Return the addresses that others of its sharing key have and let it have as well."""

@@ -37,20 +37,22 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     - The others, oldest first, get the free address next to their preferred one, which is a hash of their key.
     - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack whatever of its families can be had.
     """
-    wishes = [_wish(service, settings) for service in sorted(services, key=age)]
-    asking = [wish for wish in wishes if wish.asked]
+    requests = [_request(service, settings) for service in sorted(services, key=age)]
+    asking = [request for request in requests if request.asked]
     pools = AddressPools(settings.pools, holdings(snapshot, services, settings.pins), snapshot.host)
     # Who asks comes first, and leaves what others ask for alone as long as there is another address.
-    pools.open(reserved={asked.address for wish in asking for asked in wish.asked})
-    early = {wish.service.key: _serve(wish, pools) for wish in asking}
+    pools.open(reserved={asked.address for request in asking for asked in request.asked})
+    early = {request.service.key: _serve(request, pools) for request in asking}
     pools.open(reserved=frozenset())
-    waiting = [wish for wish in asking if not _complete(wish, early[wish.service.key])]
-    late = {wish.service.key: _serve(wish, pools) for wish in [*waiting, *(w for w in wishes if not w.asked)]}
+    waiting = [request for request in asking if not _complete(request, early[request.service.key])]
+    late = {
+        request.service.key: _serve(request, pools) for request in [*waiting, *(w for w in requests if not w.asked)]
+    }
     answers = early | late
-    return {wish.service.key: _in_the_end(wish, answers[wish.service.key], pools) for wish in wishes}
+    return {request.service.key: _in_the_end(request, answers[request.service.key], pools) for request in requests}
 
 
-def _wish(service: Service, settings: Settings) -> Request:
+def _request(service: Service, settings: Settings) -> Request:
     pinned = settings.pins.get(f"{service.key.namespace}/{service.key.name}", ())
     asked = {Family.of(address): Asked(address) for address in service.requested}
     asked |= {Family.of(address): Asked(address, pinned=True) for address in pinned}
@@ -64,39 +66,39 @@ def _preferred(key: ObjectKey) -> int:
     return int.from_bytes(hashlib.sha256(str(key).encode()).digest(), "big")
 
 
-def _complete(wish: Request, answer: Answer) -> bool:
-    return not isinstance(answer, Problem) and len(answer) == len(wish.families)
+def _complete(request: Request, answer: Answer) -> bool:
+    return not isinstance(answer, Problem) and len(answer) == len(request.families)
 
 
-def _in_the_end(wish: Request, answer: Answer, pools: AddressPools) -> Answer:
+def _in_the_end(request: Request, answer: Answer, pools: AddressPools) -> Answer:
     """Have a refusal say what stands in the way once all is given, as every later plan will."""
     if not isinstance(answer, Problem):
         return answer
-    again = _choose(wish, pools)
+    again = _choose(request, pools)
     return again if isinstance(again, Problem) else answer
 
 
-def _serve(wish: Request, pools: AddressPools) -> Answer:
+def _serve(request: Request, pools: AddressPools) -> Answer:
     """Choose all addresses of one Service and take them, or take none."""
-    chosen = _choose(wish, pools)
+    chosen = _choose(request, pools)
     if not isinstance(chosen, Problem):
-        pools.take(wish.service, chosen)
+        pools.take(request.service, chosen)
     return chosen
 
 
-def _choose(wish: Request, pools: AddressPools) -> Answer:
+def _choose(request: Request, pools: AddressPools) -> Answer:
     chosen: dict[Family, IPAddress] = {}
-    for asked in wish.asked:
-        if problem := pools.refusal(wish, asked):
+    for asked in request.asked:
+        if problem := pools.refusal(request, asked):
             return problem
         chosen[Family.of(asked.address)] = asked.address
     missing: list[Problem] = []
-    for family in (family for family in wish.families if family not in chosen):
-        answer = pools.find(wish, family)
+    for family in (family for family in request.families if family not in chosen):
+        answer = pools.find(request, family)
         if isinstance(answer, Problem):
             missing.append(answer)
         else:
             chosen[family] = answer
-    if missing and not (chosen and wish.service.family_policy is FamilyPolicy.PREFER_DUAL):
+    if missing and not (chosen and request.service.family_policy is FamilyPolicy.PREFER_DUAL):
         return missing[0]
-    return tuple(chosen[family] for family in wish.families if family in chosen)
+    return tuple(chosen[family] for family in request.families if family in chosen)

@@ -36,7 +36,7 @@ class LoopbackAddress(ResourceType[LoopbackAddressInputs, LoopbackAddressState])
                 yield "address", f"write {new.address!r} as {written!r}"
 
     def preview_outputs(self, new: LoopbackAddressInputs, old: LoopbackAddressState | None) -> Mapping[str, object]:
-        """Foresee the ledger."""
+        """Return the ledger."""
         del new
         return {"claim": old.claim if old else str(paths.ledger_directory())}
 
@@ -52,7 +52,7 @@ class LoopbackAddress(ResourceType[LoopbackAddressInputs, LoopbackAddressState])
         return new.address, grown(self.state, new, claim=str(ledger.directory))
 
     def read(self, state: LoopbackAddressState) -> LoopbackAddressState | None:
-        """Look whether the claim is still there and still ours."""
+        """Check that the claim is still there and still ours."""
         ledger = Ledger(paths.ledger_directory())
         if ledger.holds(ip_address(state.address), state.owner):
             return replace(state, claim=str(ledger.directory))

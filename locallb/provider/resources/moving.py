@@ -43,7 +43,7 @@ def _remove(proxies: Proxies, proxy: str, home: Home) -> None:
 
 
 def _release(resource: Resource) -> None:
-    """Give up a claim in a ledger that doesn't count here."""
+    """Release a claim in a ledger that doesn't count here."""
     ledger, owner = Path(str(resource.outputs["claim"])), resource.inputs["owner"]
     if ledger != paths.ledger_directory() and isinstance(owner, dict):
         Ledger(ledger).release(ip_address(str(resource.inputs["address"])), owner_from(owner))

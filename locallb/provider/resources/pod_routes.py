@@ -38,7 +38,7 @@ class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
                     yield "routes", f"write {text!r} as {written!r}"
 
     def preview_outputs(self, new: PodRoutesInputs, old: PodRoutesState | None) -> Mapping[str, object]:
-        """Foresee the metric, which only the owner decides."""
+        """Return the metric, which only the owner decides."""
         del old
         return {} if is_unknown(new.owner) else {"metric": metric_of(new.owner.home)}
 

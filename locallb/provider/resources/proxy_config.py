@@ -46,7 +46,7 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         yield from (("files", f"{name} is missing") for name in needed if name not in new.files)
 
     def preview_outputs(self, new: ProxyConfigInputs, old: ProxyConfigState | None) -> Mapping[str, object]:
-        """Foresee all outputs: they follow from the inputs."""
+        """Return all outputs: they follow from the inputs."""
         del old
         if is_unknown(new.files) or is_unknown(new.proxy):
             return {}

@@ -72,7 +72,7 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
         return new.proxy, self._prove(new, new.probes, new.listeners)
 
     def read(self, state: ReachableState) -> ReachableState | None:
-        """Look whether the proof still holds."""
+        """Check that the proof still holds."""
         try:
             run = RunIdentity.parse(state.process)
             if runtime(run.runtime).is_drained(run, _directory(state)):

@@ -42,7 +42,7 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
         return Difference(changed(old, new), _REPLACING)
 
     def preview_outputs(self, new: ServedCertificateInputs, old: ServedCertificateState | None) -> Mapping[str, object]:
-        """Foresee the name."""
+        """Return the name."""
         del old
         return {"chain": names.chain_file(_certificate(new))}
 
@@ -55,7 +55,7 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
         return f"{new.proxy}/{chain}", grown(self.state, new, chain=chain)
 
     def read(self, state: ServedCertificateState) -> ServedCertificateState | None:
-        """Look whether both files have what the digest says."""
+        """Check that both files have what the digest says."""
         directory = _proxies().path(state.proxy)
         chain, key = (files.read_shared(directory / name) for name in _files(state))
         if chain is None or key is None or TlsPair(chain.encode(), key.encode()).digest != state.digest:

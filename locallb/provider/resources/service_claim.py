@@ -21,7 +21,7 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
     state = ServiceClaimState
 
     def preview_outputs(self, new: ServiceClaimInputs, old: ServiceClaimState | None) -> Mapping[str, object]:
-        """Foresee the finalizer."""
+        """Return the finalizer."""
         del new, old
         return {"finalizer": FINALIZER}
 
@@ -32,7 +32,7 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
         return str(new.owner.service), grown(self.state, new, finalizer=FINALIZER)
 
     def read(self, state: ServiceClaimState) -> ServiceClaimState | None:
-        """Look whether it is there. An API that doesn't answer says nothing, so nothing is known to have changed."""
+        """Check whether it is there. An API that doesn't answer says nothing, so nothing is known to have changed."""
         if live_service.is_watched_to_be(state.access, state.owner, has_finalizer):
             return state
         try:

@@ -54,7 +54,7 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         return proxy_faults(new.proxy)
 
     def preview_outputs(self, new: EnvoyProcessInputs, old: EnvoyProcessState | None) -> Mapping[str, object]:
-        """Foresee that an update leaves the process alone."""
+        """Return the process: an update leaves it alone."""
         del new
         return {"pid": old.pid, "started": old.started, "binary": old.binary} if old else {}
 
@@ -70,7 +70,7 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         return new.proxy, grown(self.state, new, pid=process.pid, started=process.started, binary=str(binary.path))
 
     def read(self, state: EnvoyProcessState) -> EnvoyProcessState | None:
-        """Look whether this very process runs and answers, in the directory that is the proxy's today.
+        """Check that this very process runs and answers, in the directory that is the proxy's today.
 
         A log that has grown is cut on the way, which no plan sees.
         """
