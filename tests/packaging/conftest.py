@@ -18,7 +18,7 @@ EPOCH = "1700000000"
 
 def sources(place: Path) -> Path:
     """Copy the files that Git has, or would take."""
-    words = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    words = ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(words, cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout.splitlines()
     for name in listed:
         if (CHECKOUT / name).is_file():

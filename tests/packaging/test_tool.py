@@ -8,14 +8,19 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.cluster.conftest import cluster, plane
+from tests.cluster.controlplane import ControlPlane, Objects
 from tests.e2e.support import ask, backends, envoys, free_prefix, node, port, service
+from tests.e2e.watching import becomes
 
-pytestmark = [pytest.mark.slow, pytest.mark.envoy]
+__all__ = ["cluster", "plane"]
+pytestmark = pytest.mark.envoy
 
 
 @pytest.fixture
@@ -28,12 +33,23 @@ def user() -> Iterator[Path]:
     shutil.rmtree(home)
 
 
-def run(tool: Path, user: Path, *words: str) -> str:
-    """Run the tool as a user who has nothing but a home, and return what it prints; it must succeed."""
-    environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    here: Mapping[str, str] = {**environment, "HOME": str(user), "LOCALLB_LEDGER": str(user / "ledger")}
+def around(user: Path, **more: str) -> Mapping[str, str]:
+    """Return the variables of a user who has nothing but a home; no Docker answers."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    docker = f"unix://{user}/nobody.sock"
+    return {**kept, "HOME": str(user), "LOCALLB_LEDGER": str(user / "ledger"), "DOCKER_HOST": docker, **more}
+
+
+def run(tool: Path, user: Path, *words: str, **more: str) -> str:
+    """Run the tool, and return what it prints; it must succeed."""
     done = subprocess.run(
-        [str(tool), *words], cwd=user / "work", env=here, check=False, capture_output=True, text=True, timeout=120
+        [str(tool), *words],
+        cwd=user / "work",
+        env=around(user, **more),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -45,6 +61,7 @@ def own_pool(user: Path) -> None:
         stack.write(f"  local-lb:pools: [{{name: own, addresses: [{free_prefix()}.0/27]}}]\n")
 
 
+@pytest.mark.slow
 def test_manifests_are_served_without_a_project(tool: Path, user: Path) -> None:
     """By a real Envoy, to a real client; `destroy` leaves neither processes nor files of proxies nor claims."""
     with backends() as make:
@@ -62,6 +79,7 @@ def test_manifests_are_served_without_a_project(tool: Path, user: Path) -> None:
     assert [*(user / "ledger").iterdir(), *(user / ".local/state/locallb/proxies").iterdir()] == []
 
 
+@pytest.mark.slow
 def test_a_project_of_init_is_served_by_the_tool(tool: Path, user: Path) -> None:
     """With a component of its own, which finds ours beside it."""
     (user / "work/shop.yaml").write_text(yaml.safe_dump_all([node(), service("web", port(8080, 30001))]))
@@ -77,6 +95,39 @@ def test_a_project_of_init_is_served_by_the_tool(tool: Path, user: Path) -> None
     run(tool, user, "-C", "mine", "destroy", "--yes")
 
 
+@pytest.mark.cluster
+def test_watch_alone_serves_the_current_context(tool: Path, user: Path, plane: ControlPlane, cluster: Objects) -> None:
+    """A Service that is created gets an address that answers; `destroy` takes back what was written."""
+    kubeconfig = str(plane.kubeconfig)
+    run(tool, user, "preview", KUBECONFIG=kubeconfig)
+    own_pool(user)
+    with watching(tool, user, KUBECONFIG=kubeconfig), backends() as make:
+        document = cluster.service(service("web", port(8080, 0)))
+        make("web", port=document["spec"]["ports"][0]["nodePort"])
+        becomes(lambda: ask(address_of(cluster, "web"), 8080) == "web: hello")
+    run(tool, user, "destroy", "--yes")
+    assert (cluster.read("web") or {})["metadata"].get("finalizers", []) == []
+    assert envoys(user) == []
+
+
+@contextmanager
+def watching(tool: Path, user: Path, **more: str) -> Iterator[None]:
+    """Have the tool watch what it finds, until the block ends."""
+    words = [str(tool), "watch", "--plain"]
+    watch = subprocess.Popen(words, cwd=user / "work", env=around(user, **more), stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        watch.terminate()
+        assert watch.wait(60) == 0
+
+
+def address_of(cluster: Objects, name: str) -> str:
+    """Return the address that a Service's status has; IndexError as long as it has none."""
+    return str((cluster.read(name) or {})["status"]["loadBalancer"]["ingress"][0]["ip"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", ["configuration", "commands", "watch"])
 def test_pages_come_with_it(tool: Path, user: Path, topic: str) -> None:
     """`help` prints them."""
