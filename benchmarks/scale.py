@@ -1,8 +1,9 @@
 """What a watch loop costs as the number of Services grows: events, starts, memory, descriptors, planning.
 
-Manifests are the source and one shared proxy serves, so that 1,000 Services fit without any right. Each size has a
-process of its own, in which the loop is asked to look, again and again, without its threads: what is measured is from
-the mark to the end of what it leads to. A table goes to standard error, one JSON object to standard output.
+Manifests are the source and shared proxies serve, one for each hundred Services, so that 1,000 fit without any right.
+Each size has a process of its own, in which the loop is asked to look, again and again, without its threads: what is
+measured is from the mark to the end of what it leads to. A table goes to standard error, one JSON object to standard
+output.
 
     python -m benchmarks.scale [--sizes 1,32,100,300,1000] [--runs 20] [--profile]
 

@@ -56,8 +56,10 @@ class ProxySettings:
     """How many proxies there are, and for whom."""
 
     mode: Sharing = Sharing.PER_SERVICE
-    count: int = 1
-    """How many proxies share the Services, where they are shared."""
+    count: int = 0
+    """How many proxies share the Services, where they are shared; 0: as many as it takes."""
+    each: int = 100
+    """How many Services share one before there is another, where it takes as many as it takes."""
     spares: int = 0
     """How many proxies wait, started, for a Service to come, where each has its own."""
 

@@ -47,7 +47,7 @@ def assign_proxies(services: Sequence[Service], snapshot: Snapshot, settings: Pr
 
 
 def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
-    wanted = assign_shared(services, snapshot.seats, settings, settings.count)
+    wanted = assign_shared(services, snapshot.seats, settings, settings.count or len(services) + 1)
     room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, ())) // EACH
     given = assign_shared(services, snapshot.seats, settings, room)
     return ProxyAssignments(_seats(given), given.proxies)

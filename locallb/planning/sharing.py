@@ -1,7 +1,8 @@
 """Which Services are served by proxies of the stack, and which such proxies there shall be: shared ones, or spares.
 
 A Service keeps the proxy that it has, as it keeps its address, so one that comes or goes moves nobody else. Shared
-proxies are as many as the configuration says; a new Service goes to the one with the fewest. A spare is started before
+proxies are as many as the configuration says, or one more wherever all are full; a new Service goes to the one with the
+fewest. A spare is started before
 anybody needs it, taken by one Service for the rest of its life, and then replaced by another. Not here: Services with
 proxies of their own, and how many proxies the host can carry (`capacity`).
 """
@@ -40,21 +41,27 @@ def assign_shared(
     services: Sequence[ObjectKey], seats: Iterable[HeldProxyAssignment], settings: ProxySettings, room: int
 ) -> Assignment:
     """Assign a shared proxy to each of `services`, in this order; `room` is how many proxies fit at all."""
-    names = [ProxyName(f"{SHARED}-{number}") for number in range(1, min(settings.count, room) + 1)]
+    wanted = set(services)
+    held = {each.service: each.proxy for each in seats if each.service in wanted and is_shared(each.proxy)}
+    numbers = range(1, settings.count + 1) if settings.count else sorted({*map(_number, held.values())}) or (1,)
+    names = [_shared(number) for number in numbers][:room]
     if not names:
         return Assignment()
-    wanted = set(services)
-    kept = {
-        assignment.service: assignment.proxy
-        for assignment in seats
-        if assignment.proxy in names and assignment.service in wanted
-    }
+    kept = {service: proxy for service, proxy in held.items() if proxy in names}
     load = Counter(kept.values())
     for service in services:
         if service not in kept:
-            kept[service] = min(names, key=lambda name: (load[name], _number(name)))
-            load[kept[service]] += 1
-    return Assignment(tuple(names), kept)
+            least = min(names, key=lambda name: (load[name], _number(name)))
+            if not settings.count and load[least] >= settings.each and len(names) < room:
+                least = next(name for number in count(1) if (name := _shared(number)) not in load)
+                names.append(least)
+            kept[service] = least
+            load[least] += 1
+    return Assignment(tuple(sorted(names, key=_number)), kept)
+
+
+def _shared(number: int) -> ProxyName:
+    return ProxyName(f"{SHARED}-{number}")
 
 
 def assign_spares(

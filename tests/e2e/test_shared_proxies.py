@@ -8,10 +8,12 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Self
 
 import pytest
 
+from locallb.config.settings import ProxySettings
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, refused, service
 from tests.e2e.test_kills import LONGEST, STARTUP, kill_in_the_middle
 from tests.e2e.watching import becomes, watching
@@ -262,3 +264,29 @@ def test_after_a_kill_one_more_run_converges(
     assert play.run("destroy", "--yes").code == 0
     assert envoys(play.root) == []
     assert list((play.state_home / "ledger").iterdir()) == []
+
+
+def test_shared_proxies_grow_with_the_services_and_neighbours_notice_nothing(
+    play: Stage, backend: Callable[..., Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two Services each: a third starts another Envoy and its end ends that one; no request of the others fails."""
+    monkeypatch.setattr("locallb.config.parse_proxies.ProxySettings", partial(ProxySettings, each=2))
+    server = backend("one")
+    play.configure(proxies=SHARED)
+
+    def serve(names: str) -> list[int]:
+        play.write("all.yaml", node(), *(service(name, port(8080, server.port)) for name in names))
+        play.up()
+        assert {ask(address, 8080) for address in play.addresses().values()} == {"one: hello"}
+        return envoys(play.root)
+
+    first = serve("ab")
+    assert len(first) == 1
+    with Client(play.addresses()["n/a"], 8080) as client:
+        both = serve("abc")
+        assert set(first) < set(both)
+        assert len(both) == 2
+        assert serve("abcd") == both
+        assert play.run("up", "--yes", "--expect-no-changes").code == 0
+        assert serve("ab") == first
+    assert (client.failures, client.answers > 0) == ([], True)

@@ -23,6 +23,7 @@ HOME = Home("local-lb", "dev", "/project")
 HISTORIES = st.lists(st.sets(st.sampled_from(NAMES)), min_size=1, max_size=6)
 """Which Services there are, one set a run."""
 SHARED = st.builds(ProxySettings, st.just(Sharing.SHARED), count=st.integers(1, 3))
+GROWING = st.builds(ProxySettings, st.just(Sharing.SHARED), each=st.integers(1, 3))
 SPARES = st.builds(ProxySettings, spares=st.integers(0, 3))
 PLENTY = 1000
 
@@ -62,7 +63,7 @@ class World:
         return made
 
 
-@given(HISTORIES, SHARED | SPARES, st.integers())
+@given(HISTORIES, SHARED | GROWING | SPARES, st.integers())
 def test_the_order_of_what_was_read_means_nothing(history: list[set[str]], settings: ProxySettings, seed: int) -> None:
     """Equal inputs in another order give the same seats and the same proxies."""
     world, random = World(settings), Random(seed)
@@ -73,7 +74,7 @@ def test_the_order_of_what_was_read_means_nothing(history: list[set[str]], setti
         world.run(sorted(names))
 
 
-@given(HISTORIES, SHARED | SPARES)
+@given(HISTORIES, SHARED | GROWING | SPARES)
 def test_who_stays_keeps_the_proxy_whoever_comes_or_goes(history: list[set[str]], settings: ProxySettings) -> None:
     """A Service of both runs is served by the same proxy in both."""
     world = World(settings)
@@ -85,7 +86,7 @@ def test_who_stays_keeps_the_proxy_whoever_comes_or_goes(history: list[set[str]]
         before = after
 
 
-@given(HISTORIES, SHARED | SPARES)
+@given(HISTORIES, SHARED | GROWING | SPARES)
 def test_what_was_carried_out_is_a_fixpoint(history: list[set[str]], settings: ProxySettings) -> None:
     """The same Services again change nothing, no spare either."""
     world = World(settings)
@@ -129,6 +130,43 @@ def test_services_are_spread_evenly_over_shared_proxies(names: set[str], setting
     assert max(load.values(), default=0) - min((load[name] for name in made.proxies), default=0) <= 1
 
 
+@given(HISTORIES, GROWING)
+def test_shared_proxies_grow_with_the_services_and_go_with_their_last(
+    history: list[set[str]], settings: ProxySettings
+) -> None:
+    """None has more than it shall, none but the first is there without any; from nothing as few as it takes."""
+    world = World(settings)
+    for run, names in enumerate(history):
+        made = world.run(sorted(names))
+        load = Counter(seat.proxy for seat in made.seats.values())
+        assert max(load.values(), default=0) <= settings.each
+        assert set(made.proxies) == (set(load) or {ProxyName("shared-1")})
+        if not run:
+            assert len(made.proxies) == max(1, -(-len(names) // settings.each))
+
+
+@given(st.sets(st.sampled_from(NAMES), min_size=2), st.integers(1, 3), st.integers(1, 3))
+def test_who_had_a_number_of_proxies_and_has_none_keeps_those_that_serve(
+    names: set[str], before: int, each: int
+) -> None:
+    """However full they are: nobody moves, and who comes gets a place elsewhere."""
+    world = World(ProxySettings(Sharing.SHARED, count=before))
+    old = world.run(sorted(names)).seats
+    world.settings = ProxySettings(Sharing.SHARED, each=each)
+    made = world.run([*sorted(names), "z"])
+    assert all(made.seats[key] == seat for key, seat in old.items())
+    load = Counter(seat.proxy for seat in made.seats.values())
+    assert load[made.seats[key("z")].proxy] <= each
+
+
+@given(st.sets(st.sampled_from(NAMES), min_size=1), st.integers(1, 3))
+def test_where_no_more_proxies_fit_those_that_do_serve_everybody(names: set[str], fitting: int) -> None:
+    """The bound gives way before a Service does."""
+    made = World(ProxySettings(Sharing.SHARED, each=1), watches=fitting * EACH).run(sorted(names))
+    assert set(made.seats) == {key(name) for name in names}
+    assert len(made.proxies) == min(fitting, len(names))
+
+
 @given(st.sets(st.sampled_from(NAMES)), st.integers(1, 3), st.integers(1, 3))
 def test_another_number_of_shared_proxies_moves_only_who_must(names: set[str], before: int, after: int) -> None:
     """More proxies move nobody; fewer move those whose proxy goes."""
@@ -140,7 +178,7 @@ def test_another_number_of_shared_proxies_moves_only_who_must(names: set[str], b
     assert {seat.proxy for seat in made.seats.values()} <= set(made.proxies)
 
 
-@given(st.sets(st.sampled_from(NAMES)), SHARED | SPARES, st.integers(0, 40))
+@given(st.sets(st.sampled_from(NAMES)), SHARED | GROWING | SPARES, st.integers(0, 40))
 def test_a_plan_from_nothing_never_takes_more_instances_than_there_are(
     names: set[str], settings: ProxySettings, watches: int
 ) -> None:
