@@ -12,7 +12,7 @@ from pkgutil import extend_path
 
 from pulumi import RunError
 
-import components
+import components as ours
 from locallb.sources.workspace import Planned, handing
 
 
@@ -46,7 +46,7 @@ class Program:
 def _importable(project: Path) -> Iterator[None]:
     """Let the program import what lies beside it, as Python does, `components` of its own among that."""
     sys.path.insert(0, str(project))
-    components.__path__ = extend_path(components.__path__, components.__name__)
+    ours.__path__ = extend_path(ours.__path__, ours.__name__)
     try:
         yield
     finally:
