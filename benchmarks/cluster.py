@@ -181,10 +181,10 @@ def main() -> None:
         stack.enter_context(inside(world.host.space))
         world.host.space.shell("; ".join(f"ip route replace local {network} dev lo" for network in ROOM))
         figures = measure(world, args.runs)
-    found = {"shared": spreads(figures.milliseconds)}
-    tell(table(found), *(f"{what:<60}{number:>8}" for what, number in figures.counts.items()))
+    spread = {"shared": spreads(figures.milliseconds)}
+    tell(table(spread), *(f"{what:<60}{number:>8}" for what, number in figures.counts.items()))
     notes = [f"{RATE} requests a second, each a new connection; real kube-proxy (iptables), three Nodes"]
-    result("cluster", notes, runs=args.runs, milliseconds=found, counts={"shared": figures.counts})
+    result("cluster", notes, runs=args.runs, milliseconds=spread, counts={"shared": figures.counts})
 
 
 if __name__ == "__main__":

@@ -141,9 +141,9 @@ def main() -> None:
             for run in ours:
                 run.close()
             process.terminate()
-    found = {name: spreads({"Service created: first byte": values}) for name, values in times.items()}
-    tell(table(found), *(f"{name:<34}{ratio}" for name, ratio in ratios(times).items()))
-    result("docker", runs=runs, milliseconds=found, ratios=ratios(times))
+    spread = {name: spreads({"Service created: first byte": values}) for name, values in times.items()}
+    tell(table(spread), *(f"{name:<34}{ratio}" for name, ratio in ratios(times).items()))
+    result("docker", runs=runs, milliseconds=spread, ratios=ratios(times))
 
 
 if __name__ == "__main__":

@@ -118,9 +118,9 @@ def main() -> None:
             contestant.close()
     for process in backends:
         process.terminate()
-    found = tables(figures)
-    tell(table(found["milliseconds"]), *(f"{name:<22}{count}" for name, count in found["counts"].items()))  # type: ignore[arg-type]
-    result("proxy", [f"{RATE} requests a second meanwhile"], runs=runs, **found)
+    tabled = tables(figures)
+    tell(table(tabled["milliseconds"]), *(f"{name:<22}{count}" for name, count in tabled["counts"].items()))  # type: ignore[arg-type]
+    result("proxy", [f"{RATE} requests a second meanwhile"], runs=runs, **tabled)
 
 
 if __name__ == "__main__":

@@ -47,10 +47,10 @@ def kubernetes(name: str) -> Path:
 
 def etcd() -> Path:
     """Return where etcd is. Raises FileNotFoundError with the remedy."""
-    found = shutil.which("etcd")
-    if found is None:
+    program = shutil.which("etcd")
+    if program is None:
         raise FileNotFoundError("etcd isn't installed (Debian: apt install etcd-server)")
-    return Path(found)
+    return Path(program)
 
 
 def build(name: str) -> None:

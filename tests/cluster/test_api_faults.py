@@ -133,17 +133,17 @@ def test_finalizer_and_status_arrive_and_go(cluster: Objects, api: FaultyApi, ha
 
     claim = meet(lambda: hand.driver.create("ServiceClaim", hand.base))
     status = meet(lambda: hand.driver.create("ServiceStatus", hand.status))
-    found = cluster.read("web")
-    assert found is not None
-    assert found["metadata"]["finalizers"] == [FINALIZER]
-    assert [entry["ip"] for entry in found["status"]["loadBalancer"]["ingress"]] == ["127.77.0.9"]
-    assert len(found["status"]["conditions"]) == 1
+    document = cluster.read("web")
+    assert document is not None
+    assert document["metadata"]["finalizers"] == [FINALIZER]
+    assert [entry["ip"] for entry in document["status"]["loadBalancer"]["ingress"]] == ["127.77.0.9"]
+    assert len(document["status"]["conditions"]) == 1
     meet(lambda: hand.driver.delete("ServiceStatus", status))
     meet(lambda: hand.driver.delete("ServiceClaim", claim))
-    found = cluster.read("web")
-    assert found is not None
-    assert "finalizers" not in found["metadata"]
-    assert found["status"] == {"loadBalancer": {}}
+    document = cluster.read("web")
+    assert document is not None
+    assert "finalizers" not in document["metadata"]
+    assert document["status"] == {"loadBalancer": {}}
 
 
 @pytest.mark.parametrize("line", [READ, WRITE])

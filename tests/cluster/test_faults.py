@@ -95,9 +95,9 @@ def test_a_writer_who_is_quicker_is_read_again(
 
     monkeypatch.setattr(Cluster, "patch_status", late)
     play.up()
-    found = cluster.read("web")
-    assert found is not None
-    assert len(found["metadata"]["annotations"]) == 3
+    document = cluster.read("web")
+    assert document is not None
+    assert len(document["metadata"]["annotations"]) == 3
     assert ask(address(cluster, "web"), 8080) == "web: hello"
 
 

@@ -25,9 +25,9 @@ def made(cluster: Objects, backend: Backends, name: str, number: int = 8080) -> 
 
 def ingress(cluster: Objects, name: str) -> list[Document]:
     """Return what the Service's status says of addresses."""
-    found = cluster.read(name)
-    assert found is not None
-    entries: list[Document] = found["status"].get("loadBalancer", {}).get("ingress", [])
+    document = cluster.read(name)
+    assert document is not None
+    entries: list[Document] = document["status"].get("loadBalancer", {}).get("ingress", [])
     return entries
 
 
@@ -39,19 +39,21 @@ def address(cluster: Objects, name: str) -> str:
 
 def condition(cluster: Objects, name: str) -> Document:
     """Give our condition of a Service."""
-    found = cluster.read(name)
-    assert found is not None
+    document = cluster.read(name)
+    assert document is not None
     (serving,) = (
-        condition for condition in found["status"].get("conditions", ()) if condition["type"] == "local-lb.dev/Serving"
+        condition
+        for condition in document["status"].get("conditions", ())
+        if condition["type"] == "local-lb.dev/Serving"
     )
     return dict(serving)
 
 
 def finalizers(cluster: Objects, name: str) -> list[str]:
     """Return the finalizers of a Service."""
-    found = cluster.read(name)
-    assert found is not None
-    return list(found["metadata"].get("finalizers", ()))
+    document = cluster.read(name)
+    assert document is not None
+    return list(document["metadata"].get("finalizers", ()))
 
 
 def test_the_address_in_the_status_serves(cluster: Objects, play: Stage, backend: Backends) -> None:

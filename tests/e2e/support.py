@@ -334,9 +334,9 @@ def listening(address: str, port: int) -> socket.socket:
 
 def envoys(stage_root: Path) -> list[int]:
     """List the Envoys whose working directory is a proxy's below the stage."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and str((entry / "cwd").readlink()).startswith(str(stage_root)):
-                found += [int(entry.name)] if (entry / "comm").read_text().strip() == "envoy" else []
-    return found
+                pids += [int(entry.name)] if (entry / "comm").read_text().strip() == "envoy" else []
+    return pids

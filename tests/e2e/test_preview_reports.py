@@ -22,8 +22,8 @@ def report(play: Stage, *words: str) -> dict[str, Any]:
     """Return the report of a preview."""
     done = play.run("preview", "--format", "json", *words)
     assert done.err == ""
-    found: dict[str, Any] = done.json
-    return found
+    document: dict[str, Any] = done.json
+    return document
 
 
 def touched(steps: list[dict[str, Any]]) -> set[str]:

@@ -207,9 +207,9 @@ def test_what_a_lost_state_leaves_of_proxies_of_the_stack_is_collected(pair: tup
     play, _ = pair
     for path in (play.root / ".state").glob(".pulumi/stacks/local-lb/dev.json*"):
         path.unlink()
-    found = play.run("gc", "--json").json
-    assert sorted(leftover["sort"] for leftover in found) == ["address", "address", "proxy"]
-    assert any(leftover["owner"].startswith("shared-1 of local-lb/dev") and leftover["ours"] for leftover in found)
+    left = play.run("gc", "--json").json
+    assert sorted(leftover["sort"] for leftover in left) == ["address", "address", "proxy"]
+    assert any(leftover["owner"].startswith("shared-1 of local-lb/dev") and leftover["ours"] for leftover in left)
     assert play.run("gc", "--yes").code == 0
     assert envoys(play.root) == []
 

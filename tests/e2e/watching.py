@@ -83,10 +83,10 @@ def becomes(fact: Callable[[], object], watch: Watch | None = None) -> None:
 
 def get(watch: Watch, path: str) -> tuple[int, str]:
     """Ask the watch's server, whose port its first line tells."""
-    found = re.search(r"http://(127\.0\.0\.1):(\d+)/metrics", watch.told())
-    if not found:
+    match = re.search(r"http://(127\.0\.0\.1):(\d+)/metrics", watch.told())
+    if not match:
         raise OSError("it doesn't listen yet")
-    connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=PATIENCE)
+    connection = http.client.HTTPConnection(match[1], int(match[2]), timeout=PATIENCE)
     with contextlib.closing(connection):
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -166,8 +166,10 @@ def test_resources_of_a_provider_that_is_not_there_are_left_by_destroy(bench: Be
     text = bench.state_path.read_text()
     provider = text[text.index('{"urn":"urn:pulumi:dev::local-lb::pulumi:providers') :].partition('},{"urn"')[0] + "}"
     other = provider.replace(":locallb::default", ":other::default").replace('providers:locallb"', 'providers:other"')
-    found = next(r.text for r in bench.checkpoint().resources if short(r.urn) == "LoopbackAddress::beta")
-    lost = found.replace("locallb::default", "other::default").replace("LoopbackAddress::beta", "LoopbackAddress::lost")
+    resource = next(r.text for r in bench.checkpoint().resources if short(r.urn) == "LoopbackAddress::beta")
+    lost = resource.replace("locallb::default", "other::default").replace(
+        "LoopbackAddress::beta", "LoopbackAddress::lost"
+    )
     bench.state_path.write_text(text.replace('],"metadata"', f',{other},{lost}],"metadata"'))
     result = engine.destroy(refresh=True)
     assert not result.ok

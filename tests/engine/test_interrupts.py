@@ -133,8 +133,8 @@ def test_cancel_works_from_another_thread_and_for_destroy(bench: Bench) -> None:
 def test_an_interrupted_operation_that_nobody_knows_is_looked_at(bench: Bench) -> None:
     """A kind of the official command line that this engine never notes."""
     bench.engine().up(lambda: declare({"balancers": {"alpha": ALPHA}}))
-    found = next(r for r in bench.checkpoint().resources if short(r.urn) == "Reachable::alpha")
-    operation = f'"pending_operations":[{{"resource":{found.text},"type":"reading"}}],"metadata"'
+    resource = next(r for r in bench.checkpoint().resources if short(r.urn) == "Reachable::alpha")
+    operation = f'"pending_operations":[{{"resource":{resource.text},"type":"reading"}}],"metadata"'
     bench.state_path.write_text(bench.state_path.read_text().replace('"metadata"', operation))
     result = bench.engine().refresh()
     assert result.ok

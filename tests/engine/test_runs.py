@@ -212,8 +212,8 @@ def test_timeouts_are_given_to_the_provider_and_kept_in_the_state(
     engine = bench.engine()
     engine.up(lambda: program("x"))
     engine.up(lambda: program("y"))
-    found = next(item for item in bench.raw()["resources"] if item["type"].endswith("ServiceStatus"))
-    assert found["customTimeouts"] == {"create": 10, "update": 90, "delete": 3600}
+    resource = next(item for item in bench.raw()["resources"] if item["type"].endswith("ServiceStatus"))
+    assert resource["customTimeouts"] == {"create": 10, "update": 90, "delete": 3600}
     result = engine.up(lambda: program("y", "soon"))
     assert "the delete timeout is 'soon', which is no duration" in messages(result)[0]
     engine.destroy()

@@ -34,8 +34,8 @@ def latest(whole: Whole) -> dict[str, Any]:
 
 def find(whole: Whole, kind: str) -> dict[str, Any]:
     """Return the resource of a kind."""
-    found: dict[str, Any] = next(r for r in latest(whole)["resources"] if short(r["urn"]).startswith(kind))
-    return found
+    resource: dict[str, Any] = next(r for r in latest(whole)["resources"] if short(r["urn"]).startswith(kind))
+    return resource
 
 
 def move_last(whole: Whole, kind: str) -> None:

@@ -48,8 +48,8 @@ def of_gateway(*documents: object, outcome: Outcome = SERVING) -> Told:
 
 def of_routes(*documents: object) -> list[list[dict[str, tuple[str, str]]]]:
     """Return each route's parents' conditions."""
-    found = objects(gateway_class(), service(), *documents)
-    return [[conditions(parent) for parent in told.status["parents"]] for told in route_statuses(bind(found), found)]
+    read = objects(gateway_class(), service(), *documents)
+    return [[conditions(parent) for parent in told.status["parents"]] for told in route_statuses(bind(read), read)]
 
 
 def test_a_gateway_that_serves_says_so() -> None:
@@ -128,9 +128,9 @@ GATEWAYS: dict[str, tuple[JsonObject, Outcome, str, str]] = {
 def test_a_gateway_says_what_is_wrong(case: str) -> None:
     """With the specification's condition and reason, and is never programmed then."""
     spec, outcome, kind, reason = GATEWAYS[case]
-    found = conditions(of_gateway(gateway(**spec), outcome=outcome).status)
-    assert found[kind] == ("False", reason)
-    assert found["Programmed"][0] == "False"
+    said = conditions(of_gateway(gateway(**spec), outcome=outcome).status)
+    assert said[kind] == ("False", reason)
+    assert said["Programmed"][0] == "False"
 
 
 def test_a_port_that_is_taken_is_its_listeners_trouble() -> None:
@@ -180,14 +180,14 @@ def _set(name: str, *listeners: JsonObject, namespace: str = "shop", created: st
 
 def of_sets(*documents: object) -> dict[str, tuple[tuple[str, str], list[tuple[str, str]]]]:
     """Return by name what each ListenerSet says of being accepted, and of its listeners' conflicts."""
-    found = objects(gateway_class(), service(), *documents)
-    bound = bind(found)
+    read = objects(gateway_class(), service(), *documents)
+    bound = bind(read)
     return {
         told.meta.key.name: (
             conditions(told.status)["Accepted"],
             [conditions(one)["Conflicted"] for one in told.status.get("listeners", ())],
         )
-        for told in listener_set_statuses(bound, [SERVING] * len(bound), found)
+        for told in listener_set_statuses(bound, [SERVING] * len(bound), read)
     }
 
 
@@ -205,15 +205,15 @@ def test_listener_sets_attach_where_the_gateway_lets_them() -> None:
 
 def test_the_gateways_listeners_go_before_those_of_sets_and_the_oldest_set_first() -> None:
     """A listener that comes later loses, and a set that has lost all isn't accepted."""
-    found = of_sets(
+    sets = of_sets(
         gateway(**OPEN),
         _set("a", listener("x", hostname="a.test"), listener("y"), created="2026-01-02T00:00:00Z"),
         _set("b", listener("x", hostname="a.test"), created="2026-01-01T00:00:00Z"),
         _set("c", listener("x", hostname="a.test"), created="2026-01-03T00:00:00Z"),
     )
-    assert found["b"] == (("True", "Accepted"), [FINE])
-    assert found["a"] == (("False", "ListenersNotValid"), [BAD, BAD])
-    assert found["c"] == (("False", "ListenersNotValid"), [BAD])
+    assert sets["b"] == (("True", "Accepted"), [FINE])
+    assert sets["a"] == (("False", "ListenersNotValid"), [BAD, BAD])
+    assert sets["c"] == (("False", "ListenersNotValid"), [BAD])
 
 
 def _live(status: object, generation: int = 1) -> JsonObject:
@@ -246,8 +246,8 @@ _STATUSES: tuple[Mapping[str, Any], ...] = (of_gateway(gateway(), route()).statu
 
 
 def _wanted_of_a_route() -> Mapping[str, Any]:
-    found = objects(gateway_class(), service(), gateway(), route())
-    return next(route_statuses(bind(found), found)).status
+    read = objects(gateway_class(), service(), gateway(), route())
+    return next(route_statuses(bind(read), read)).status
 
 
 @given(_conditions, _parents, st.sampled_from([*_STATUSES, _wanted_of_a_route()]))
@@ -289,9 +289,9 @@ def test_what_was_written_of_a_newer_generation_stays() -> None:
 
 def test_a_certificate_that_is_there_is_used() -> None:
     """A Secret that is no certificate says why."""
-    found = objects(gateway_class(), gateway(listener("a", 443, "HTTPS", **TLS)))
-    (key,) = [one.tls.certificates[0].key for one in found.gateways[0].listeners if one.tls]
+    read = objects(gateway_class(), gateway(listener("a", 443, "HTTPS", **TLS)))
+    (key,) = [one.tls.certificates[0].key for one in read.gateways[0].listeners if one.tls]
     (one,) = bind(
-        type(found)(found.cluster, found.classes, found.gateways, secrets={key: TlsSecret(key, None, "it is empty")})
+        type(read)(read.cluster, read.classes, read.gateways, secrets={key: TlsSecret(key, None, "it is empty")})
     )
     assert one.listeners[0].resolved == Trouble("InvalidCertificateRef", "it is empty")

@@ -171,11 +171,11 @@ def test_a_pool_is_held_against_the_routes(
 ) -> None:
     """Local already, possible, possible with a warning, or refused with the reason."""
     first, last = map(ip_address, addresses.split("-"))
-    found = pool_routes([Pool("p", (AddressRange(first, last),))], survey(ROUTES))
+    routes = pool_routes([Pool("p", (AddressRange(first, last),))], survey(ROUTES))
     if local is None:
-        assert found == ()
+        assert routes == ()
         return
-    assert all(route.local for route in found) is local
-    assert next((route.problem.reason for route in found if route.problem), None) is reason
-    assert note in found[0].note
-    assert bool(found[0].note) is bool(note)
+    assert all(route.local for route in routes) is local
+    assert next((route.problem.reason for route in routes if route.problem), None) is reason
+    assert note in routes[0].note
+    assert bool(routes[0].note) is bool(note)

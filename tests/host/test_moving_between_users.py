@@ -63,14 +63,14 @@ def home(play: Project, user: int) -> dict[str, str]:
 
 def proxies(play: Project) -> list[tuple[int, int]]:
     """List the Envoys of the project: pid and user."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cwd"):
         try:
             if str(path.readlink()).startswith(str(play.root)) and (path.parent / "comm").read_text() == "envoy\n":
-                found.append((int(path.parent.name), path.parent.stat().st_uid))
+                pids.append((int(path.parent.name), path.parent.stat().st_uid))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def ended(pid: int) -> None:

@@ -31,9 +31,11 @@ def stage() -> Iterator[Project]:
 
 def problems(stage: Project) -> str:
     """Return the doctor's warnings and problems."""
-    found = stage.locallb("doctor", "--json", user=USER).json["findings"]
+    findings = stage.locallb("doctor", "--json", user=USER).json["findings"]
     return "\n".join(
-        f"{finding['text']} -> {finding['remedy']}" for finding in found if finding["level"] in {"warning", "problem"}
+        f"{finding['text']} -> {finding['remedy']}"
+        for finding in findings
+        if finding["level"] in {"warning", "problem"}
     )
 
 

@@ -70,9 +70,9 @@ class Deployments:
         eventually(lambda: self._complete(name), f"the Deployment {name} is complete")
 
     def _complete(self, name: str) -> bool:
-        found = self.client.get(DEPLOYMENT, name, namespace=self.namespace)
-        wanted, status = found["spec"]["replicas"], found.get("status") or {}
-        seen = status.get("observedGeneration") == found["metadata"]["generation"]
+        deployment = self.client.get(DEPLOYMENT, name, namespace=self.namespace)
+        wanted, status = deployment["spec"]["replicas"], deployment.get("status") or {}
+        seen = status.get("observedGeneration") == deployment["metadata"]["generation"]
         done = [status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas")] == [wanted] * 3
         return seen and done and len(self.pods(name)) == wanted
 

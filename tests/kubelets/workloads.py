@@ -44,9 +44,9 @@ class Workloads(Objects, Deployments):
         return str(self._entries(name)[0]["ip"])
 
     def _entries(self, name: str) -> list[Document]:
-        found = self.read(name)
-        assert found is not None
-        return list(found["status"].get("loadBalancer", {}).get("ingress", ()))
+        document = self.read(name)
+        assert document is not None
+        return list(document["status"].get("loadBalancer", {}).get("ingress", ()))
 
     def empty(self) -> None:
         """Remove what a test made; the Nodes stay."""

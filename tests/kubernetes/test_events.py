@@ -80,9 +80,9 @@ def test_an_event_names_its_service_and_who_tells() -> None:
 
 def planned(*objects: JsonObject, classes: Classes | None = None) -> Plan:
     """Plan for objects of a live cluster."""
-    found = parsed(*objects)
+    read = parsed(*objects)
     home, access = Home("p", "s", "/p"), {DEMO: Access("/kubeconfig", "demo")}
-    snapshot = Snapshot(home, found.services, found.malformed, found.nodes, found.slices, access=access)
+    snapshot = Snapshot(home, read.services, read.malformed, read.nodes, read.slices, access=access)
     return make_plan(snapshot, Settings((), (DEFAULT_POOL,), classes=classes or Classes()))
 
 

@@ -57,11 +57,11 @@ ROUTES = (
 )
 def test_rules_and_what_they_lead_elsewhere(rules: tuple[Rule, ...], expected: list[tuple[str, bool]]) -> None:
     """The three that every Linux has lead nothing elsewhere."""
-    found = diversions((LAST, *rules, MAIN, LOCAL), ROUTES)
-    assert [(str(one.network), one.yields) for one in found] == expected
+    diverted = diversions((LAST, *rules, MAIN, LOCAL), ROUTES)
+    assert [(str(one.network), one.yields) for one in diverted] == expected
 
 
 def test_who_it_belongs_to_is_said() -> None:
     """By device and table."""
-    (found,) = diversions(TAILSCALE, ROUTES)
-    assert found.owner == "the VPN on tailscale0 (ip rule 5270: table 52)"
+    (diverted,) = diversions(TAILSCALE, ROUTES)
+    assert diverted.owner == "the VPN on tailscale0 (ip rule 5270: table 52)"

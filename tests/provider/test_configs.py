@@ -58,11 +58,11 @@ def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, wanted: 
         (directory / "eds-mine.json").write_text("{}")
     else:
         (directory / "lds.json").write_bytes(b"\xff\x00")
-    found = driver.read("ProxyConfig", state)
-    assert found is not None
-    assert found["files"] != state["files"]
-    assert driver.diff("ProxyConfig", found, wanted.config).diffs == ["files"]
-    assert driver.update("ProxyConfig", found, wanted.config) == state
+    seen = driver.read("ProxyConfig", state)
+    assert seen is not None
+    assert seen["files"] != state["files"]
+    assert driver.diff("ProxyConfig", seen, wanted.config).diffs == ["files"]
+    assert driver.update("ProxyConfig", seen, wanted.config) == state
     assert driver.read("ProxyConfig", state) == state
 
 
@@ -70,9 +70,9 @@ def test_a_changed_bootstrap_shows_in_its_digest(driver: Driver, wanted: Wanted)
     """The digest is that of the file on disk, so that the process is replaced where it read another one."""
     state = driver.create("ProxyConfig", wanted.config)
     (Path(state["directory"]) / "bootstrap.json").write_text("{}")
-    found = driver.read("ProxyConfig", state)
-    assert found is not None
-    assert found["bootstrap"] != state["bootstrap"]
+    seen = driver.read("ProxyConfig", state)
+    assert seen is not None
+    assert seen["bootstrap"] != state["bootstrap"]
 
 
 def test_a_directory_of_another_is_refused(driver: Driver, wanted: Wanted, root: Path) -> None:

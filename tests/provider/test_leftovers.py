@@ -49,10 +49,10 @@ def test_what_belongs_to_a_project_that_is_gone_is_shown_and_stays(root: Path) -
     """Its directory may be on a disk that isn't there today."""
     gone = replace(owner(root), home=owner(root).home._replace(root="/nowhere/at/all"))
     Ledger(paths.ledger_directory()).claim(ADDRESS, gone)
-    found = leftovers(owner(root).home, set(), set())
-    assert [(leftover.what, leftover.ours) for leftover in found] == [(str(ADDRESS), False)]
-    assert remove(found) == ()
-    assert leftovers(owner(root).home, set(), set()) == found
+    left = leftovers(owner(root).home, set(), set())
+    assert [(leftover.what, leftover.ours) for leftover in left] == [(str(ADDRESS), False)]
+    assert remove(left) == ()
+    assert leftovers(owner(root).home, set(), set()) == left
 
 
 @pytest.mark.usefixtures("home")
@@ -62,12 +62,12 @@ def test_what_cannot_be_read_is_shown_and_stays(root: Path) -> None:
     (paths.proxies_root() / "0123456789ab" / "owner.json").write_text("{")
     Ledger(paths.ledger_directory()).claim(ADDRESS, owner(root))
     next(paths.ledger_directory().iterdir()).write_text("{")
-    found = leftovers(owner(root).home, set(), set())
-    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in found] == [
+    left = leftovers(owner(root).home, set(), set())
+    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in left] == [
         (Sort.ADDRESS, None, False),
         (Sort.PROXY, None, False),
     ]
-    assert remove(found) == ()
+    assert remove(left) == ()
 
 
 @pytest.mark.envoy
@@ -75,9 +75,9 @@ def test_a_forgotten_proxy_is_stopped_and_removed(driver: Driver, wanted: Wanted
     """Directory, process and claim go; nothing is left to list."""
     driver.create("LoopbackAddress", {"address": wanted.address, "owner": wanted.config["owner"], "sharing": ""})
     _, process, _ = driver.up(wanted)
-    found = leftovers(wanted.owner.home, set(), set())
-    assert [leftover.sort for leftover in found] == [Sort.ADDRESS, Sort.PROXY]
-    assert len(remove(found)) == 2
+    left = leftovers(wanted.owner.home, set(), set())
+    assert [leftover.sort for leftover in left] == [Sort.ADDRESS, Sort.PROXY]
+    assert len(remove(left)) == 2
     assert not accepts(wanted.address, 8080)
     assert not processes.is_alive(Process(process["pid"], process["started"]))
     assert leftovers(wanted.owner.home, set(), set()) == ()
@@ -89,7 +89,7 @@ def test_a_process_without_a_directory_is_found_by_its_mark(driver: Driver, want
     """Somebody removed the state directory under a running Envoy: it still says whose it is."""
     config, process, _ = driver.up(wanted)
     shutil.rmtree(config["directory"])
-    found = leftovers(wanted.owner.home, set(), set())
-    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in found] == [("process", wanted.owner, True)]
-    remove(found)
+    left = leftovers(wanted.owner.home, set(), set())
+    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in left] == [("process", wanted.owner, True)]
+    remove(left)
     assert not processes.is_alive(Process(process["pid"], process["started"]))

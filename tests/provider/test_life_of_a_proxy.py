@@ -36,14 +36,14 @@ def process_of(outputs: dict[str, object]) -> Process:
 
 def zombies() -> list[int]:
     """List our children that ended and that nobody has waited for."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
                 fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 if fields[0] == "Z" and int(fields[1]) == os.getpid():
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids
 
 
 def test_a_created_proxy_serves_and_a_deleted_one_leaves_nothing(driver: Driver, wanted: Wanted, home: Path) -> None:

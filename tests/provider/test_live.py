@@ -236,8 +236,8 @@ def test_a_refresh_finds_a_difference_where_an_update_would_write(name: str, mon
     there = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
     monkeypatch.setattr(live_service, "_at", lambda _access: FakeCluster(there))
     kind = ServiceStatus(None)
-    found = kind.read(STATE)
-    assert found is not None
-    assert (kind.diff(found, STATE).changed == frozenset()) == same
+    seen = kind.read(STATE)
+    assert seen is not None
+    assert (kind.diff(seen, STATE).changed == frozenset()) == same
     wanted = Published(STATE.ingress, STATE.conditions)
     assert (publishing(there, ["127.77.0.5"], wanted, "2026-01-02T00:00:00Z") is None) == same

@@ -194,10 +194,10 @@ def test_what_somebody_did_by_hand_is_seen_and_repaired(driver: Driver, shared: 
     path = Proxies(paths.proxies_root()).path(ProxyId(shared.id)) / "lds.json"
     texts = {"edited": path.read_bytes().replace(b"8080", b"8081"), "emptied": b"{}", "binary": b"\xff\x00"}
     path.write_bytes(texts[damage])
-    found = driver.read("ServiceConfig", state)
-    assert found is not None
-    assert driver.diff("ServiceConfig", found, part).diffs == ["listeners"]
-    assert driver.update("ServiceConfig", found, part) == state
+    seen = driver.read("ServiceConfig", state)
+    assert seen is not None
+    assert driver.diff("ServiceConfig", seen, part).diffs == ["listeners"]
+    assert driver.update("ServiceConfig", seen, part) == state
     assert driver.read("ServiceConfig", state) == state
 
 
@@ -207,10 +207,10 @@ def test_a_proxy_that_lost_its_files_gets_them_back(driver: Driver, shared: Shar
     state = {**shared.config, "directory": str(path.parent), "bootstrap": fingerprint(shared.config["files"])}
     assert driver.diff("ProxyConfig", driver.read("ProxyConfig", state) or {}, shared.config).changes is False
     path.unlink()
-    found = driver.read("ProxyConfig", state)
-    assert found is not None
-    assert driver.diff("ProxyConfig", found, shared.config).diffs == ["files"]
-    driver.update("ProxyConfig", found, shared.config)
+    seen = driver.read("ProxyConfig", state)
+    assert seen is not None
+    assert driver.diff("ProxyConfig", seen, shared.config).diffs == ["files"]
+    driver.update("ProxyConfig", seen, shared.config)
     assert path.exists()
 
 
@@ -223,8 +223,8 @@ def test_an_envoy_that_hangs_is_stopped_before_its_addresses_go(driver: Driver, 
         two, proof = shared.part("two", stays, backend, 8080)
         state = driver.create("ServiceConfig", one)
         driver.create("ServiceConfig", two)
-        found = driver.create("EnvoyProcess", shared.process)
-        process = Process(int(found["pid"]), str(found["started"]))
+        outputs = driver.create("EnvoyProcess", shared.process)
+        process = Process(int(outputs["pid"]), str(outputs["started"]))
         os.kill(process.pid, signal.SIGSTOP)
         stack.callback(_go_on, process.pid)
         driver.delete("ServiceConfig", state)

@@ -42,13 +42,13 @@ KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "/": 191}
 
 def chromium() -> str:
     """Find the browser. Without one a test is skipped, but fails in CI, which has to have one."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
+    program = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if program is None:
         why = "there is no Chromium to look at pages with (Debian: apt install chromium)"
         if os.environ.get("CI"):
             pytest.fail(why)
         pytest.skip(why)
-    return found
+    return program
 
 
 @contextmanager

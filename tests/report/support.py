@@ -28,8 +28,8 @@ def settings(**more: object) -> Settings:
 
 def snapshot(*objects: object) -> Snapshot:
     """Make the snapshot of some objects of one cluster."""
-    found = parsed(*objects)
-    return Snapshot(HOME, found.services, found.malformed, found.nodes, found.slices)
+    read = parsed(*objects)
+    return Snapshot(HOME, read.services, read.malformed, read.nodes, read.slices)
 
 
 def compared(

@@ -60,8 +60,8 @@ def report(made: Stage, other: str = "HEAD", code: int = 0) -> dict[str, Any]:
     done = made.run("preview", "--against", other, "--format", "json")
     assert done.code == code, done.err
     assert list(mistakes(done.json, SCHEMA, SCHEMA)) == []
-    found: dict[str, Any] = done.json
-    return found
+    document: dict[str, Any] = done.json
+    return document
 
 
 def changes(found: dict[str, Any]) -> dict[str, str]:
@@ -79,11 +79,11 @@ def test_edits_show_against_a_revision_and_addresses_stay(repo: Stage) -> None:
     """Added, changed and removed; who stays keeps its address, also where a neighbour went."""
     before = {service["name"]: service["after"]["addresses"] for service in report(repo)["services"]}
     repo.write("all.yaml", node(), service("web", port(8080, 30080), port(9000, 30090)), service("new", port(1, 30082)))
-    found = report(repo)
-    assert changes(found) == {"api": "removed", "new": "added", "web": "changed"}
-    web = next(service for service in found["services"] if service["name"] == "web")
+    document = report(repo)
+    assert changes(document) == {"api": "removed", "new": "added", "web": "changed"}
+    web = next(service for service in document["services"] if service["name"] == "web")
     assert web["before"]["addresses"] == web["after"]["addresses"] == before["web"]
-    assert [alert["topic"] for alert in found["alerts"]] == ["removal", "exposure", "exposure"]
+    assert [alert["topic"] for alert in document["alerts"]] == ["removal", "exposure", "exposure"]
     assert repo.run("preview", "--against", "main", "--expect-no-changes").code == 7
 
 
@@ -119,29 +119,29 @@ def test_another_directory_of_manifests_stands_for_the_only_source(repo: Stage, 
     """Or, with a Pulumi.yaml, for the whole project with its own configuration."""
     shutil.copytree(repo.manifests, tmp_path / "old")
     repo.write("all.yaml", node(), service("web", port(8080, 30080)))
-    found = report(repo, str(tmp_path / "old"))
-    assert changes(found) == {"api": "removed", "web": "unchanged"}
-    assert found["settings"] == []
+    document = report(repo, str(tmp_path / "old"))
+    assert changes(document) == {"api": "removed", "web": "unchanged"}
+    assert document["settings"] == []
     shutil.copytree(repo.root, tmp_path / "project")
     repo.configure(pools=[{"name": "p", "addresses": ["127.78.0.0/28"]}])
-    found = report(repo, str(tmp_path / "project"))
-    assert found["settings"] == ["pools"]
-    assert [alert["topic"] for alert in found["alerts"]] == ["address"]
+    document = report(repo, str(tmp_path / "project"))
+    assert document["settings"] == ["pools"]
+    assert [alert["topic"] for alert in document["alerts"]] == ["address"]
 
 
 def test_a_stack_of_several_sources_asks_for_the_whole_project(repo: Stage, tmp_path: Path) -> None:
     """One directory can't stand for two; everything then counts as new, and it says so."""
     repo.configure(sources=[{"manifests": "manifests", "name": "c"}, {"manifests": "manifests", "name": "d"}])
-    found = report(repo, str(tmp_path))
-    assert "has no Pulumi.yaml, and the stack has 2 sources" in found["notices"][0]
+    document = report(repo, str(tmp_path))
+    assert "has no Pulumi.yaml, and the stack has 2 sources" in document["notices"][0]
 
 
 def test_the_configuration_of_the_old_revision_counts_for_the_old_side(repo: Stage) -> None:
     """A changed pool moves addresses, which a policy can forbid."""
     repo.configure(pools=[{"name": "p", "addresses": ["127.78.0.0/28"]}], policies={"addressChanges": "forbidden"})
-    found = report(repo, code=10)
-    assert found["settings"] == ["pools", "policies"]
-    assert len(found["violations"]) == 2
+    document = report(repo, code=10)
+    assert document["settings"] == ["pools", "policies"]
+    assert len(document["violations"]) == 2
 
 
 def test_a_project_below_the_top_of_its_repository_and_a_source_beside_it(repo: Stage, tmp_path: Path) -> None:
@@ -166,10 +166,10 @@ def test_a_revision_before_the_stack_existed_makes_everything_new(repo: Stage) -
     """The report says why."""
     first = git(repo, "rev-parse", "HEAD")
     repo.configure("later")
-    found = repo.run("--stack", "later", "preview", "--against", first, "--format", "json").json
-    assert set(changes(found).values()) == {"added"}
-    assert "there is no stack 'later'" in found["notices"][0]
-    assert "tmp" not in found["notices"][0]
+    document = repo.run("--stack", "later", "preview", "--against", first, "--format", "json").json
+    assert set(changes(document).values()) == {"added"}
+    assert "there is no stack 'later'" in document["notices"][0]
+    assert "tmp" not in document["notices"][0]
 
 
 def test_links_between_manifests_are_read_as_the_files_they_lead_to(repo: Stage) -> None:
@@ -242,12 +242,12 @@ def test_what_usual_tools_print_is_compared(repo: Stage, tool: str) -> None:
     """Charts of applications nobody here wrote: from nothing to all of it, and then no change."""
     shutil.rmtree(repo.manifests)
     shutil.copytree(DATA / tool, repo.manifests)
-    found = report(repo)
-    assert {service["name"] for service in found["services"]} > {"api", "web"}
-    assert not [alert for alert in found["alerts"] if alert["topic"] == "unreadable"]
+    document = report(repo)
+    assert {service["name"] for service in document["services"]} > {"api", "web"}
+    assert not [alert for alert in document["alerts"] if alert["topic"] == "unreadable"]
     if tool != "kubectl":
-        assert "the manifests have no Nodes" in found["notices"][0]
-        assert "NoBackends" not in json.dumps(found)
+        assert "the manifests have no Nodes" in document["notices"][0]
+        assert "NoBackends" not in json.dumps(document)
     commit(repo)
     assert not report(repo)["changes"]
 

@@ -68,8 +68,8 @@ def opened(browser: Browser, path: Path, width: int, *, dark: bool = False) -> T
 def pressed(tab: Tab, key: str) -> dict[str, Any]:
     """Press a key, and tell what has the focus then."""
     tab.press(key)
-    found: dict[str, Any] = tab.evaluate("focused()")
-    return found
+    answer: dict[str, Any] = tab.evaluate("focused()")
+    return answer
 
 
 def everything() -> Report:
@@ -186,9 +186,9 @@ def test_what_the_diagram_shows_is_in_reach_at_every_width(browser: Browser, var
 @pytest.mark.parametrize("dark", [False, True])
 def test_all_text_is_easy_to_read(browser: Browser, varied: Path, *, dark: bool) -> None:
     """At least 4.5 to 1, which WCAG asks of text of this size."""
-    found: dict[str, float] = opened(browser, varied, 1400, dark=dark).evaluate("contrasts()")
-    assert {"DIV.name", "B.tag policy", "SPAN.everybody", "DEL.", "BUTTON.chip added"} <= found.keys()
-    assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
+    answer: dict[str, float] = opened(browser, varied, 1400, dark=dark).evaluate("contrasts()")
+    assert {"DIV.name", "B.tag policy", "SPAN.everybody", "DEL.", "BUTTON.chip added"} <= answer.keys()
+    assert {name: ratio for name, ratio in answer.items() if ratio < 4.5} == {}
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -151,9 +151,9 @@ def test_a_pool_without_headroom_is_refused(headroom: object, refusals: int) -> 
     """Counted after the change: four addresses, two given, one pinned to nobody who is there."""
     config = {"pools": [{"name": "p", "addresses": ["127.77.0.0/30"]}], "pins": {"shop/later": ["127.77.0.2"]}}
     new = [service("a"), service("b")]
-    found = refused({"headroom": headroom}, [service("gone")], new, **config)
-    assert len(found) == refusals
-    if found:
-        assert found[0][1].startswith(
+    refusals_told = refused({"headroom": headroom}, [service("gone")], new, **config)
+    assert len(refusals_told) == refusals
+    if refusals_told:
+        assert refusals_told[0][1].startswith(
             "pool p: 1 of its 4 IPv4 addresses stay free, less than local-lb:policies.headroom"
         )

@@ -55,12 +55,12 @@ def test_it_says_what_our_own_preview_says(project: Stage) -> None:
 
     Only the sentences of closed ports are missing, and by which way connections go: resources don't say it.
     """
-    found = told(project, RECORDED)
-    assert list(mistakes(found, SCHEMA, SCHEMA)) == []
-    for mine, its in zip(found["services"], EXPECTED["services"], strict=True):
+    document = told(project, RECORDED)
+    assert list(mistakes(document, SCHEMA, SCHEMA)) == []
+    for mine, its in zip(document["services"], EXPECTED["services"], strict=True):
         assert without_via(mine) == without_via(its)
-    assert found["counts"] == EXPECTED["counts"]
-    assert found["alerts"] == EXPECTED["alerts"]
+    assert document["counts"] == EXPECTED["counts"]
+    assert document["alerts"] == EXPECTED["alerts"]
 
 
 def test_every_format_tells_it(project: Stage) -> None:

@@ -103,9 +103,9 @@ class Faults:
 
     def _ended(self) -> float:
         _, page = get(self.chaos.watch, "/metrics")
-        found = re.search(r'^locallb_thread_failures_total\{thread="follower"\} (.+)$', page, re.MULTILINE)
-        assert found
-        return float(found[1])
+        match = re.search(r'^locallb_thread_failures_total\{thread="follower"\} (.+)$', page, re.MULTILINE)
+        assert match
+        return float(match[1])
 
     def spoil_kubeconfig(self) -> None:
         """Begin to write it again, in place: nothing is in it yet, then half of it."""

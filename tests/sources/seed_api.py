@@ -96,17 +96,17 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer with what is there."""
         path, _, query = self.path.partition("?")
         self.api.asked.append((path, self.headers.get("Authorization", "")))
-        found = self.api.objects.get(path)
-        if self.api.refused or found is None:
+        listed = self.api.objects.get(path)
+        if self.api.refused or listed is None:
             self._answer(self.api.refused or 404, {"kind": "Status", "code": self.api.refused or 404, "message": "no"})
         elif "watch=true" in query:
             self._watch()
-        elif isinstance(found, list):
+        elif isinstance(listed, list):
             labels = dict(pair.split("=") for pair in parse_qs(query).get("labelSelector", [""])[0].split(",") if pair)
-            wanted = [item for item in found if labels.items() <= item["metadata"].get("labels", {}).items()]
+            wanted = [item for item in listed if labels.items() <= item["metadata"].get("labels", {}).items()]
             self._answer(200, {"metadata": {"resourceVersion": "1"}, "items": wanted})
         else:
-            self._answer(200, found)
+            self._answer(200, listed)
 
     def _watch(self) -> None:
         """Say nothing until requests are refused."""

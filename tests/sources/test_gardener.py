@@ -82,12 +82,12 @@ def shoot_source(root: Path, name: str, silent: str = "", *routes: str) -> Kuber
 
 def test_the_seed_comes_first_and_each_shoot_has_a_kubeconfig_for_this_user_only(seed: SeedApi, tmp_path: Path) -> None:
     """Named by its technical ID; the directory is private too."""
-    found = look(tmp_path)
-    assert found.sources == (
+    finding = look(tmp_path)
+    assert finding.sources == (
         KubernetesSource(ClusterName("seed"), "seed.kubeconfig", found=True, node_routes=()),
         shoot_source(tmp_path, A),
     )
-    assert (found.complaints, found.notices, found.gone) == ((), (), ())
+    assert (finding.complaints, finding.notices, finding.gone) == ((), (), ())
     path = kept(tmp_path) / f"{A}.kubeconfig"
     assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(kept(tmp_path).stat().st_mode)) == (0o600, 0o700)
     assert connection(Access(str(path), A)).server == "https://api.a.internal"
@@ -172,9 +172,9 @@ def test_the_ways_to_nodes_stay_while_the_seed_is_silent_and_go_with_the_shoot(s
 def test_a_seed_that_lists_no_pods_is_told_and_serves(seed: SeedApi, tmp_path: Path) -> None:
     """As with the rights that an earlier version needed."""
     del seed.objects[PODS]
-    found = look(tmp_path)
-    assert found.sources[1:] == (shoot_source(tmp_path, A),)
-    (told,) = found.notices
+    finding = look(tmp_path)
+    assert finding.sources[1:] == (shoot_source(tmp_path, A),)
+    (told,) = finding.notices
     assert told.startswith("the seed seed doesn't let us list pods")
 
 
@@ -201,9 +201,11 @@ def test_names_and_patterns_say_which_are_meant(seed: SeedApi, tmp_path: Path) -
     named = GardenerSource(
         ClusterName("seed"), "seed.kubeconfig", shoots=frozenset({"*--a", "*--x", "shoot--local--c"})
     )
-    found = look(tmp_path, named)
-    assert [source.cluster for source in found.sources] == ["seed", A]
-    assert found.notices == ("the seed seed has no shoot shoot--local--c; make it, or take it out of local-lb:sources",)
+    finding = look(tmp_path, named)
+    assert [source.cluster for source in finding.sources] == ["seed", A]
+    assert finding.notices == (
+        "the seed seed has no shoot shoot--local--c; make it, or take it out of local-lb:sources",
+    )
     assert not [path for path, _ in seed.asked if "secrets" in path and B in path]
 
 
@@ -223,19 +225,19 @@ def test_who_sleeps_or_is_being_deleted_needs_no_answer(
     """Its Services count as last read, which is no complaint; nothing of it is gone."""
     seed.put_shoot(A, **fields)
     seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig("http://127.0.0.1:1", {"token": "t"}))
-    found = look(tmp_path)
-    assert found.sources[1:] == (shoot_source(tmp_path, A, silent),)
-    assert found.gone == ()
+    finding = look(tmp_path)
+    assert finding.sources[1:] == (shoot_source(tmp_path, A, silent),)
+    assert finding.gone == ()
     home = Home("p", "dev", str(tmp_path))
     key = ObjectKey(ClusterName(A), "shop", "web")
-    (young,) = source_type("kubernetes").read(found.sources[1], home, (), keep=True).reading.parsed.notices
+    (young,) = source_type("kubernetes").read(finding.sources[1], home, (), keep=True).reading.parsed.notices
     assert young.startswith(f"the cluster {A} " + (silent or "isn't up yet") + ": http://127.0.0.1:1 doesn't answer")
     with pytest.raises(SourceError, match="doesn't answer"):
-        source_type("kubernetes").read(found.sources[1], home, {key}, keep=True)
+        source_type("kubernetes").read(finding.sources[1], home, {key}, keep=True)
     metadata = {"namespace": "shop", "name": "web", "uid": "u"}
     web: dict[object, object] = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": SPEC}
     ReadCache(readings_directory(home)).keep(ClusterName(A), {A: (web,)})
-    read = source_type("kubernetes").read(found.sources[1], home, {key}, keep=True).reading
+    read = source_type("kubernetes").read(finding.sources[1], home, {key}, keep=True).reading
     assert [service.key for service in read.parsed.services] == [key]
     told = f"the cluster {A} {silent} and doesn't answer, so its Services count as last read"
     assert (bool(read.stale), told in read.parsed.notices) == (not silent, bool(silent))
@@ -304,9 +306,9 @@ def test_a_seed_that_does_not_say_is_not_one_without_shoots(seed: SeedApi, tmp_p
     seed.objects[CLUSTERS], seed.refused = clusters, 0
     before = look(tmp_path).sources
     harm()
-    found = look(tmp_path)
-    assert (found.sources, found.gone) == (before, ())
-    (told,) = found.complaints
+    finding = look(tmp_path)
+    assert (finding.sources, finding.gone) == (before, ())
+    (told,) = finding.complaints
     assert told.endswith(f"; so those count that were found last: {A}")
 
 
@@ -321,28 +323,31 @@ def test_another_seed_says_nothing_of_the_shoots_of_the_first(seed: SeedApi, tmp
             other.put_shoot(name)
             other.put_secret(name, ADMIN, "kubeconfig", kubeconfig("https://other", {"token": "t"}))
         for _ in range(2):
-            found = look(tmp_path)
-            assert [source.cluster for source in found.sources] == ["seed", A]
-            assert (found.gone, files_in(kept(tmp_path))) == ((), before)
-            (told,) = found.complaints
+            finding = look(tmp_path)
+            assert [source.cluster for source in finding.sources] == ["seed", A]
+            assert (finding.gone, files_in(kept(tmp_path))) == ((), before)
+            (told,) = finding.complaints
             assert told.startswith(
                 f"source gardener: {A} ran on another seed than the one that the kubeconfig leads to"
             )
         (kept(tmp_path) / "seed").unlink()
-        found = look(tmp_path)
-        assert ([source.cluster for source in found.sources], found.complaints) == (["seed", A, B][: others + 1], ())
-        assert found.gone == (() if others else (ClusterName(A),))
+        finding = look(tmp_path)
+        assert ([source.cluster for source in finding.sources], finding.complaints) == (
+            ["seed", A, B][: others + 1],
+            (),
+        )
+        assert finding.gone == (() if others else (ClusterName(A),))
 
 
 def test_a_preview_reaches_a_shoot_without_writing_how(seed: SeedApi, tmp_path: Path) -> None:
     """As it does with clusters of kind."""
     with served_seed() as shoot:
         seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig(shoot.url, {"token": "t"}))
-        (_, found) = look(tmp_path, keep=False).sources
+        (_, finding) = look(tmp_path, keep=False).sources
         assert not kept(tmp_path).exists()
-        assert connection(Access(found.kubeconfig, found.context)).server == shoot.url
+        assert connection(Access(finding.kubeconfig, finding.context)).server == shoot.url
         shoot.objects["/api/v1/services"] = [{"metadata": {"namespace": "n", "name": "x", "uid": "u"}, "spec": SPEC}]
-        read = source_type("kubernetes").read(found, Home("p", "dev", str(tmp_path)), (), keep=False).reading
+        read = source_type("kubernetes").read(finding, Home("p", "dev", str(tmp_path)), (), keep=False).reading
         assert (len(read.parsed.services), read.stale) == (1, ())
 
 
@@ -461,8 +466,8 @@ def test_the_entry_of_a_seed() -> None:
     """All shoots, or those that are named."""
     assert parse_settings({"sources": [{"gardener": {}}]}).finders == (GardenerSource(ClusterName("seed")),)
     given_all = {"name": "s", "kubeconfig": "k", "context": "c", "shoots": [A, "*--b"]}
-    (found,) = parse_settings({"sources": [{"gardener": given_all}]}).finders
-    assert found == GardenerSource(ClusterName("s"), "k", "c", frozenset({A, "*--b"}))
+    (finder,) = parse_settings({"sources": [{"gardener": given_all}]}).finders
+    assert finder == GardenerSource(ClusterName("s"), "k", "c", frozenset({A, "*--b"}))
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,9 @@ def test_each_cluster_is_a_source_with_a_kubeconfig_for_this_user_only(docker: D
     """Its name is the cluster's; the credentials are those of its administrator."""
     docker.clusters = {"shop": container(), "test": container()}
     directory = tmp_path / "kind"
-    found = find_clusters(KindSource(), directory, keep=True)
-    assert found.sources == (source("shop", directory), source("test", directory))
-    assert (found.complaints, found.notices) == ((), ())
+    finding = find_clusters(KindSource(), directory, keep=True)
+    assert finding.sources == (source("shop", directory), source("test", directory))
+    assert (finding.complaints, finding.notices) == ((), ())
     path = directory / "shop.kubeconfig"
     assert (path.stat().st_mode & 0o777, directory.stat().st_mode & 0o777) == (0o600, 0o700)
     assert yaml.safe_load(path.read_text())["users"][0]["user"] == {"token": "control-plane shop"}
@@ -137,9 +137,9 @@ def test_each_cluster_is_a_source_with_a_kubeconfig_for_this_user_only(docker: D
 def test_only_those_that_are_named(docker: Docker, tmp_path: Path) -> None:
     """One that isn't there is told, and is no error: it may come."""
     docker.clusters = {"shop": container(), "test": container()}
-    found = find_clusters(KindSource(frozenset({"test", "later"})), tmp_path, keep=True)
-    assert found.sources == (source("test", tmp_path),)
-    assert found.notices == ("kind has no cluster later; make it, or take it out of local-lb:sources",)
+    finding = find_clusters(KindSource(frozenset({"test", "later"})), tmp_path, keep=True)
+    assert finding.sources == (source("test", tmp_path),)
+    assert finding.notices == ("kind has no cluster later; make it, or take it out of local-lb:sources",)
 
 
 def test_a_docker_that_does_not_answer_is_not_one_without_clusters(docker: Docker, tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_a_docker_that_does_not_answer_is_not_one_without_clusters(docker: Docke
     docker.absent, docker.clusters = False, {"shop": container()}
     before = find_clusters(KindSource(), tmp_path, keep=True)
     docker.absent = True
-    found = find_clusters(KindSource(), tmp_path, keep=True)
-    assert found.sources == before.sources
-    assert found.complaints[0].endswith("so those count that were found last: shop")
+    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    assert finding.sources == before.sources
+    assert finding.complaints[0].endswith("so those count that were found last: shop")
 
 
 def test_a_cluster_is_forgotten_when_docker_says_that_it_is_gone(docker: Docker, tmp_path: Path) -> None:
@@ -171,10 +171,10 @@ def test_one_that_is_stopped_stays_and_one_that_is_not_up_yet_is_told(docker: Do
     docker.clusters = {"shop": container()}
     find_clusters(KindSource(), tmp_path, keep=True)
     docker.clusters = {"shop": container(running=False), "young": container()}
-    found = find_clusters(KindSource(), tmp_path, keep=True)
-    assert found.sources == (source("shop", tmp_path),)
-    assert found.notices == ("the cluster young isn't up yet",)
-    assert found.unready
+    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    assert finding.sources == (source("shop", tmp_path),)
+    assert finding.notices == ("the cluster young isn't up yet",)
+    assert finding.unready
 
 
 def test_only_a_cluster_in_the_making_is_worth_another_look(docker: Docker, tmp_path: Path) -> None:
@@ -200,25 +200,25 @@ def test_a_docker_that_refuses_is_asked_again_and_one_that_is_away_tells_of_its_
 
     docker.absent = False
     monkeypatch.setattr(Containers, "file", refuse)
-    found = find_clusters(KindSource(), tmp_path, keep=True)
-    assert found.sources == (source("shop", tmp_path),)
-    assert found.unready
+    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    assert finding.sources == (source("shop", tmp_path),)
+    assert finding.unready
 
 
 def test_one_that_does_not_answer_is_no_error_only_while_nothing_is_known_of_it(docker: Docker, tmp_path: Path) -> None:
     """The kubeconfig is written before the API answers; whoever served it before must hear that it doesn't."""
     here = [{"HostIp": "127.0.0.1", "HostPort": "1"}]
     docker.clusters = {"shop": container(here)}
-    (found,) = find_clusters(KindSource(), tmp_path / "kind", keep=True).sources
-    young = read_kubernetes(found, tmp_path, tmp_path, held=False)
+    (source,) = find_clusters(KindSource(), tmp_path / "kind", keep=True).sources
+    young = read_kubernetes(source, tmp_path, tmp_path, held=False)
     assert young.unready
     assert young.reading.stale == ()
     (notice,) = young.reading.parsed.notices
     assert notice.startswith("the cluster shop isn't up yet: https://127.0.0.1:1 doesn't answer")
     with pytest.raises(SourceError, match="start it, or correct local-lb:sources"):
-        read_kubernetes(found, tmp_path, tmp_path, held=True)
+        read_kubernetes(source, tmp_path, tmp_path, held=True)
     ReadCache(tmp_path).keep(ClusterName("shop"), {"kind-shop": ({"kind": "Service"},)})
-    (stale,) = read_kubernetes(found, tmp_path, tmp_path, held=False).reading.stale
+    (stale,) = read_kubernetes(source, tmp_path, tmp_path, held=False).reading.stale
     assert "its Services count as last read" in stale
 
 
@@ -247,15 +247,15 @@ def test_one_that_runs_and_is_no_longer_meant_keeps_its_kubeconfig(docker: Docke
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindSource(), tmp_path, keep=True)
     before = kept(tmp_path)
-    found = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
-    assert (found.sources, found.gone) == ((source("a", tmp_path),), ())
+    finding = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    assert (finding.sources, finding.gone) == ((source("a", tmp_path),), ())
     assert kept(tmp_path) == before
     docker.clusters["b"] = container([{"HostIp": "127.0.0.1", "HostPort": "40123"}])
     find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
     assert connection(Access(str(tmp_path / "b.kubeconfig"), "kind-b")).server == "https://127.0.0.1:40123"
     docker.absent = True
-    found = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
-    assert found.sources == (source("a", tmp_path),)
+    finding = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    assert finding.sources == (source("a", tmp_path),)
     docker.absent = False
     del docker.clusters["b"]
     assert find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True).gone == (ClusterName("b"),)
@@ -273,15 +273,15 @@ def test_another_docker_says_nothing_of_the_clusters_of_the_first(
     before = kept(tmp_path)
     docker.clusters, here = {}, Containers().host
     monkeypatch.setenv("DOCKER_HOST", "unix:///elsewhere")
-    found = find_clusters(KindSource(), tmp_path, keep=True)
-    assert (found.sources, found.gone, found.notices) == ((source("a", tmp_path), source("b", tmp_path)), (), ())
-    (told,) = found.complaints
+    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    assert (finding.sources, finding.gone, finding.notices) == ((source("a", tmp_path), source("b", tmp_path)), (), ())
+    (told,) = finding.complaints
     assert told.startswith(f"source kind: a, b ran in Docker at {here}, this one is at unix:///elsewhere, so")
     assert f"so those count as last found; correct DOCKER_HOST, or remove {tmp_path}/docker if they are gone" in told
     assert kept(tmp_path) == before
     docker.clusters = {"c": container()}
-    found = find_clusters(KindSource(frozenset({"a", "c"})), tmp_path, keep=True)
-    assert [source.cluster for source in found.sources] == ["a", "c"]
+    finding = find_clusters(KindSource(frozenset({"a", "c"})), tmp_path, keep=True)
+    assert [source.cluster for source in finding.sources] == ["a", "c"]
     (tmp_path / "docker").unlink()
     assert find_clusters(KindSource(), tmp_path, keep=True).gone == (ClusterName("a"), ClusterName("b"))
 
@@ -311,16 +311,16 @@ def test_a_kubeconfig_ends_only_with_its_container_and_previews_write_nothing(
             docker.absent = absent
             before = kept(directory)
             try:
-                found = find_clusters(KindSource(meant), directory, keep=keep)
+                finding = find_clusters(KindSource(meant), directory, keep=keep)
             except SourceError:
                 assert absent
                 continue
             if not keep:
                 assert kept(directory) == before
-            for source in found.sources:
+            for source in finding.sources:
                 connection(Access(source.kubeconfig, source.context))
             if keep and not absent:
-                served = (served & exist) | {str(source.cluster) for source in found.sources}
+                served = (served & exist) | {str(source.cluster) for source in finding.sources}
             for name in served:
                 connection(Access(str(directory / f"{name}.kubeconfig"), f"kind-{name}"))
     UNWRITTEN.clear()
@@ -329,9 +329,9 @@ def test_a_kubeconfig_ends_only_with_its_container_and_previews_write_nothing(
 def test_a_preview_reaches_a_cluster_without_writing_how(docker: Docker, tmp_path: Path) -> None:
     """What it found is forgotten once it is written."""
     docker.clusters = {"shop": container()}
-    (found,) = find_clusters(KindSource(), tmp_path / "kind", keep=False).sources
+    (source,) = find_clusters(KindSource(), tmp_path / "kind", keep=False).sources
     assert not (tmp_path / "kind").exists()
-    access = Access(found.kubeconfig, found.context)
+    access = Access(source.kubeconfig, source.context)
     assert connection(access).server == "https://172.18.0.3:6443"
     assert stamp(access) == stamp(access) != ()
     find_clusters(KindSource(), tmp_path / "kind", keep=True)
@@ -411,17 +411,17 @@ def test_what_was_refused_is_told_in_a_sentence(
     (tmp_path / "shop.kubeconfig").write_text(
         yaml.safe_dump({**yaml.safe_load(evil), "contexts": [{"name": "kind-shop"}], "kind": "Config"})
     )
-    found = find_clusters(KindSource(), tmp_path, keep=True)
+    finding = find_clusters(KindSource(), tmp_path, keep=True)
     told = (
         "the kubeconfig in the container of the cluster shop of kind has exec; local-lb takes certificates and a token"
     )
-    assert found.notices == (f"{told} from there and nothing else, so the cluster isn't read",)
-    assert (found.sources, found.unready) == ((), False)
+    assert finding.notices == (f"{told} from there and nothing else, so the cluster isn't read",)
+    assert (finding.sources, finding.unready) == ((), False)
     monkeypatch.setattr(
         Containers, "file", lambda *_words: admin({"server": INSIDE, "proxy-url": "http://evil"}, {"token": "t"})
     )
-    found = find_clusters(KindSource(), tmp_path, keep=True)
-    assert found.notices[0].endswith(
+    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    assert finding.notices[0].endswith(
         "has proxy-url; local-lb takes certificates and a token from there and nothing else, that is passed over"
     )
-    assert found.sources == (source("shop", tmp_path),)
+    assert finding.sources == (source("shop", tmp_path),)

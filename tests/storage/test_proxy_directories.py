@@ -78,9 +78,9 @@ def test_a_directory_that_was_never_finished_is_listed_and_can_go(proxies: Proxi
     """A crash before the rename leaves it under another name, signed."""
     made = proxies.make(ID, owner("web"), ProxyName("web"))
     made.path.rename(proxies.root / f".{ID}.01234567.new")
-    found = proxies.list()
-    assert [directory.owner for directory in found] == [owner("web")]
-    proxies.remove(found[0].id)
+    directories = proxies.list()
+    assert [directory.owner for directory in directories] == [owner("web")]
+    proxies.remove(directories[0].id)
     assert proxies.list() == ()
 
 

@@ -245,12 +245,12 @@ class World(Objects):
 
     def on_every_node_port(self, service: str) -> bool:
         """Return whether the first port of a Service answers on every Node that shall serve it, in each family."""
-        found = self.read(service)
-        assert found is not None
+        document = self.read(service)
+        assert document is not None
         number = self.ports(service)[0]["nodePort"]
-        local = found["spec"].get("externalTrafficPolicy") == "Local"
+        local = document["spec"].get("externalTrafficPolicy") == "Local"
         nodes = [pod.node for pod in self.pods.values()] if local else list(self.nodes.values())
-        places = [node.addresses[family == "IPv6"] for node in nodes for family in found["spec"]["ipFamilies"]]
+        places = [node.addresses[family == "IPv6"] for node in nodes for family in document["spec"]["ipFamilies"]]
         with contextlib.suppress(OSError):
             return all(ask(place, number, seconds=0.5) for place in places)
         return False
@@ -288,8 +288,8 @@ class World(Objects):
 
     def count_endpoints(self, service: str, condition: str = "ready") -> set[int]:
         """Count the endpoints of that condition that a Service's EndpointSlices have, in each of its families."""
-        found = self.read(service)
-        assert found is not None
+        document = self.read(service)
+        assert document is not None
         slices = list(self.client.list(SLICE, namespace="n", labels={"kubernetes.io/service-name": service}))
         return {
             sum(
@@ -298,7 +298,7 @@ class World(Objects):
                 if item["addressType"] == family
                 for endpoint in item.get("endpoints") or ()
             )
-            for family in found["spec"]["ipFamilies"]
+            for family in document["spec"]["ipFamilies"]
         }
 
     def wait_for_nodes(self) -> None:

@@ -53,9 +53,9 @@ def make(
 
 def ingress(world: World, name: str = "web") -> list[Document]:
     """Return what the Service's status says of addresses."""
-    found = world.read(name)
-    assert found is not None
-    entries: list[Document] = found["status"].get("loadBalancer", {}).get("ingress", [])
+    document = world.read(name)
+    assert document is not None
+    entries: list[Document] = document["status"].get("loadBalancer", {}).get("ingress", [])
     return entries
 
 
@@ -66,19 +66,21 @@ def addresses(world: World, name: str = "web") -> list[str]:
 
 def condition(world: World, name: str = "web") -> tuple[str, str]:
     """Return status and reason of our condition."""
-    found = world.read(name)
-    assert found is not None
+    document = world.read(name)
+    assert document is not None
     (serving,) = (
-        condition for condition in found["status"].get("conditions", ()) if condition["type"] == "local-lb.dev/Serving"
+        condition
+        for condition in document["status"].get("conditions", ())
+        if condition["type"] == "local-lb.dev/Serving"
     )
     return serving["status"], serving["reason"]
 
 
 def finalizers(world: World, name: str = "web") -> list[str]:
     """Return the finalizers of a Service."""
-    found = world.read(name)
-    assert found is not None
-    return list(found["metadata"].get("finalizers", ()))
+    document = world.read(name)
+    assert document is not None
+    return list(document["metadata"].get("finalizers", ()))
 
 
 def answer(address: str, number: int = 80, protocol: str = "TCP", source: str = "", seconds: float = SECONDS) -> str:

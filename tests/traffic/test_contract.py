@@ -195,9 +195,9 @@ def test_services_share_nothing(world: World, play: Stage) -> None:
     for app, node in (("one", "kind-worker"), ("two", "kind-worker2")):
         make(world, app, app=app)
         world.pod(app, world.nodes[node], app=app)
-    found = [up_and_serving(world, play, app) for app in ("one", "two")]
-    assert len(set(found)) == 2
-    assert [answers(address) for address in found] == [{"one"}, {"two"}]
+    at = [up_and_serving(world, play, app) for app in ("one", "two")]
+    assert len(set(at)) == 2
+    assert [answers(address) for address in at] == [{"one"}, {"two"}]
 
 
 def holding_external_ips(world: World, *free: str) -> None:

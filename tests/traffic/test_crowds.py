@@ -27,11 +27,11 @@ def test_a_hundred_services_come_and_go_at_once(world: World, play: Stage) -> No
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: make(world, name), HUNDRED))
     play.up()
-    found = {name: addresses(world, name) for name in HUNDRED}
-    assert len({address for (address,) in found.values()}) == len(HUNDRED)
-    last = found[HUNDRED[-1]][0]
+    at = {name: addresses(world, name) for name in HUNDRED}
+    assert len({address for (address,) in at.values()}) == len(HUNDRED)
+    last = at[HUNDRED[-1]][0]
     follows(lambda: answer(last), "a")
-    eventually(lambda: {answer(address) for (address,) in found.values()} == {"a"}, "all of them serve")
+    eventually(lambda: {answer(address) for (address,) in at.values()} == {"a"}, "all of them serve")
     assert len(envoys(play.root)) == len(HUNDRED)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(world.delete, HUNDRED))

@@ -86,10 +86,10 @@ def check(world: World, play: Stage, wanted: set[str], seed: int) -> None:
         sees_endpoints(world, name, 1)
     play.up()
     assert {name for name in (*NAMES, "steady") if world.read(name)} == wanted, seed
-    found = {name: addresses(world, name) for name in wanted}
-    assert all(len(addresses_of) == 1 for addresses_of in found.values()), (seed, found)
-    assert len({addresses_of[0] for addresses_of in found.values()}) == len(wanted), (seed, found)
-    for name, (address,) in found.items():
+    at = {name: addresses(world, name) for name in wanted}
+    assert all(len(addresses_of) == 1 for addresses_of in at.values()), (seed, at)
+    assert len({addresses_of[0] for addresses_of in at.values()}) == len(wanted), (seed, at)
+    for name, (address,) in at.items():
         for port in world.ports(name):
             assert answer(address, port["port"]) == "a", (seed, name, port)
         assert len(finalizers(world, name)) == 1
