@@ -23,10 +23,11 @@ from locallb.model.identities import (
     ProxyName,
 )
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
-from locallb.model.routes import Route
+from locallb.model.routes import PodRoute, Route
 from locallb.model.routing_rules import Diversion
 
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
+_NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})
 _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
 
 
@@ -148,6 +149,8 @@ class Snapshot:
     """The live clusters: those whose Services are told what they got."""
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=lambda: _NO_HEALTH_PORTS)
     """The families in which Nodes answer on kube-proxy's health port, by cluster; absent: in none."""
+    node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=lambda: _NO_ROUTES)
+    """The ways to Nodes that are pods of another cluster, by theirs; none of their own pods is reached."""
     external_ips: frozenset[IPAddress] = frozenset()
     """spec.externalIPs of Services of any type: kube-proxy takes them for its own on every Node."""
     contents: tuple[Contents, ...] = ()

@@ -100,7 +100,8 @@ def _lead_the_same_way(one: tuple[Snapshot, Settings], other: tuple[Snapshot, Se
 def _ways(snapshot: Snapshot) -> tuple[object, ...]:
     """Return all of a snapshot that decides about routes to pods."""
     host = snapshot.host
-    return snapshot.home, snapshot.nodes, host.addresses, host.routes, host.diversions, host.subnets, host.may_route
+    facts = host.addresses, host.routes, host.diversions, host.subnets, host.may_route
+    return snapshot.home, snapshot.nodes, snapshot.node_routes, *facts
 
 
 def _asks_the_same(question: _Question, other: _Question) -> bool:

@@ -8,7 +8,7 @@ are made, and who is served by them (`backends`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from locallb.config.settings import PodRouting, Settings
@@ -31,7 +31,7 @@ class RoutePlan:
 
 def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     """Return the routes to make in this host's table; who has some of two clusters keeps them."""
-    wanted = wanted_routes(snapshot.nodes, settings)
+    wanted = wanted_routes(snapshot, settings)
     host = snapshot.host.addresses
     existing = host.routes if host else ()
     metric = metric_of(snapshot.home)
@@ -84,7 +84,7 @@ def routes_to_gain(
         for placement in plan.placements
         if any(port.via is not None and port.via is not Via.PODS for port in placement.ports)
     }
-    far = by_nodes & _given(settings).keys()
+    far = by_nodes & snapshot.node_routes.keys()
     if settings.backends is BackendChoice.NODE_PORTS:
         by_nodes = far
     if not by_nodes:
@@ -111,7 +111,7 @@ def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     refuse = Refusals(Taken([Route(one, "unicast", "its Docker network") for one in near]), near, _named(settings))
     made: dict[ClusterName, tuple[PodRoute, ...]] = {}
     notices: list[str] = []
-    for cluster, routes in sorted(_without(wanted_routes(snapshot.nodes, settings), (), near).items()):
+    for cluster, routes in sorted(_without(wanted_routes(snapshot, settings), (), near).items()):
         refused = {route: why for route in routes if (why := refuse.why(cluster, route))}
         made[cluster] = tuple(route for route in routes if route not in refused)
         notices += told(cluster, refused, "")
@@ -128,11 +128,11 @@ def routes_of(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     return make(snapshot, settings) if make else RoutePlan()
 
 
-def wanted_routes(nodes: Iterable[Node], settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+def wanted_routes(snapshot: Snapshot, settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
     """Return the routes of each cluster, in order, whatever is in the way: to pods, or what its source knows."""
-    named, given = _named(settings), _given(settings)
+    named, given = _named(settings), snapshot.node_routes
     by_cluster: dict[ClusterName, list[Node]] = {}
-    for node in sorted(nodes, key=lambda node: (node.cluster, node.name)):
+    for node in sorted(snapshot.nodes, key=lambda node: (node.cluster, node.name)):
         by_cluster.setdefault(node.cluster, []).append(node)
     return {
         cluster: tuple(sorted(routes, key=lambda route: route.order))
@@ -156,10 +156,6 @@ def _without(
 def _named(settings: Settings) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
     by_sources = {source.cluster: source.pod_cidrs for source in settings.sources if source.pod_cidrs}
     return {**settings.pod_cidrs, **by_sources}
-
-
-def _given(settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
-    return {source.cluster: source.node_routes for source in settings.sources if source.node_routes is not None}
 
 
 def _by_each(nodes: Sequence[Node]) -> Iterator[PodRoute]:

@@ -17,8 +17,9 @@ from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.kubernetes.status_patch import Standing
 from locallb.ledger.claims import Entry
 from locallb.ledger.ledger import Ledger
-from locallb.model.identities import Home, ObjectKey
+from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
+from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.pool_routes import pool_notices
 from locallb.planning.sharing import is_shared
@@ -89,8 +90,14 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
             ReadCache(readings_directory(home)).drop(cluster)
         sources.extend(finding.sources)
         parsed = Parsed(notices=finding.notices)
-        told.append(SourceRead(SourceResult(parsed, finding.complaints), unready=finding.unready))
+        found = SourceResult(parsed, finding.complaints)
+        told.append(SourceRead(found, unready=finding.unready, node_routes=ways_to_nodes(finding.sources)))
     return tuple(sources), tuple(told)
+
+
+def ways_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+    """Return the ways to Nodes that sources know."""
+    return {source.cluster: source.node_routes for source in sources if source.node_routes is not None}
 
 
 def told_of_pools(settings: Settings, host: HostFacts) -> SourceRead:
@@ -117,6 +124,7 @@ def assemble(
         host=host,
         access={name: access for source in read for name, access in source.access.items()},
         health_ports={name: families for source in read for name, families in source.health_ports.items()},
+        node_routes={name: ways for source in read for name, ways in source.node_routes.items()},
         external_ips=frozenset(address for part in parsed for address in part.external_ips),
         contents=tuple(source.reading.contents for source in read if source.reading.contents),
     )

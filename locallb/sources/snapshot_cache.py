@@ -30,6 +30,7 @@ from locallb.sources.snapshot import (
     read_routes,
     refuse_another_runtime,
     told_of_pools,
+    ways_to_nodes,
 )
 from locallb.sources.source import Followed, SourceRead, SourceResult, source_type
 from locallb.storage import paths
@@ -143,7 +144,8 @@ class SnapshotCache:
             if self._sources is None:
                 raise
             unready = any(finder.unready for finder in self._found)
-            self._found = (SourceRead(SourceResult(Parsed(), (str(error),)), unready=unready),)
+            told, ways = SourceResult(Parsed(), (str(error),)), ways_to_nodes(self._sources)
+            self._found = (SourceRead(told, unready=unready, node_routes=ways),)
         if not any(finder.unready for finder in self._found):
             self._unready = None
         elif self._unready is None or changes.maker:

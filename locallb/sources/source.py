@@ -19,6 +19,7 @@ from locallb.config.settings import Finder, Source
 from locallb.kubernetes.parsing import Parsed
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Family, Home, ObjectKey
+from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access, Contents
 from locallb.sources import SourceError
 
@@ -51,6 +52,8 @@ class SourceRead:
     """The families in which Nodes of live clusters answer on kube-proxy's health port."""
     unready: bool = False
     """It is being made: nothing is known of it yet, which is nobody's mistake."""
+    node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
+    """The ways to Nodes that are pods of another cluster, by theirs."""
 
 
 def with_stale(read: SourceRead, *stale: str) -> SourceRead:

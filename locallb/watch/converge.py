@@ -24,6 +24,7 @@ from locallb.model.memory import Memory
 from locallb.model.naming import named_after
 from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
+from locallb.planning.planned import ROUTES as POD_ROUTES
 from locallb.planning.planned import Placement, Plan, PlannedProxy, Rejection
 from locallb.storage import files, paths
 from locallb.watch.work import Batch, Work
@@ -168,6 +169,9 @@ class Converger:
 
         """
         keys, refresh = frozenset(batch.keys), batch.refresh
+        routes_gone = {key.name.removesuffix(f"/{POD_ROUTES}") for key in keys if not key.cluster and key not in wanted}
+        # Who is proven by routes refers to them, and must let go first.
+        keys |= {served.key for served in plan.placements if served.key.cluster in routes_gone and served.key in wanted}
         there = {key for key, digest in self.applied.items() if digest}
         scope = only(self._urn(kind, str(key)) for key in keys for kind in ROOTS)
         outputs = self._untold(plan)

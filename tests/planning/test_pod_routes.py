@@ -23,7 +23,6 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
 from locallb.planning.pod_routes import routes_of
-from locallb.sources.kubernetes.entry import KubernetesSource
 from tests.planning.objects import JsonObject, endpoint, endpoints, parsed, service
 from tests.planning.objects import node as node_object
 
@@ -48,13 +47,25 @@ def settings(**changes: object) -> Settings:
     return parse_settings({"sources": sources, "podRoutes": "host", **changes})
 
 
+def of_shoot(*ways: str, nodes: tuple[Node, ...] = (WORKER,)) -> tuple[list[str], str]:
+    """Return the routes that are made for a cluster whose Nodes are reached by these, and what is told."""
+    known = {ClusterName("c"): tuple(map(PodRoute.parse, ways))}
+    host = HostFacts(addresses=HostAddresses(routes=(BRIDGE,)), may_route=True)
+    return told_of(Snapshot(HOME, nodes=nodes, host=host, node_routes=known), settings())
+
+
+def told_of(snapshot: Snapshot, given_settings: Settings) -> tuple[list[str], str]:
+    """Return the routes that are made, and what is told."""
+    plan = routes_of(snapshot, given_settings)
+    return [f"{name}: {route}" for name, some in plan.routes.items() for route in some], "\n".join(plan.notices)
+
+
 def planned(
     *routes: Route, nodes: tuple[Node, ...] = (WORKER,), given_settings: Settings | None = None, may: bool = True
 ) -> tuple[list[str], str]:
     """Return the routes that are made on a host with these, and what is told."""
     host = HostFacts(addresses=HostAddresses(routes=(BRIDGE, *routes)), may_route=may)
-    plan = routes_of(Snapshot(HOME, nodes=nodes, host=host), given_settings or settings())
-    return [f"{name}: {route}" for name, some in plan.routes.items() for route in some], "\n".join(plan.notices)
+    return told_of(Snapshot(HOME, nodes=nodes, host=host), given_settings or settings())
 
 
 def route(
@@ -175,20 +186,12 @@ def test_nothing_is_made_unasked_or_without_a_right() -> None:
     assert "may change no routes" in told
 
 
-def of_shoot(*routes: str, **changes: object) -> Settings:
-    """Return a configuration whose cluster is a shoot that is reached by these."""
-    made = settings(**changes)
-    (source,) = made.sources
-    assert isinstance(source, KubernetesSource)
-    return replace(made, sources=(replace(source, node_routes=tuple(map(PodRoute.parse, routes))),))
-
-
 def test_nodes_that_are_pods_get_routes_and_pods_behind_them_none() -> None:
     """Also while the cluster says nothing of its Nodes; the same rules hold for them."""
-    assert planned(given_settings=of_shoot("10.0.7.2/32 via 172.18.0.3"))[0] == ["c: 10.0.7.2/32 via 172.18.0.3"]
-    assert planned(nodes=(), given_settings=of_shoot("10.0.7.2/32 via 172.18.0.3"))[0]
-    assert planned(given_settings=of_shoot())[0] == []
-    made, told = planned(given_settings=of_shoot("8.8.8.8/32 via 172.18.0.3", "10.0.7.2/32 via 192.0.2.9"))
+    assert of_shoot("10.0.7.2/32 via 172.18.0.3") == (["c: 10.0.7.2/32 via 172.18.0.3"], "")
+    assert of_shoot("10.0.7.2/32 via 172.18.0.3", nodes=())[0]
+    assert of_shoot() == ([], "")
+    made, told = of_shoot("8.8.8.8/32 via 172.18.0.3", "10.0.7.2/32 via 192.0.2.9")
     assert made == []
     assert "is public" in told
 

@@ -1,0 +1,56 @@
+"""A seed and two shoots on real Nodes: Services of each are served by its own machines, which are pods of the seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.support import Stage, stage
+from tests.e2e.watching import Watch, watching
+from tests.kubelets.cluster import Cluster
+from tests.kubelets.seeds import Shoot, shoots
+from tests.kubelets.test_routes import made, to_pods
+from tests.kubelets.workloads import answer
+from tests.traffic.waiting import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelets, pytest.mark.envoy]
+
+
+def configure(play: Stage, cluster: Cluster) -> None:
+    """Have a stack serve the seed and its shoots, with routes."""
+    kubeconfig = str(cluster.plane.root / "owner.kubeconfig")
+    play.configure(sources=[{"gardener": {"kubeconfig": kubeconfig}}], podRoutes="host")
+
+
+def serves(shoot: Shoot, machine: str, watch: Watch) -> str:
+    """Wait until a shoot's Service has an address, at which this machine answers; return it."""
+    eventually(lambda: bool(shoot.served_at()), f"{shoot.name} is told an address\n{watch.told()}")
+    at = shoot.served_at()
+    eventually(lambda: answer(at) == machine, f"{machine} answers\n{watch.told()}")
+    return at
+
+
+def test_shoots_are_served_by_their_own_machines(cluster: Cluster, tmp_path: Path) -> None:
+    """A machine is replaced by one elsewhere; a shoot sleeps, keeps its address, and wakes; nothing is left behind."""
+    with shoots(cluster, tmp_path, "shoot--local--a", "shoot--local--b") as (a, b), stage() as play:
+        configure(play, cluster)
+        first, other = a.start_machine("worker"), b.start_machine("worker2")
+        ways = {
+            (f"{shoot.address(name)}/32", cluster.node(role).addresses[0])
+            for shoot, name, role in ((a, first, "worker"), (b, other, "worker2"))
+        }
+        a.serve()
+        b.serve()
+        with watching(play, "--plain") as watch:
+            places = [serves(a, first, watch), serves(b, other, watch)]
+            assert {way for way in made(play) if ":" not in way[0]} == ways
+            a.end_machines()
+            assert serves(a, a.start_machine("worker2"), watch) == places[0]
+            b.hibernate(asleep=True)
+            b.end_machines()
+            eventually(lambda: not ways & made(play), f"no route leads to machines that are gone\n{watch.told()}")
+            b.hibernate(asleep=False)
+            assert serves(b, b.start_machine("worker"), watch) == places[1]
+        assert play.run("destroy", "--yes").code == 0
+        assert to_pods(cluster) == ""
