@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 from locallb.envoy import Rendered
+from locallb.model.http import Chain, HttpRoutes, VirtualHost
+from locallb.model.http_routes import Route
+from locallb.model.objects import Discovery
+from tests.envoy.http_traffic import Client, Echo, rendering, upstream
 from tests.envoy.support import Envoy
 from tests.envoy.traffic import Block, Server, servers
 
 Start = Callable[[Rendered], Envoy]
 Serve = Callable[..., list[Server]]
+ServeHttp = Callable[..., Client]
 
 
 @pytest.fixture
@@ -45,5 +50,30 @@ def nodes(block: Block) -> Iterator[Serve]:
 
         def run(names: str, first: int = 1, delay: float = 0) -> list[Server]:
             return [stack.enter_context(server) for server in servers(names, block, first, delay=delay)]
+
+        yield run
+
+
+@pytest.fixture
+def echoes(block: Block) -> Iterator[dict[str, Echo]]:
+    """Start two backends."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(Echo(name, block[number])) for number, name in ((1, "a"), (2, "b"))}
+
+
+@pytest.fixture
+def serve(start: Start, block: Block, echoes: dict[str, Echo]) -> Iterator[ServeHttp]:
+    """Serve routes, or hosts with routes: upstreams are web (backend a), other (b), both, and empty."""
+    with ExitStack() as stack:
+
+        def run(*routes: Route | VirtualHost, discovery: Discovery = Discovery.EDS) -> Client:
+            hosts = tuple(each for each in routes if isinstance(each, VirtualHost))
+            plain = [each for each in routes if isinstance(each, Route)]
+            a, b = echoes.values()
+            upstreams = [upstream("web", a), upstream("other", b), upstream("both", a, b), upstream("empty")]
+            start(rendering(block[9], [Chain(HttpRoutes(hosts))] if hosts else plain, upstreams, discovery))
+            client = Client(block[9])
+            stack.callback(client.close)
+            return client
 
         yield run

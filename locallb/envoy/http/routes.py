@@ -26,6 +26,8 @@ def table(name: str, routes: HttpRoutes) -> Message:
         "name": name,
         "virtual_hosts": [_host(host) for host in routes.hosts],
         "ignore_port_in_host_matching": True,
+        # Envoy's own, beside x-forwarded-for.
+        "request_headers_to_remove": ["x-envoy-external-address"],
         # A target that is nobody names a cluster that there isn't.
         "validate_clusters": False,
         # What comes nearest to the backend is changed last.

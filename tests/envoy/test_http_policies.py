@@ -1,0 +1,133 @@
+"""What goes along with routes, through a real Envoy: weights, copies, time limits, retries, sessions, other origins."""
+
+from __future__ import annotations
+
+import pytest
+
+from locallb.model.http_policies import Cors, Mirror, Retry, Session, SessionKind
+from locallb.model.http_routes import (
+    Forward,
+    Match,
+    PathKind,
+    PathMatch,
+    Route,
+    Target,
+    ValueMatch,
+)
+from tests.envoy.conftest import ServeHttp, Start
+from tests.envoy.http_traffic import Client, Echo, rendering, upstream
+from tests.envoy.traffic import Block, eventually
+
+pytestmark = pytest.mark.envoy
+WEB = Forward((Target("web"),))
+
+
+def prefix(path: str) -> PathMatch:
+    """Match elements of a path."""
+    return PathMatch(PathKind.PREFIX, path)
+
+
+def test_weights(serve: ServeHttp) -> None:
+    """9 to 1, nobody for weight 0; a share without a backend is answered 500, one without endpoints 503."""
+    shares = (Target("web", 90), Target("other", 10), Target("empty", 0))
+    client = serve(
+        Route(Match(prefix("/shares")), Forward(shares)),
+        Route(Match(prefix("/invalid")), Forward((Target("web"), Target("")))),
+        Route(Match(prefix("/empty")), Forward((Target("web"), Target("empty")))),
+        Route(Match(prefix("/none")), Forward(())),
+        Route(Match(prefix("/zero")), Forward((Target("web", 0),))),
+    )
+    by = [client.ask("/shares").seen["by"] for _ in range(500)]
+    assert 20 < by.count("b") < 90  # 50 are expected, 4.5 standard deviations either way
+    assert {client.ask("/invalid").status for _ in range(60)} == {200, 500}
+    assert {client.ask("/empty").status for _ in range(60)} == {200, 503}
+    assert [client.ask(path).status for path in ("/none", "/zero")] == [500, 500]
+
+
+def test_mirrors(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
+    """A copy of each request, or of a share, reaches another backend; the client hears of the first alone."""
+    half = (Mirror("other", 500_000),)
+    client = serve(
+        Route(Match(prefix("/all")), Forward((Target("web"),), mirrors=(Mirror("other"), Mirror("")))),
+        Route(Match(prefix("/half")), Forward((Target("web"),), mirrors=half)),
+    )
+    assert {client.ask(path).seen["by"] for path in ["/all"] * 20 + ["/half"] * 100} == {"a"}
+    eventually(lambda: echoes["b"].asked.count("/all") == 20, "all copies arrived")
+    assert 25 < echoes["b"].asked.count("/half") < 75
+
+
+def test_timeouts_and_retries(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
+    """504 when time is up, for the whole or for each attempt; statuses that are named are tried again."""
+    client = serve(
+        Route(Match(headers=(ValueMatch("x", "whole"),)), Forward((Target("web"),), timeout=200)),
+        Route(Match(headers=(ValueMatch("x", "attempt"),)), Forward((Target("web"),), attempt_timeout=200)),
+        Route(Match(headers=(ValueMatch("x", "again"),)), Forward((Target("web"),), retry=Retry((503,), 3, 10))),
+        Route(Match(), WEB),
+    )
+    assert [client.ask("/slow", headers=(("x", how),)).status for how in ("whole", "attempt", "none")] == [
+        504,
+        504,
+        200,
+    ]
+    assert client.ask("/fails/3", headers=(("x", "again"),)).status == 200
+    assert client.ask("/fails/9", headers=(("x", "again"),)).status == 503
+    assert client.ask("/fails/1").status == 503
+    asked = echoes["a"].asked
+    assert [asked.count(path) for path in ("/slow", "/fails/3", "/fails/9", "/fails/1")] == [3, 4, 4, 1]
+
+
+def test_a_backend_that_takes_nothing_is_passed_over(start: Start, block: Block, echoes: dict[str, Echo]) -> None:
+    """Nobody listens on one of two: every request is answered by the other, with no retry asked for."""
+    gone = Echo("gone", block[3])
+    gone._server.server_close()
+    start(rendering(block[9], [Route(Match(), WEB)], [upstream("web", gone, echoes["a"])]))
+    client = Client(block[9])
+    assert {client.ask().seen["by"] for _ in range(20)} == {"a"}
+    client.close()
+
+
+@pytest.mark.parametrize("kind", list(SessionKind))
+def test_sessions(serve: ServeHttp, kind: SessionKind) -> None:
+    """A client that says what it was told stays with its backend; others are spread."""
+    client = serve(Route(Match(), Forward((Target("both"),), session=Session("s", kind, 60_000))))
+    first = client.ask()
+    told = first.headers["set-cookie"] if kind is SessionKind.COOKIE else first.headers["s"]
+    assert kind is SessionKind.HEADER or "Max-Age=60" in told
+    back = ("cookie", told.partition(";")[0]) if kind is SessionKind.COOKIE else ("s", told)
+    assert {client.ask(headers=(back,)).seen["by"] for _ in range(20)} == {first.seen["by"]}
+    assert {client.ask().seen["by"] for _ in range(20)} == {"a", "b"}
+
+
+def test_cors(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
+    """Preflights are answered here, for origins that may; others get no permission."""
+    cors = Cors(
+        ("https://*.a.test", "http://b.test"), ("GET", "PUT"), ("x-a",), ("x-from",), credentials=True, max_age=60
+    )
+    client = serve(
+        Route(Match(prefix("/any")), WEB, cors=Cors(("*",), ("*",), ("*",))),
+        Route(Match(), WEB, cors=cors),
+    )
+
+    def preflight(path: str, origin: str) -> dict[str, str]:
+        asked = (("origin", origin), ("access-control-request-method", "PUT"))
+        answer = client.ask(path, method="OPTIONS", headers=asked)
+        assert answer.status == 200
+        return {name: value for name, value in answer.headers.items() if name.startswith("access-control")}
+
+    for origin in ("https://x.a.test", "http://b.test"):
+        permission = preflight("/", origin)
+        assert (permission["access-control-allow-origin"], permission["access-control-allow-credentials"]) == (
+            origin,
+            "true",
+        )
+        assert (permission["access-control-allow-methods"], permission["access-control-allow-headers"]) == (
+            "GET, PUT",
+            "x-a",
+        )
+        assert permission["access-control-max-age"] == "60"
+    for origin in ("https://a.test.evil", "http://x.a.test", "null"):
+        assert "access-control-allow-origin" not in preflight("/", origin)
+    assert preflight("/any", "http://x")["access-control-allow-origin"] in {"http://x", "*"}
+    assert not echoes["a"].asked
+    answer = client.ask(headers=(("origin", "http://b.test"),))
+    assert answer.headers["access-control-allow-origin"] == "http://b.test"

@@ -1,0 +1,259 @@
+"""HTTP/1.1, HTTP/2, gRPC, WebSocket and TLS through a real Envoy: terminated, passed through, verified."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent import futures
+from contextlib import ExitStack, closing, contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+import grpc
+import pytest
+
+from locallb.envoy import Rendered
+from locallb.model.http import (
+    ANY,
+    BackendTls,
+    Chain,
+    ClientValidation,
+    HttpBackends,
+    HttpRoutes,
+    Speaks,
+    TcpForward,
+    Termination,
+    VirtualHost,
+)
+from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, Route, Target
+from locallb.model.identities import Protocol
+from locallb.model.objects import Discovery
+from locallb.model.serving import Backend, Upstream
+from tests.envoy.certificates import Authority, Pair
+from tests.envoy.http_traffic import Echo, rendering, upstream
+from tests.envoy.support import Envoy
+from tests.envoy.traffic import PATIENCE, Block
+
+pytestmark = pytest.mark.envoy
+WEB = Forward((Target("web"),))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Make an authority for the module."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[ExitStack]:
+    """Keep what runs until the test ends."""
+    del tmp_path
+    with ExitStack() as stack:
+        yield stack
+
+
+def start(running: ExitStack, directory: Path, rendered: Rendered, *pairs: tuple[str, Pair]) -> Envoy:
+    """Start an Envoy that has these certificates beside its files, by the names of their Secrets."""
+    directory = directory / "envoy"
+    directory.mkdir()
+    for name, pair in pairs:
+        pair.put(directory, name)
+    envoy = running.enter_context(Envoy(directory, rendered))
+    envoy.wait(rendered)
+    return envoy
+
+
+def answering(text: str, *names: str, pair: tuple[str, Pair], clients: ClientValidation | None = None) -> Chain:
+    """Make a chain that terminates TLS and answers with a text."""
+    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Answer(200, text)),)),))
+    return Chain(routes, names, Termination((pair[1].reference(pair[0]),), clients))
+
+
+def forwarding(*names: str, pair: tuple[str, Pair]) -> Chain:
+    """Make a chain that terminates TLS and forwards to web."""
+    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), WEB),)),))
+    return Chain(routes, names, Termination((pair[1].reference(pair[0]),)))
+
+
+def asked(address: str, name: str, context: ssl.SSLContext) -> str:
+    """Ask by HTTPS for a name; return what is answered, or the error's name."""
+    try:
+        with (
+            socket.create_connection((address, 8080), PATIENCE) as plain,
+            context.wrap_socket(plain, server_hostname=name) as client,
+        ):
+            client.sendall(f"GET / HTTP/1.1\r\nhost: {name}\r\nconnection: close\r\n\r\n".encode())
+            response = http.client.HTTPResponse(client)
+            response.begin()
+            return response.read().decode()
+    except OSError as error:
+        return type(error).__name__
+
+
+def trusting(authority: Authority, shown: Pair | None = None) -> ssl.SSLContext:
+    """Make a client's context, with a certificate of its own where it has one."""
+    context = ssl.create_default_context(cafile=str(authority.own.chain))
+    if shown:
+        context.load_cert_chain(shown.chain, shown.key)
+    return context
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_names_choose_certificates_and_routes(
+    discovery: Discovery, running: ExitStack, tmp_path: Path, block: Block, authority: Authority
+) -> None:
+    """The most specific name wins; what is passed through is the backend's own TLS; other names are turned away."""
+    a, b = ("a", authority.sign("DNS:a.test")), ("b", authority.sign("DNS:*.b.test"))
+    backend = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own = authority.sign("DNS:through.test", "DNS:x.through.test")
+    backend.load_cert_chain(own.chain, own.key)
+    secure = running.enter_context(Echo("secure", block[1], backend))
+    plain = running.enter_context(Echo("plain", block[2]))
+    terminated = Termination((a[1].reference("a"),))
+    chains = [
+        answering("a", "a.test", pair=a),
+        answering("b", "*.b.test", pair=b),
+        Chain(TcpForward((Target("web"), Target("other", 0))), ("through.test", "*.through.test")),
+        Chain(TcpForward((Target("plain"),)), ("tcp.a.test",), terminated),
+        Chain(TcpForward(()), ("nobody.test",)),
+    ]
+    tcp = [Upstream(name, Protocol.TCP, (echo.backend,)) for name, echo in (("web", secure), ("plain", plain))]
+    start(running, tmp_path, rendering(block[9], chains, tcp, discovery), a, b)
+    trusted, anyone = trusting(authority), ssl.create_default_context()
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    assert {name: asked(block[9], name, trusted) for name in ("a.test", "x.b.test", "y.x.b.test")} == {
+        "a.test": "a",
+        "x.b.test": "b",
+        "y.x.b.test": "SSLCertVerificationError",
+    }
+    assert '"by": "secure"' in asked(block[9], "x.through.test", trusted)
+    assert '"by": "plain"' in asked(block[9], "tcp.a.test", anyone)
+    refused = {name: asked(block[9], name, anyone) for name in ("nobody.test", "c.test")}
+    assert set(refused.values()) <= {"SSLEOFError", "ConnectionResetError", "SSLZeroReturnError"}, refused
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_clients_show_certificates(
+    discovery: Discovery, running: ExitStack, tmp_path: Path, block: Block, authority: Authority
+) -> None:
+    """One that the authority signed; where it is optional, none or another is let in as well."""
+    pair, stranger = ("a", authority.sign("DNS:a.test", "DNS:b.test")), Authority(tmp_path / "stranger", "stranger")
+    must, may = (ClientValidation(authority.own.pem, optional=optional) for optional in (False, True))
+    chains = [answering("a", "a.test", pair=pair, clients=must), answering("b", "b.test", pair=pair, clients=may)]
+    start(running, tmp_path, rendering(block[9], chains, (), discovery), pair)
+    shown = (authority.sign("DNS:client"), stranger.sign("DNS:client"), None)
+    by_name = {
+        name: [asked(block[9], name, trusting(authority, own)) for own in shown] for name in ("a.test", "b.test")
+    }
+    assert by_name["b.test"] == ["b", "b", "b"]
+    assert by_name["a.test"][0] == "a"
+    assert "a" not in by_name["a.test"][1:]
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+@pytest.mark.parametrize(
+    ("names", "server_name", "status"),
+    [
+        ((), "backend.test", 200),
+        ((), "else.test", 503),
+        (("other.test",), "backend.test", 503),
+        (("*.backend.test", "backend.test"), "anything.test", 200),
+    ],
+)
+def test_backends_are_verified(  # noqa: PLR0913, PLR0917 - a table and what it needs
+    discovery: Discovery,
+    names: tuple[str, ...],
+    server_name: str,
+    status: int,
+    running: ExitStack,
+    tmp_path: Path,
+    block: Block,
+) -> None:
+    """By SNI's name, or by the names that are given; the proxy shows its own certificate to those that want one."""
+    authority = Authority(tmp_path / "authority")
+    own, mine = authority.sign("DNS:backend.test"), authority.sign("DNS:proxy")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.chain, own.key)
+    context.load_verify_locations(authority.own.chain)
+    context.verify_mode = ssl.CERT_REQUIRED
+    echo = running.enter_context(Echo("secure", block[1], context))
+    tls = BackendTls(server_name, authority.own.pem, names, client=mine.reference("mine"))
+    web = upstream("web", echo, speaks=HttpBackends(tls=tls))
+    start(running, tmp_path, rendering(block[9], [Route(Match(), WEB)], [web], discovery), ("mine", mine))
+    with closing(http.client.HTTPConnection(block[9], 8080, timeout=PATIENCE)) as client:
+        client.request("GET", "/")
+        assert client.getresponse().status == status
+
+
+def test_websockets_go_on(running: ExitStack, tmp_path: Path, block: Block) -> None:
+    """An upgrade reaches the backend, and then bytes go both ways."""
+    echo = running.enter_context(Echo("a", block[1]))
+    start(running, tmp_path, rendering(block[9], [Route(Match(), WEB)], [upstream("web", echo)]))
+    with socket.create_connection((block[9], 8080), PATIENCE) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+        head = client.recv(4096)
+        assert head.startswith(b"HTTP/1.1 101")
+        client.sendall(b"hello")
+        assert (head.partition(b"\r\n\r\n")[2] + client.recv(4096)).endswith(b"hello")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_http2_from_clients(
+    scheme: str, running: ExitStack, tmp_path: Path, block: Block, authority: Authority
+) -> None:
+    """By prior knowledge without TLS, by ALPN with it; the backend is asked by HTTP/1.1."""
+    echo, pair = running.enter_context(Echo("a", block[1])), ("a", authority.sign("DNS:a.test"))
+    chains: Sequence[Chain | Route] = [Route(Match(), WEB)] if scheme == "http" else [forwarding("a.test", pair=pair)]
+    start(running, tmp_path, rendering(block[9], chains, [upstream("web", echo)]), pair)  # type: ignore[arg-type]
+    how = ["--http2-prior-knowledge"] if scheme == "http" else ["--http2", "--cacert", str(authority.own.chain)]
+    told = ["--silent", "--show-error", "--output", "/dev/null", "--write-out", "%{http_version} %{response_code}"]
+    command = ["curl", *how, *told, "--resolve", f"a.test:8080:{block[9]}", f"{scheme}://a.test:8080/"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "2 200"
+
+
+@contextmanager
+def grpc_server(address: str) -> Iterator[Backend]:
+    """Serve `test.Echo/Say` and `/Stream`: what is sent comes back, once or three times."""
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    handlers = {
+        "Say": grpc.unary_unary_rpc_method_handler(lambda request, _: request),
+        "Stream": grpc.unary_stream_rpc_method_handler(lambda request, _: iter([request] * 3)),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Echo", handlers),))
+    port = server.add_insecure_port(f"{address}:0")
+    server.start()
+    try:
+        yield Backend.at(ip_address(address), port)
+    finally:
+        server.stop(None).wait()
+
+
+def test_grpc(running: ExitStack, tmp_path: Path, block: Block) -> None:
+    """Calls and streams, by service and method; what has no route is unimplemented, without endpoints unavailable."""
+    backend = running.enter_context(grpc_server(block[1]))
+    http2 = HttpBackends(Speaks.HTTP2)
+    upstreams = [
+        Upstream("web", Protocol.TCP, (backend,), http=http2),
+        Upstream("empty", Protocol.TCP, (), http=http2),
+    ]
+    routes = [
+        Route(Match(GrpcMethod("test.Echo", "Say")), WEB),
+        Route(Match(GrpcMethod("test.Echo", "S.*", regex=True)), WEB),
+        Route(Match(GrpcMethod("test.Empty")), Forward((Target("empty"),))),
+    ]
+    start(running, tmp_path, rendering(block[9], routes, upstreams))
+    with grpc.insecure_channel(f"{block[9]}:8080") as channel:
+        assert channel.unary_unary("/test.Echo/Say", None, None)(b"x", timeout=PATIENCE) == b"x"
+        assert list(channel.unary_stream("/test.Echo/Stream", None, None)(b"x", timeout=PATIENCE)) == [b"x"] * 3
+        codes = {}
+        for method in ("/test.Empty/Say", "/test.Other/Say"):
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.unary_unary(method, None, None)(b"x", timeout=PATIENCE)
+            codes[method] = caught.value.code()
+    assert codes == {
+        "/test.Empty/Say": grpc.StatusCode.UNAVAILABLE,
+        "/test.Other/Say": grpc.StatusCode.UNIMPLEMENTED,
+    }

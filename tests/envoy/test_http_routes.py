@@ -1,0 +1,185 @@
+"""Requests through a real Envoy: which route they take, what becomes of them, what the backend and the client see."""
+
+from __future__ import annotations
+
+import pytest
+
+from locallb.model.http import VirtualHost
+from locallb.model.http_policies import HeaderChanges
+from locallb.model.http_routes import (
+    Answer,
+    Forward,
+    GrpcMethod,
+    Match,
+    PathKind,
+    PathMatch,
+    PathRewrite,
+    Redirect,
+    Route,
+    Target,
+    ValueMatch,
+)
+from locallb.model.objects import Discovery
+from tests.envoy.conftest import ServeHttp
+
+pytestmark = pytest.mark.envoy
+
+
+def on(path: PathMatch | GrpcMethod | None, text: str, **more: object) -> Route:
+    """Make a route that answers with a text."""
+    return Route(Match(path, **more), Answer(200, text))  # type: ignore[arg-type]
+
+
+def exact(path: str) -> PathMatch:
+    """Match a path."""
+    return PathMatch(PathKind.EXACT, path)
+
+
+def prefix(path: str) -> PathMatch:
+    """Match elements of a path."""
+    return PathMatch(PathKind.PREFIX, path)
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_the_first_route_that_matches_is_taken(serve: ServeHttp, discovery: Discovery) -> None:
+    """Paths by elements, whole, or by expression; methods, headers and parameters; gRPC's services and methods."""
+    client = serve(
+        on(exact("/exact"), "exact"),
+        on(PathMatch(PathKind.REGEX, "/re[0-9]+(/.*)?"), "regex"),
+        on(GrpcMethod("a.B", "C"), "grpc"),
+        on(GrpcMethod("a.B"), "service"),
+        on(GrpcMethod("", "Only"), "method"),
+        on(
+            prefix("/both"),
+            "both",
+            method="POST",
+            headers=(ValueMatch("X-A", "1"), ValueMatch("x-b", "b+", regex=True)),
+        ),
+        on(prefix("/query"), "query", query=(ValueMatch("q", "1"), ValueMatch("r", "[ab]", regex=True))),
+        on(prefix("/a/b/"), "ab"),
+        on(prefix("/a"), "a"),
+        on(prefix("/"), "rest", headers=(ValueMatch("x-rest", "yes"),)),
+        discovery=discovery,
+    )
+    yes, headers = (("x-rest", "yes"),), (("x-a", "1"), ("x-b", "bbb"), ("x-rest", "yes"))
+    taken = {
+        ("/exact", "GET", yes): "exact",
+        ("/exact/", "GET", yes): "rest",
+        ("/exact?x=1", "GET", yes): "exact",
+        ("/re12", "GET", yes): "regex",
+        ("/xre12", "GET", yes): "rest",
+        ("/re12/3?a", "GET", yes): "regex",
+        ("/a.B/C", "POST", yes): "grpc",
+        ("/a.B/D", "POST", yes): "service",
+        ("/aXB/D", "POST", yes): "rest",
+        ("/z/Only", "POST", yes): "method",
+        ("/both", "POST", headers): "both",
+        ("/both", "GET", headers): "rest",
+        ("/both", "POST", yes): "rest",
+        ("/query?q=1&r=a", "GET", yes): "query",
+        ("/query?q=1", "GET", yes): "rest",
+        ("/a/b", "GET", yes): "ab",
+        ("/a/b/c", "GET", yes): "ab",
+        ("/a/bc", "GET", yes): "a",
+        ("/ab", "GET", yes): "rest",
+        ("/a//b", "GET", yes): "a",
+        ("/x/../a/b", "GET", yes): "ab",
+        ("/x%2F..%2Fa", "GET", yes): "rest",
+    }
+    assert {(path, how, with_): client.ask(path, "a.test", how, with_).body for path, how, with_ in taken} == taken
+    assert client.ask("/nowhere").status == 404
+    assert client.made == 1
+
+
+def test_the_most_specific_host_is_taken(serve: ServeHttp) -> None:
+    """Names before wildcards, longer ones before shorter, whatever the case, the port and the dot at the end."""
+    names = ("a.test", "*.a.test", "*.b.a.test", "*")
+    client = serve(*(VirtualHost((name,), (on(None, name),)) for name in names))
+    asked = {
+        **dict.fromkeys(("a.test", "A.Test", "a.test:8080", "a.test."), "a.test"),
+        **dict.fromkeys(("x.a.test", "x.y.a.test"), "*.a.test"),
+        "x.b.a.test": "*.b.a.test",
+        **dict.fromkeys(("b.test", "127.0.0.1"), "*"),
+    }
+    assert {host: client.ask("/", host).body for host in asked} == asked
+
+
+REWRITES = (
+    ("/foo", PathRewrite("/xyz", prefix=True), "/foo/bar", "/xyz/bar"),
+    ("/foo", PathRewrite("/xyz/", prefix=True), "/foo/bar", "/xyz/bar"),
+    ("/foo/", PathRewrite("/xyz", prefix=True), "/foo/bar", "/xyz/bar"),
+    ("/foo", PathRewrite("/xyz", prefix=True), "/foo", "/xyz"),
+    ("/foo", PathRewrite("/xyz", prefix=True), "/foo/", "/xyz/"),
+    ("/foo", PathRewrite("", prefix=True), "/foo/bar", "/bar"),
+    ("/foo", PathRewrite("/", prefix=True), "/foo/bar?q=%2F", "/bar?q=%2F"),
+    ("/foo", PathRewrite("", prefix=True), "/foo", "/"),
+    ("/foo", PathRewrite("/", prefix=True), "/foo/", "/"),
+    ("/", PathRewrite("/xyz", prefix=True), "/bar", "/xyz/bar"),
+    ("/", PathRewrite("/", prefix=True), "/bar", "/bar"),
+    ("/foo", PathRewrite("/a\\1b"), "/foo/bar?x=1", "/a\\1b?x=1"),
+    ("/f.o", PathRewrite("", prefix=True), "/f.o/bar", "/bar"),
+)
+
+
+def test_paths_are_rewritten(serve: ServeHttp) -> None:
+    """As the specification's table has it, towards backends and in redirects."""
+    client = serve(
+        *(
+            VirtualHost(
+                (f"{number}.test",),
+                (
+                    Route(Match(prefix(match), headers=(ValueMatch("x-to", "client"),)), Redirect(302, path=path)),
+                    Route(Match(prefix(match)), Forward((Target("web"),), "b.test", path)),
+                ),
+            )
+            for number, (match, path, _, _) in enumerate(REWRITES)
+        )
+    )
+    for number, (_, _, asked, reached) in enumerate(REWRITES):
+        seen = client.ask(asked, f"{number}.test").seen
+        assert (asked, seen["path"], seen["headers"]["host"]) == (asked, reached, "b.test")
+        answer = client.ask(asked, f"{number}.test", headers=(("x-to", "client"),))
+        assert answer.headers["location"] == f"http://{number}.test{reached}"
+
+
+REDIRECTS = (
+    (Redirect(301, "https"), "https://0.test/p?q=1"),
+    (Redirect(302, "https", "b.test", 443), "https://b.test/p?q=1"),
+    (Redirect(303, "https", "b.test", 8443), "https://b.test:8443/p?q=1"),
+    (Redirect(307, hostname="b.test", port=8080), "http://b.test:8080/p?q=1"),
+    (Redirect(308, port=8080), "http://4.test:8080/p?q=1"),
+)
+
+
+def test_redirects(serve: ServeHttp) -> None:
+    """Scheme, host, port and status; the path and the query stay."""
+    redirects = [redirect for redirect, _ in REDIRECTS]
+    client = serve(*(VirtualHost((f"{n}.test",), (Route(Match(), each),)) for n, each in enumerate(redirects)))
+    for number, (redirect, location) in enumerate(REDIRECTS):
+        answer = client.ask("/p?q=1", f"{number}.test")
+        assert (answer.status, answer.headers["location"]) == (redirect.code, location)
+
+
+def test_headers_are_set_added_and_removed(serve: ServeHttp) -> None:
+    """Of requests and answers, by route and by backend, whatever stands in a value; nothing else is changed."""
+    by_route = HeaderChanges((("X-Set", "%START_TIME%"),), (("x-add", "2"),), ("x-gone",))
+    by_target = HeaderChanges((("x-target", "a"),))
+    client = serve(
+        Route(Match(prefix("/answer")), Answer(404), response=by_route),
+        Route(Match(), Forward((Target("web", 1, by_target, HeaderChanges(remove=("x-from",))),)), by_route, by_route),
+    )
+    sent = (
+        ("x-set", "0"),
+        ("x-add", "1"),
+        ("x-gone", "1"),
+        ("x-envoy-retry-on", "5xx"),
+        ("x-forwarded-for", "1.2.3.4"),
+    )
+    answer = client.ask(headers=sent)
+    wanted = {"x-set": "%START_TIME%", "x-add": "1, 2", "x-target": "a", "host": "a.test", "x-forwarded-proto": "http"}
+    assert {name: answer.seen["headers"].get(name) for name in wanted} == wanted
+    assert answer.seen["headers"]["x-forwarded-for"].startswith("1.2.3.4,")
+    assert set(answer.seen["headers"]) == {*wanted, "x-forwarded-for"}
+    assert set(answer.headers) == {"content-length", "server", "date", "x-set", "x-add"}
+    assert answer.headers["server"] == "echo"
+    assert client.ask("/answer").headers["x-set"] == "%START_TIME%"
