@@ -7,12 +7,16 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent import futures
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from types import TracebackType
 from typing import Any, Self, cast
+
+import grpc
 
 from locallb.envoy import Rendered, render
 from locallb.model.http import ANY, Chain, HttpBackends, HttpListener, HttpRoutes, VirtualHost
@@ -122,8 +126,9 @@ class Answer:
 class Client:
     """Connections to one place that are kept; `made` counts them."""
 
-    def __init__(self, address: str, port: int = 8080) -> None:
+    def __init__(self, address: str, port: int = 8080, authorities: str = "") -> None:
         self._place = address, port
+        self._context = ssl.create_default_context(cafile=authorities) if authorities else None
         self._connection: http.client.HTTPConnection | None = None
         self.made = 0
 
@@ -132,7 +137,7 @@ class Client:
     ) -> Answer:
         """Ask, on the connection that is there or on a new one."""
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(*self._place, timeout=PATIENCE)
+            self._connection = self._connected(host)
             self.made += 1
         connection = self._connection
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -148,10 +153,34 @@ class Client:
             self._connection = None
         return told
 
+    def _connected(self, host: str) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(*self._place, timeout=PATIENCE)
+        connection.connect()
+        if self._context:
+            connection.sock = self._context.wrap_socket(connection.sock, server_hostname=host)
+        return connection
+
     def close(self) -> None:
         """End."""
         if self._connection:
             self._connection.close()
+
+
+@contextmanager
+def grpc_server(address: str) -> Iterator[Backend]:
+    """Serve `test.Echo/Say` and `/Stream`: what is sent comes back, once or three times."""
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    handlers = {
+        "Say": grpc.unary_unary_rpc_method_handler(lambda request, _: request),
+        "Stream": grpc.unary_stream_rpc_method_handler(lambda request, _: iter([request] * 3)),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Echo", handlers),))
+    port = server.add_insecure_port(f"{address}:0")
+    server.start()
+    try:
+        yield Backend.at(ip_address(address), port)
+    finally:
+        server.stop(None).wait()
 
 
 def upstream(name: str, *echoes: Echo, speaks: HttpBackends | None = None) -> Upstream:

@@ -7,9 +7,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator, Sequence
-from concurrent import futures
-from contextlib import ExitStack, closing, contextmanager
-from ipaddress import ip_address
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import grpc
@@ -31,9 +29,9 @@ from locallb.model.http import (
 from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, Route, Target
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
-from locallb.model.serving import Backend, Upstream
+from locallb.model.serving import Upstream
 from tests.envoy.certificates import Authority, Pair
-from tests.envoy.http_traffic import Echo, rendering, upstream
+from tests.envoy.http_traffic import Echo, grpc_server, rendering, upstream
 from tests.envoy.support import Envoy
 from tests.envoy.traffic import PATIENCE, Block
 
@@ -212,23 +210,6 @@ def test_http2_from_clients(
     told = ["--silent", "--show-error", "--output", "/dev/null", "--write-out", "%{http_version} %{response_code}"]
     command = ["curl", *how, *told, "--resolve", f"a.test:8080:{block[9]}", f"{scheme}://a.test:8080/"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "2 200"
-
-
-@contextmanager
-def grpc_server(address: str) -> Iterator[Backend]:
-    """Serve `test.Echo/Say` and `/Stream`: what is sent comes back, once or three times."""
-    server = grpc.server(futures.ThreadPoolExecutor(4))
-    handlers = {
-        "Say": grpc.unary_unary_rpc_method_handler(lambda request, _: request),
-        "Stream": grpc.unary_stream_rpc_method_handler(lambda request, _: iter([request] * 3)),
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Echo", handlers),))
-    port = server.add_insecure_port(f"{address}:0")
-    server.start()
-    try:
-        yield Backend.at(ip_address(address), port)
-    finally:
-        server.stop(None).wait()
 
 
 def test_grpc(running: ExitStack, tmp_path: Path, block: Block) -> None:

@@ -47,7 +47,7 @@ def _entries(pair: Pair) -> tuple[tuple[str, Path], ...]:
 
 def inputs(wanted: Wanted, pair: Pair, file: Path) -> dict[str, Any]:
     """Return what a program says of the certificate."""
-    reference = _reference(pair, file)
+    digest = reference(pair, file).digest
     return {
         "proxy": wanted.proxy,
         "name": str(wanted.owner.service),
@@ -56,12 +56,13 @@ def inputs(wanted: Wanted, pair: Pair, file: Path) -> dict[str, Any]:
         "file": str(file),
         "namespace": "default",
         "secret": "web",
-        "digest": reference.digest,
+        "digest": digest,
         "shared": False,
     }
 
 
-def _reference(pair: Pair, file: Path) -> Certificate:
+def reference(pair: Pair, file: Path) -> Certificate:
+    """Return what a configuration says of it."""
     named = pair.reference("web")
     return Certificate(named.cluster, named.namespace, named.name, named.digest, str(file))
 
@@ -69,7 +70,7 @@ def _reference(pair: Pair, file: Path) -> Certificate:
 def serving(wanted: Wanted, pair: Pair, file: Path) -> tuple[dict[str, Any], Proxy]:
     """Return the inputs of a ProxyConfig that serves HTTPS with the certificate, and what it says."""
     routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Answer(200, "hello")),)),))
-    chain = Chain(routes, (), Termination((_reference(pair, file),)))
+    chain = Chain(routes, (), Termination((reference(pair, file),)))
     listener = HttpListener(ip_address(wanted.address), 8080, (chain,))
     proxy = Proxy(ProxyName("x"), wanted.proxy, Discovery.EDS, http=(listener,), may_serve_http=True)
     rendered = render(proxy)
@@ -113,7 +114,7 @@ def test_a_successor_is_shown_and_the_key_is_nowhere_else(
     assert shown(wanted.address, authority) != before
     directory = paths.proxies_root() / wanted.proxy
     assert sorted(path.name for path in directory.glob("tls-*")) == sorted(
-        [names.chain_file(_reference(second, file)), names.key_file(_reference(second, file))]
+        [names.chain_file(reference(second, file)), names.key_file(reference(second, file))]
     )
     assert {path.stat().st_mode & 0o777 for path in directory.glob("tls-*")} == {0o600}
     secrets = [line for pair in (first, second) for line in pair.key.read_text().splitlines()[1:-1]]

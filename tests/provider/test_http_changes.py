@@ -1,0 +1,193 @@
+"""Routes, weights, certificates and backends change under clients that keep their connections: none of them notices."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from locallb.envoy import render
+from locallb.model.http import ANY, Chain, HttpBackends, HttpListener, HttpRoutes, Speaks, Termination, VirtualHost
+from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Route, Target
+from locallb.model.identities import Protocol, ProxyName
+from locallb.model.objects import Discovery
+from locallb.model.serving import Proxy, Upstream
+from tests.envoy.certificates import Authority, Pair
+from tests.envoy.http_traffic import Client, Echo, grpc_server, upstream
+from tests.provider.support import Driver, Wanted, block
+from tests.provider.test_served_certificates import KIND, inputs, reference, secret
+
+pytestmark = pytest.mark.envoy
+RATE = 50
+"""Requests a second of each of the four clients."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What is served at one moment."""
+
+    weights: tuple[int, int] = (1, 1)
+    routes: int = 1
+    """How many there are besides those that clients use."""
+    backends: tuple[int, ...] = (0,)
+    certificate: int = 0
+    renamed: bool = False
+    """The second upstream is another one."""
+
+
+CHANGES: tuple[Callable[[World, int], World], ...] = (
+    lambda world, n: replace(world, weights=(1 + n % 7, 1 + n % 5)),
+    lambda world, n: replace(world, routes=1 + n % 3),
+    lambda world, n: replace(world, backends=((0,), (1,), (0, 1))[n % 3]),
+    lambda world, _: replace(world, certificate=1 - world.certificate),
+    lambda world, _: replace(world, renamed=not world.renamed),
+)
+
+
+@dataclass
+class Rate:
+    """A client at a constant rate; every failure is kept."""
+
+    ask: Callable[[], object]
+    failures: list[object] = field(default_factory=list)
+    count: int = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Ask until told to stop."""
+        began = time.perf_counter()
+        while not stop.wait(max(0.0, began + self.count / RATE - time.perf_counter())):
+            self.count += 1
+            try:
+                if (answer := self.ask()) != "fine":
+                    self.failures.append(answer)
+            except (OSError, grpc.RpcError, ValueError) as error:
+                self.failures.append(repr(error))
+
+
+class Stack:
+    """A proxy with HTTP on 8080 and HTTPS on 8443, changed as an engine changes it."""
+
+    def __init__(self, driver: Driver, wanted: Wanted, directory: Path, upstreams: Callable[[World], Any]) -> None:
+        self.driver, self.wanted, self.file, self.upstreams = driver, wanted, directory / "secret.json", upstreams
+        self.authority = Authority(directory / "authority")
+        self.pairs = [self.authority.sign("DNS:a.test") for _ in range(2)]
+        self.world = World()
+        self.certificate = self._certificate(self.pairs[0])
+        self.config = driver.create("ProxyConfig", self._config(self.world))
+        self.process = driver.create("EnvoyProcess", {**wanted.process, "bootstrap": self.config["bootstrap"]})
+        self.proof = driver.create("Reachable", self._proof())
+
+    def change(self, world: World) -> None:
+        """Go over to another world, and prove it."""
+        before, another = self.certificate, world.certificate != self.world.certificate
+        if another:
+            self.certificate = self._certificate(self.pairs[world.certificate])
+        self.config = self.driver.update("ProxyConfig", self.config, self._config(world))
+        self.proof = self.driver.update("Reachable", self.proof, self._proof())
+        if another:
+            self.driver.delete(KIND, before)
+        self.world = world
+
+    def _certificate(self, pair: Pair) -> dict[str, Any]:
+        secret(pair, self.file)
+        return self.driver.create(KIND, inputs(self.wanted, pair, self.file))
+
+    def _config(self, world: World) -> Mapping[str, Any]:
+        terminated = Termination((reference(self.pairs[world.certificate], self.file),))
+        address, table = ip_address(self.wanted.address), _table(world)
+        http = (
+            HttpListener(address, 8080, (Chain(table),)),
+            HttpListener(address, 8443, (Chain(table, ("a.test",), terminated),)),
+        )
+        name = ProxyName("x")
+        made = Proxy(name, self.wanted.proxy, Discovery.EDS, (), self.upstreams(world), http=http, may_serve_http=True)
+        rendered = render(made)
+        versions = {"lds": rendered.versions.lds, "cds": rendered.versions.cds}
+        return {**self.wanted.config, "files": dict(rendered.files), "versions": versions}
+
+    def _proof(self) -> Mapping[str, Any]:
+        listeners = [f"{self.wanted.address}:{port}/TCP" for port in (8080, 8443)]
+        given = {**self.wanted.reachable(self.process, probes=False), "listeners": listeners}
+        return {**given, "versions": self.config["versions"]}
+
+
+def _table(world: World) -> HttpRoutes:
+    second = "renamed" if world.renamed else "second"
+    targets = tuple(Target(name, weight) for name, weight in zip(("first", second), world.weights, strict=True))
+    more = (Route(Match(PathMatch(PathKind.EXACT, f"/{n}")), Answer(200, "more")) for n in range(world.routes))
+    calls = Route(Match(GrpcMethod("test.Echo")), Forward((Target("grpc"),)))
+    return HttpRoutes((VirtualHost((ANY,), (*more, calls, Route(Match(), Forward(targets)))),))
+
+
+@pytest.fixture
+def stack(driver: Driver, wanted: Wanted, tmp_path: Path) -> Iterator[Stack]:
+    """Serve it, with two backends of HTTP and one of gRPC."""
+    with ExitStack() as running:
+        prefix = block()
+        echoes = [running.enter_context(Echo(f"e{number}", f"{prefix}.{number}")) for number in (1, 2)]
+        backend = running.enter_context(grpc_server(f"{prefix}.3"))
+
+        def upstreams(world: World) -> tuple[Upstream, ...]:
+            backends = [echoes[number] for number in world.backends]
+            second = upstream("renamed" if world.renamed else "second", *echoes)
+            calls = Upstream("grpc", Protocol.TCP, (backend,), http=HttpBackends(Speaks.HTTP2))
+            return upstream("first", *backends), second, calls
+
+        yield Stack(driver, wanted, tmp_path, upstreams)
+
+
+def _status(client: Client) -> str:
+    answer = client.ask()
+    return "fine" if answer.status == 200 else f"{answer.status} {answer.body}"
+
+
+def _nobody_notices(stack: Stack, changes: int) -> None:
+    """Change it so often; each of the clients keeps its one connection and is answered every time."""
+    address, trusted = stack.wanted.address, stack.authority.own.chain
+    clients = Client(address), Client(address), Client(address, 8443, str(trusted))
+    channel = grpc.insecure_channel(f"{address}:8080")
+    call = channel.unary_unary("/test.Echo/Say", None, None)
+    asks: list[Callable[[], object]] = [
+        *(partial(_status, client) for client in clients),
+        lambda: call(b"fine", timeout=5).decode(),
+    ]
+    rates, stop = [Rate(ask) for ask in asks], threading.Event()
+    threads = [threading.Thread(target=rate.run, args=(stop,)) for rate in rates]
+    for thread in threads:
+        thread.start()
+    listeners = stack.config["files"]["lds.json"]
+    try:
+        for number in range(changes):
+            stack.change(CHANGES[number % len(CHANGES)](stack.world, number))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        for each in (*clients, channel):
+            each.close()
+    assert [rate.failures for rate in rates] == [[]] * len(rates)
+    assert [client.made for client in clients] == [1, 1, 1]
+    assert all(rate.count for rate in rates)
+    assert stack.config["files"]["lds.json"] == listeners
+    assert json.loads(json.dumps(stack.proof))["versions"] == stack.config["versions"]
+
+
+def test_nobody_notices_a_change(stack: Stack) -> None:
+    """Each kind of change, several times."""
+    _nobody_notices(stack, 20)
+
+
+@pytest.mark.slow
+def test_nobody_notices_500_changes(stack: Stack) -> None:
+    """At 200 requests a second."""
+    _nobody_notices(stack, 500)
