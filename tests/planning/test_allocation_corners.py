@@ -88,3 +88,14 @@ def test_who_is_refused_an_address_is_told_whether_it_is_shared(key: str, told: 
     answer = given(sharing("old", key=key, created="1"), asker, ledger=held)["web"]
     assert isinstance(answer, Problem)
     assert told in answer.message
+
+
+@pytest.mark.parametrize(("keys", "reasons"), [(("k", "k"), 0), (("k", "other"), 1), (("k", ""), 1), (("", ""), 1)])
+def test_of_new_services_that_ask_for_one_address_only_those_of_one_key_get_it(
+    keys: tuple[str, str], reasons: int
+) -> None:
+    """Nobody holds it yet; the older comes first."""
+    old = sharing("old", key=keys[0], created="1", requested="10.0.0.3")
+    answers = given(old, sharing("young", key=keys[1], created="2", requested="10.0.0.3"))
+    assert words(answers["old"]) == "10.0.0.3"
+    assert [words(answers["young"])] == ["InUse"] * reasons + ["10.0.0.3"] * (1 - reasons)
