@@ -99,3 +99,41 @@ def test_of_new_services_that_ask_for_one_address_only_those_of_one_key_get_it(
     answers = given(old, sharing("young", key=keys[1], created="2", requested="10.0.0.3"))
     assert words(answers["old"]) == "10.0.0.3"
     assert [words(answers["young"])] == ["InUse"] * reasons + ["10.0.0.3"] * (1 - reasons)
+
+
+@pytest.mark.parametrize("oldest", range(8))
+@pytest.mark.parametrize("source", ["ledger", "state"])
+def test_of_many_that_claim_one_address_the_oldest_keeps_it(oldest: int, source: str) -> None:
+    """Whatever they are called, and in whatever order they are read."""
+    claims = [claim("10.0.0.3", f"s{number}") for number in range(8)]
+    there = [service(f"s{number}", created="1" if number == oldest else "2") for number in range(8)]
+    pools = [pool(AddressRange(ip_address("10.0.0.0"), ip_address("10.0.0.15")))]
+    ledger, state = (claims, []) if source == "ledger" else ([], claims)
+    answers = given(*there, pools=pools, ledger=ledger, state=state)
+    assert [name for name, answer in answers.items() if words(answer) == "10.0.0.3"] == [f"s{oldest}"]
+
+
+def test_who_shares_may_ask_for_its_own_address_while_another_leaves_it() -> None:
+    """Nobody else may join meanwhile."""
+    held = [claim("10.0.0.3", "web"), claim("10.0.0.3", "gone")]
+    answers = given(sharing("web", requested="10.0.0.3"), sharing("new", requested="10.0.0.3"), ledger=held)
+    assert (words(answers["web"]), words(answers["new"])) == ("10.0.0.3", "InUse")
+
+
+def test_nobody_joins_an_address_that_one_of_another_key_has_to_leave_first() -> None:
+    """It was shared under one key, and one of them has another now: the younger moves, and may stand there still."""
+    held = [claim("10.0.0.3", "old"), claim("10.0.0.3", "moving")]
+    old, moving = sharing("old", created="1"), sharing("moving", key="other", created="2")
+    answers = given(old, moving, sharing("new", created="3", requested="10.0.0.3"), ledger=held)
+    assert words(answers["old"]) == "10.0.0.3"
+    assert words(answers["moving"]) not in {"10.0.0.3", "InUse"}
+    assert isinstance(answers["new"], Problem)
+    assert "10.0.0.3, which is shared by a/n/old;" in answers["new"].message
+
+
+def test_of_several_that_are_gone_the_first_by_name_is_named() -> None:
+    """The same one each time."""
+    held = [claim("10.0.0.3", f"gone{number}") for number in (2, 0, 1)]
+    answer = given(service("web", "10.0.0.3"), ledger=held)["web"]
+    assert isinstance(answer, Problem)
+    assert "is not yet released by Service a/n/gone0" in answer.message
