@@ -39,9 +39,9 @@ def assignment(upstream: Upstream) -> Message:
     if upstream.client_ip_affinity:
         localities.append({"lb_endpoints": behind, "priority": STANDBY})
     else:
-        weighed = [{**each, "load_balancing_weight": _FIRST} for each in first]
+        weighed = [{**endpoint, "load_balancing_weight": _FIRST} for endpoint in first]
         degraded: Message = {"health_status": "DEGRADED", "load_balancing_weight": _BEHIND}
-        localities = [{"lb_endpoints": [*weighed, *({**each, **degraded} for each in behind)]}]
+        localities = [{"lb_endpoints": [*weighed, *({**endpoint, **degraded} for endpoint in behind)]}]
     return {"cluster_name": upstream.name, "endpoints": localities, "policy": _WHOLE}
 
 

@@ -49,7 +49,7 @@ def attach(
     listeners: Sequence[BoundListener], routes: Iterable[Route], namespaces: Mapping[str, Mapping[str, str]]
 ) -> Attachment:
     """Attach routes, the oldest first, to one Gateway's listeners."""
-    owners = {one.owner for one in listeners}
+    owners = {bound.owner for bound in listeners}
     attached: dict[int, list[Attached]] = {}
     verdicts = []
     for route in sorted(routes, key=lambda route: (route.meta.age, route.kind)):
@@ -63,10 +63,10 @@ def attach(
     return Attachment({number: tuple(some) for number, some in attached.items()}, tuple(verdicts))
 
 
-def _add(attached: list[Attached], one: Attached) -> None:
+def _add(attached: list[Attached], new: Attached) -> None:
     """Attach a route once, whatever the number of its parents that lead here."""
-    if all(other.route is not one.route for other in attached):
-        attached.append(one)
+    if all(other.route is not new.route for other in attached):
+        attached.append(new)
 
 
 def _places(
@@ -78,18 +78,20 @@ def _places(
 ) -> tuple[Mapping[int, tuple[str, ...]], Trouble | None]:
     """Return the listeners that a parent reference leads to, with the hostnames that both have, or why to none."""
     owner = Reference(parent.group, parent.kind, parent.key)
-    named = {number: one for number, one in enumerate(listeners) if one.owner == owner and _is_named(one, parent)}
+    named = {
+        number: bound for number, bound in enumerate(listeners) if bound.owner == owner and _is_named(bound, parent)
+    }
     if not named:
         what = f" {parent.section}" if parent.section else ""
         why = f"{parent.kind} {parent.key} has no listener{what}{f' on port {parent.port}' if parent.port else ''}"
         return {}, Trouble("NoMatchingParent", f"{why}; correct parentRefs")
-    allowed = {number: one for number, one in named.items() if _is_allowed(one, route, namespaces)}
+    allowed = {number: bound for number, bound in named.items() if _is_allowed(bound, route, namespaces)}
     if not allowed:
         why = f"no listener of {parent.kind} {parent.key} allows {route.kind}s of namespace {route.meta.key.namespace}"
         return {}, Trouble("NotAllowedByListeners", f"{why}; look at its allowedRoutes")
     if route.kind not in _BY_NAME:
         return dict.fromkeys(allowed, ("",)), None
-    common = {number: intersections(one.listener.hostname, route.hostnames) for number, one in allowed.items()}
+    common = {number: intersections(bound.listener.hostname, route.hostnames) for number, bound in allowed.items()}
     fitting = {number: names for number, names in common.items() if names}
     if not fitting:
         why = f"no listener of {parent.kind} {parent.key} has one of the hostnames {', '.join(route.hostnames)}"
@@ -102,14 +104,14 @@ def _places(
     return free, None
 
 
-def _is_named(one: BoundListener, parent: ParentRef) -> bool:
-    return parent.section in {"", one.listener.name} and parent.port in {0, one.listener.port}
+def _is_named(bound: BoundListener, parent: ParentRef) -> bool:
+    return parent.section in {"", bound.listener.name} and parent.port in {0, bound.listener.port}
 
 
-def _is_allowed(one: BoundListener, route: Route, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+def _is_allowed(bound: BoundListener, route: Route, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     other = route.meta.key.namespace
-    return route.kind in one.kinds and one.listener.allowed.admits(
-        one.owner.key.namespace, other, namespaces.get(other, {})
+    return route.kind in bound.kinds and bound.listener.allowed.admits(
+        bound.owner.key.namespace, other, namespaces.get(other, {})
     )
 
 
@@ -117,8 +119,8 @@ def _is_taken(route: Route, names: Iterable[str], attached: Iterable[Attached]) 
     """Return whether an older route of the other kind of HTTP is attached to one of the names."""
     if route.kind not in _EXCLUSIVE:
         return False
-    others = [one for one in attached if one.route.kind in _EXCLUSIVE and one.route.kind is not route.kind]
-    return any(intersection(name, theirs) is not None for one in others for theirs in one.names for name in names)
+    others = [other for other in attached if other.route.kind in _EXCLUSIVE and other.route.kind is not route.kind]
+    return any(intersection(name, theirs) is not None for other in others for theirs in other.names for name in names)
 
 
 def invalid(route: Route) -> Trouble | None:

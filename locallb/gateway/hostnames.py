@@ -18,11 +18,11 @@ def covers(general: str, special: str) -> bool:
     return general.startswith(_WILDCARD) and special.removeprefix(_WILDCARD).endswith(general[1:])
 
 
-def intersection(one: str, other: str) -> str | None:
+def intersection(name: str, other: str) -> str | None:
     """Return the names that both stand for: the more specific one; None if there are none."""
-    if covers(one, other):
+    if covers(name, other):
         return other
-    return one if covers(other, one) else None
+    return name if covers(other, name) else None
 
 
 def intersections(listener: str, route: Iterable[str]) -> tuple[str, ...]:

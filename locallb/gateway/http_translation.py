@@ -31,13 +31,13 @@ class Hosted(NamedTuple):
 def http_routes(hosted: Iterable[Hosted], upstreams: Upstreams) -> HttpRoutes:
     """Return the hosts of listeners that share a port."""
     by_listener = list(hosted)
-    return HttpRoutes(tuple(host for one in by_listener for host in _hosts(one, by_listener, upstreams)))
+    return HttpRoutes(tuple(host for listener in by_listener for host in _hosts(listener, by_listener, upstreams)))
 
 
 def _hosts(listener: Hosted, beside: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
     """Return the hosts of one listener, but for those that belong to another one."""
-    served = {id(one.route): _Served(one.route, upstreams) for one in listener.attached}
-    names = {listener.hostname, *(name for one in listener.attached for name in one.names)}
+    served = {id(attached.route): _Served(attached.route, upstreams) for attached in listener.attached}
+    names = {listener.hostname, *(name for attached in listener.attached for name in attached.names)}
     for name in sorted(names, key=lambda name: (specificity(name), name)):
         if home(name, beside) is listener:
             yield VirtualHost((name or ANY,), tuple(_routes(name, listener.attached, served)))
@@ -45,8 +45,8 @@ def _hosts(listener: Hosted, beside: Sequence[Hosted], upstreams: Upstreams) -> 
 
 def home(name: str, listeners: Iterable[Hosted]) -> Hosted | None:
     """Return the listener to which a hostname belongs: the most specific one that has it."""
-    having = [one for one in listeners if covers(one.hostname, name)]
-    return min(having, key=lambda one: specificity(one.hostname), default=None)
+    having = [listener for listener in listeners if covers(listener.hostname, name)]
+    return min(having, key=lambda listener: specificity(listener.hostname), default=None)
 
 
 class _Served:
@@ -70,12 +70,12 @@ class _Served:
         filters = rule.filters
         if filters.redirect:
             return filters.redirect
-        mirrors = ((self._upstream(one.backend), one.per_million) for one in filters.mirrors)
+        mirrors = ((self._upstream(mirror.backend), mirror.per_million) for mirror in filters.mirrors)
         return Forward(
             tuple(
-                Target(self._upstream(one), one.weight, one.request, one.response)
-                for one in rule.backends
-                if one.weight
+                Target(self._upstream(backend), backend.weight, backend.request, backend.response)
+                for backend in rule.backends
+                if backend.weight
             ),
             filters.hostname,
             filters.path,
@@ -92,9 +92,9 @@ class _Served:
 
 def _routes(name: str, attached: Iterable[Attached], served: Mapping[int, _Served]) -> Iterator[ServedRoute]:
     """Return the routes of one host in the order in which they are asked."""
-    found = []
-    for one in attached:
-        common = [specificity(theirs) for theirs in one.names if covers(theirs, name)]
+    sorted_routes = []
+    for binding in attached:
+        common = [specificity(theirs) for theirs in binding.names if covers(theirs, name)]
         if common:
-            found += [((min(common), *order), route) for order, route in served[id(one.route)].matches]
-    return (route for _, route in sorted(found, key=lambda entry: entry[0]))
+            sorted_routes += [((min(common), *order), route) for order, route in served[id(binding.route)].matches]
+    return (route for _, route in sorted(sorted_routes, key=lambda entry: entry[0]))

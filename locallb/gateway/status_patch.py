@@ -42,8 +42,11 @@ def says(live: Live, wanted: Status, generation: int) -> bool:
 def is_newer(said: Status, generation: int) -> bool:
     """Return whether any condition of ours was written of a newer generation than we know."""
     parents = [entry for entry in said.get("parents") or () if _is_ours(entry)]
-    conditions = [*(said.get("conditions") or ()), *(one for entry in parents for one in entry.get("conditions") or ())]
-    return any(int(one.get("observedGeneration") or 0) > generation for one in conditions)
+    conditions = [
+        *(said.get("conditions") or ()),
+        *(condition for entry in parents for condition in entry.get("conditions") or ()),
+    ]
+    return any(int(condition.get("observedGeneration") or 0) > generation for condition in conditions)
 
 
 def _merged(key: str, said: Any, wanted: Any, generation: int, now: str) -> Any:  # noqa: ANN401 - JSON
@@ -66,9 +69,9 @@ def _parents(said: Iterable[Status], wanted: Iterable[Status], generation: int, 
     """Put ours in place of ours; others' stay where they are."""
     before = list(said)
     ours = {_named(entry): entry for entry in before if _is_ours(entry)}
-    mine = {_named(one): _entry(ours.get(_named(one), {}), one, generation, now) for one in wanted}
-    kept = [mine.pop(_named(one), None) if _is_ours(one) else one for one in before]
-    return [*(one for one in kept if one), *mine.values()]
+    mine = {_named(parent): _entry(ours.get(_named(parent), {}), parent, generation, now) for parent in wanted}
+    kept = [mine.pop(_named(parent), None) if _is_ours(parent) else parent for parent in before]
+    return [*(parent for parent in kept if parent), *mine.values()]
 
 
 def _is_ours(entry: Status) -> bool:
@@ -80,10 +83,12 @@ def _named(entry: Status) -> tuple[tuple[str, object], ...]:
 
 
 def _conditions(said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
-    before = {str(one.get("type")): one for one in said}
-    mine = {one["type"]: _dated(before.get(one["type"], {}), one, generation, now) for one in wanted}
-    kept = [mine.pop(kind, None) if kind in _OURS else one for kind, one in before.items()]
-    return [*(one for one in kept if one), *mine.values()]
+    before = {str(condition.get("type")): condition for condition in said}
+    mine = {
+        condition["type"]: _dated(before.get(condition["type"], {}), condition, generation, now) for condition in wanted
+    }
+    kept = [mine.pop(kind, None) if kind in _OURS else condition for kind, condition in before.items()]
+    return [*(condition for condition in kept if condition), *mine.values()]
 
 
 _OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"})

@@ -66,8 +66,8 @@ def diversions(rules: Iterable[Rule], routes: Sequence[Route]) -> tuple[Diversio
     """Return what is led elsewhere before the main table is asked for good; sorted, each once."""
     own = [route.destination[0] for route in routes if route.is_own]
     caught = sorted((rule for rule in rules if rule.catches(own)), key=lambda rule: rule.priority)
-    found = {diversion for version in _EVERYTHING for diversion in _of_family(version, caught, routes)}
-    return tuple(sorted(found, key=str))
+    diverted = {diversion for version in _EVERYTHING for diversion in _of_family(version, caught, routes)}
+    return tuple(sorted(diverted, key=str))
 
 
 def _of_family(version: int, rules: Iterable[Rule], routes: Sequence[Route]) -> Iterator[Diversion]:

@@ -35,11 +35,11 @@ def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     host = snapshot.host.addresses
     existing = host.routes if host else ()
     metric = metric_of(snapshot.home)
-    mine = {_way(one) for one in existing if _is_of(one, metric)}
-    taken = (*existing, *(one for one in snapshot.host.routes if one.is_dead_end))
-    diverted = [each for each in snapshot.host.diversions if not each.yields]
-    others = Taken([one for one in taken if not _is_of(one, metric) and not one.is_default], diverted)
-    near = [one.destination for one in existing if one.is_connected]
+    mine = {_way(route) for route in existing if _is_of(route, metric)}
+    taken = (*existing, *(route for route in snapshot.host.routes if route.is_dead_end))
+    diverted = [diversion for diversion in snapshot.host.diversions if not diversion.yields]
+    others = Taken([route for route in taken if not _is_of(route, metric) and not route.is_default], diverted)
+    near = [route.destination for route in existing if route.is_connected]
     refuse = Refusals(others, near if host else None, _named(settings))
     wanted = _without(wanted, {address for address, _ in host.own}, near) if host else wanted
     made: dict[ClusterName, tuple[PodRoute, ...]] = {}
@@ -66,8 +66,8 @@ def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
     if not plan.routes or snapshot.host.addresses is None:
         return set()
     metric = metric_of(snapshot.home)
-    there = {_way(one) for one in snapshot.host.addresses.routes if _is_of(one, metric)}
-    return {one.key for one in plan.routes if not there.issuperset(map(_parts, one.routes))}
+    there = {_way(route) for route in snapshot.host.addresses.routes if _is_of(route, metric)}
+    return {planned.key for planned in plan.routes if not there.issuperset(map(_parts, planned.routes))}
 
 
 def routes_to_gain(
@@ -91,7 +91,7 @@ def routes_to_gain(
         return
     word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
     could = find(snapshot, replace(settings, pod_routes=word)).routes
-    there = set() if settings.publishes else {_way(one) for one in snapshot.host.routes}
+    there = set() if settings.publishes else {_way(route) for route in snapshot.host.routes}
     for cluster in sorted(by_nodes):
         if not there.issuperset(map(_parts, could.get(cluster, ()))):
             why = _FAR if cluster in far else _SLOW
@@ -108,7 +108,9 @@ _SLOW = (
 def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     """Return the routes to make in the namespaces of proxies on a Docker network: each has those of one cluster."""
     near = [subnet.network for subnet in snapshot.host.subnets]
-    refuse = Refusals(Taken([Route(one, "unicast", "its Docker network") for one in near]), near, _named(settings))
+    refuse = Refusals(
+        Taken([Route(network, "unicast", "its Docker network") for network in near]), near, _named(settings)
+    )
     made: dict[ClusterName, tuple[PodRoute, ...]] = {}
     notices: list[str] = []
     for cluster, routes in sorted(_without(wanted_routes(snapshot, settings), (), near).items()):
@@ -148,7 +150,7 @@ def _without(
     """Leave out the pods of a Node that is this host, which has them already, and a family that isn't spoken here."""
     versions = {network.version for network in near}
     return {
-        name: tuple(one for one in routes if one.gateway not in own and one.gateway.version in versions)
+        name: tuple(route for route in routes if route.gateway not in own and route.gateway.version in versions)
         for name, routes in wanted.items()
     }
 

@@ -77,19 +77,19 @@ class Refusals:
     def why(self, cluster: ClusterName, route: PodRoute) -> str:
         """Return why `route` isn't made; empty if it is."""
         network = route.destination
-        if network.prefixlen < _WIDEST[Family.of(network)] or any(_meet(network, one) for one in _SPECIAL):
+        if network.prefixlen < _WIDEST[Family.of(network)] or any(_meet(network, special) for special in _SPECIAL):
             return f"{network} is no network of pods"
         if network.is_global and network not in self.named.get(cluster, ()):
             return f"{network} is public; name it in the source's podCIDRs if pods are there all the same"
         if what := self.others.against(route):
             return what
-        if self.near is not None and not any(route.gateway in one for one in self.near):
+        if self.near is not None and not any(route.gateway in network for network in self.near):
             return f"{route.gateway} is in no network that this host or its proxies are members of"
         return ""
 
 
-def _meet(one: IPNetwork, other: IPNetwork) -> bool:
-    return one.version == other.version and one.overlaps(other)
+def _meet(network: IPNetwork, other: IPNetwork) -> bool:
+    return network.version == other.version and network.overlaps(other)
 
 
 def told(cluster: ClusterName, refused: Mapping[PodRoute, str], remedy: str) -> Iterator[str]:

@@ -42,7 +42,11 @@ def assign_shared(
 ) -> Assignment:
     """Assign a shared proxy to each of `services`, in this order; `room` is how many proxies fit at all."""
     wanted = set(services)
-    held = {each.service: each.proxy for each in seats if each.service in wanted and is_shared(each.proxy)}
+    held = {
+        assignment.service: assignment.proxy
+        for assignment in seats
+        if assignment.service in wanted and is_shared(assignment.proxy)
+    }
     numbers = range(1, settings.count + 1) if settings.count else sorted({*map(_number, held.values())}) or (1,)
     names = [_shared(number) for number in numbers][:room]
     if not names:

@@ -49,8 +49,8 @@ def header_changes(request: HeaderChanges, response: HeaderChanges) -> Message:
     """Make the fields of a route, or of a share of it, that change headers."""
     changes: dict[str, Json] = {}
     for kind, asked in (("request", request), ("response", response)):
-        added = [_header(*each, "OVERWRITE_IF_EXISTS_OR_ADD") for each in asked.set]
-        added += [_header(*each, "APPEND_IF_EXISTS_OR_ADD") for each in asked.add]
+        added = [_header(*header, "OVERWRITE_IF_EXISTS_OR_ADD") for header in asked.set]
+        added += [_header(*header, "APPEND_IF_EXISTS_OR_ADD") for header in asked.add]
         if added:
             changes[f"{kind}_headers_to_add"] = added
         if asked.remove:
@@ -70,7 +70,7 @@ def _header(name: str, value: str, how: str) -> Message:
 
 
 def _forward(forward: Forward, prefix: str) -> Message:
-    mirrors = [mirror(each) for each in forward.mirrors if each.upstream]
+    mirrors = [mirror(target) for target in forward.mirrors if target.upstream]
     return {
         **targets(forward.targets),
         "cluster_not_found_response_code": "INTERNAL_SERVER_ERROR",

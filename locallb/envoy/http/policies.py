@@ -78,7 +78,7 @@ def _cors(cors: Cors) -> Message:
     listed = {"allow_methods": methods, "allow_headers": cors.headers, "expose_headers": cors.exposed}
     return typed(
         "envoy.extensions.filters.http.cors.v3.CorsPolicy",
-        allow_origin_string_match=[_origin(each) for each in cors.origins],
+        allow_origin_string_match=[_origin(origin) for origin in cors.origins],
         allow_credentials=cors.credentials,
         max_age=str(cors.max_age),
         forward_not_matching_preflights=False,

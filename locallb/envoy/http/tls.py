@@ -72,17 +72,17 @@ def secrets(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) ->
 def certificates(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> frozenset[Certificate]:
     """Return the certificates in use: those whose files must lie beside."""
     terminations = (chain.termination for listener in listeners for chain in listener.chains)
-    served = {each for termination in terminations if termination for each in termination.certificates}
+    served = {pair for termination in terminations if termination for pair in termination.certificates}
     shown = (spec.http.tls.client for spec in upstreams if spec.http and spec.http.tls)
-    return frozenset(served | {each for each in shown if each})
+    return frozenset(served | {pair for pair in shown if pair})
 
 
 def _pairs(pairs: Sequence[Certificate], discovery: Discovery) -> dict[str, Json]:
     if not pairs:
         return {}
     if discovery is Discovery.EDS:
-        return {"tls_certificate_sds_secret_configs": [_reference(names.pair(each)) for each in pairs]}
-    return {"tls_certificates": [_files(each) for each in pairs]}
+        return {"tls_certificate_sds_secret_configs": [_reference(names.pair(pair)) for pair in pairs]}
+    return {"tls_certificates": [_files(pair) for pair in pairs]}
 
 
 def _files(certificate: Certificate) -> Message:

@@ -79,7 +79,7 @@ def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
             meta,
             name_of(spec, "gatewayClassName"),
             parse_listeners(spec, meta.key.namespace),
-            tuple(_address(one) for one in items(spec, "addresses", _MOST)),
+            tuple(_address(item) for item in items(spec, "addresses", _MOST)),
             _allowed(spec.inner("allowedListeners"), From.NONE),
             infrastructure.texts("labels"),
             infrastructure.texts("annotations"),
@@ -106,7 +106,7 @@ def parse_listener_set(meta: Meta, data: Mapping[object, object]) -> ListenerSet
 
 def parse_listeners(spec: Fields, namespace: str) -> tuple[Listener, ...]:
     """Read listeners. Raises FieldError for what are none, or for two of one name."""
-    listeners = tuple(_listener(one, namespace) for one in items(spec, "listeners", _MOST_LISTENERS))
+    listeners = tuple(_listener(item, namespace) for item in items(spec, "listeners", _MOST_LISTENERS))
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
@@ -133,25 +133,25 @@ def _listener(fields: Fields, namespace: str) -> Listener:
 
 
 def _tls(fields: Fields, namespace: str) -> ListenerTls:
-    certificates = (reference(one, "", "Secret", namespace) for one in items(fields, "certificateRefs", 64))
+    certificates = (reference(item, "", "Secret", namespace) for item in items(fields, "certificateRefs", 64))
     return ListenerTls(fields.choice("mode", TlsMode.TERMINATE), tuple(certificates), fields.texts("options"))
 
 
 def _allowed(fields: Fields, default: From) -> Allowed:
     namespaces = fields.inner("namespaces")
     choice = namespaces.choice("from", default)
-    kinds = tuple((group_of(one, GROUP), kind_of(one, "")) for one in items(fields, "kinds", 8))
+    kinds = tuple((group_of(item, GROUP), kind_of(item, "")) for item in items(fields, "kinds", 8))
     return Allowed(choice, _selector(namespaces.inner("selector")), kinds)
 
 
 def _selector(fields: Fields) -> Selector:
     requirements = (
         Requirement(
-            one.text("key"),
-            one.text("operator"),
-            frozenset(texts(one, "values", 1000)),
+            item.text("key"),
+            item.text("operator"),
+            frozenset(texts(item, "values", 1000)),
         )
-        for one in items(fields, "matchExpressions", 100)
+        for item in items(fields, "matchExpressions", 100)
     )
     return Selector(fields.texts("matchLabels"), tuple(requirements))
 
@@ -173,9 +173,11 @@ def parse_grant(meta: Meta, data: Mapping[object, object]) -> ReferenceGrant | N
     try:
         spec = spec_of(data)
         sources = frozenset(
-            (group_of(one, ""), kind_of(one, ""), namespace_of(one, "")) for one in items(spec, "from", _MOST)
+            (group_of(item, ""), kind_of(item, ""), namespace_of(item, "")) for item in items(spec, "from", _MOST)
         )
-        targets = frozenset((group_of(one, ""), kind_of(one, ""), one.text("name")) for one in items(spec, "to", _MOST))
+        targets = frozenset(
+            (group_of(item, ""), kind_of(item, ""), item.text("name")) for item in items(spec, "to", _MOST)
+        )
     except FieldError:
         return None
     return ReferenceGrant(meta.key.namespace, sources, targets)
@@ -187,15 +189,15 @@ def parse_policy(meta: Meta, data: Mapping[object, object]) -> BackendTlsPolicy:
     try:
         spec = spec_of(data)
         targets = tuple(
-            (group_of(one, ""), kind_of(one, ""), name_of(one), one.text("sectionName"))
-            for one in items(spec, "targetRefs", _MOST)
+            (group_of(item, ""), kind_of(item, ""), name_of(item), item.text("sectionName"))
+            for item in items(spec, "targetRefs", _MOST)
         )
         validation = spec.inner("validation")
         return BackendTlsPolicy(
             meta,
             targets,
             hostname(validation.at("hostname"), validation.text("hostname")),
-            tuple(_authority(one, meta.key.namespace) for one in items(validation, "caCertificateRefs", 8)),
+            tuple(_authority(item, meta.key.namespace) for item in items(validation, "caCertificateRefs", 8)),
             validation.text("wellKnownCACertificates"),
         )
     except FieldError as error:

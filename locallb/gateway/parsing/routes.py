@@ -28,7 +28,7 @@ def parse_route(kind: RouteKind, meta: Meta, data: Mapping[object, object]) -> R
     problems, spec = [], Fields("spec", {})
     try:
         spec = Fields.of("spec", data.get("spec"))
-        parents = tuple(_parent(one, meta.key.namespace) for one in items(spec, "parentRefs", _MOST_PARENTS))
+        parents = tuple(_parent(item, meta.key.namespace) for item in items(spec, "parentRefs", _MOST_PARENTS))
     except FieldError as error:
         problems.append(str(error))
     try:
@@ -45,7 +45,7 @@ def _rules(kind: RouteKind, spec: Fields, namespace: str) -> tuple[Rule, ...]:
     entries = list(items(spec, "rules", 16))
     if len(entries) != 1:
         raise FieldError(f"{spec.at('rules')} has {len(entries)} entries; give one rule")
-    return tuple(Rule(backends=parse_backends(one, namespace), name=one.text("name")) for one in entries)
+    return tuple(Rule(backends=parse_backends(entry, namespace), name=entry.text("name")) for entry in entries)
 
 
 def _parent(fields: Fields, namespace: str) -> ParentRef:

@@ -89,7 +89,7 @@ def _served_rule(fields: Fields, namespace: str, *, is_grpc: bool) -> Rule:
     whole, attempt = duration(timeouts, "request"), duration(timeouts, "backendRequest")
     if whole and attempt > whole:
         raise FieldError(f"{timeouts.at('backendRequest')} is longer than request; make it shorter")
-    matches = [_grpc_match(one) if is_grpc else _match(one) for one in items(fields, "matches", 64)]
+    matches = [_grpc_match(item) if is_grpc else _match(item) for item in items(fields, "matches", 64)]
     return Rule(
         matches=tuple(matches) or (Match() if is_grpc else _match(Fields("", {})),),
         filters=parse_filters(fields, namespace, OF_GRPC if is_grpc else OF_HTTP),
@@ -104,7 +104,7 @@ def _served_rule(fields: Fields, namespace: str, *, is_grpc: bool) -> Rule:
 
 def parse_backends(fields: Fields, namespace: str) -> tuple[BackendRef, ...]:
     """Read backendRefs, with what each does to headers. Raises FieldError."""
-    return tuple(_backend(one, namespace) for one in items(fields, "backendRefs", _MOST))
+    return tuple(_backend(item, namespace) for item in items(fields, "backendRefs", _MOST))
 
 
 def _backend(fields: Fields, namespace: str) -> BackendRef:
@@ -113,7 +113,7 @@ def _backend(fields: Fields, namespace: str) -> BackendRef:
 
 
 def _match(fields: Fields) -> Match:
-    query = _each_once((_compared(one) for one in items(fields, "queryParams", _MOST)), str)
+    query = _each_once((_compared(item) for item in items(fields, "queryParams", _MOST)), str)
     method = fields.choice("method", _Method.ANY).value
     return Match(_path(fields.inner("path")), _headers(fields), query, method)
 
@@ -128,7 +128,7 @@ def _path(fields: Fields) -> PathMatch:
 
 
 def _headers(fields: Fields) -> tuple[ValueMatch, ...]:
-    return _each_once((_compared(one) for one in items(fields, "headers", _MOST)), str.lower)
+    return _each_once((_compared(item) for item in items(fields, "headers", _MOST)), str.lower)
 
 
 def _each_once(matches: Iterable[ValueMatch], of: Callable[[str], str]) -> tuple[ValueMatch, ...]:

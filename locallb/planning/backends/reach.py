@@ -67,9 +67,13 @@ def _reach(
     ]
     links = [] if is_node else [where for where, some in by_destination.items() if any(map(_is_link, some))]
     ways += [_nowhere(route) for route in behind if _is_passed_on(route, links, by_destination)]
-    ways += [_nowhere(each.network) for each in diversions if each.yields and each.network not in by_destination]
+    ways += [
+        _nowhere(diversion.network)
+        for diversion in diversions
+        if diversion.yields and diversion.network not in by_destination
+    ]
     ways.sort(key=lambda way: (way.last - way.first, way))
-    ways[:0] = [_nowhere(each.network) for each in diversions if not each.yields]
+    ways[:0] = [_nowhere(diversion.network) for diversion in diversions if not diversion.yields]
     return Reach(tuple(ways)) if any(way.leads for way in ways) else Reach()
 
 
