@@ -38,7 +38,7 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, MemoryError) or "start new thread" in str(error):
         return f"this host gives no more memory or threads ({_words(error)}); {REMEDIES[errno.ENOMEM]}"
     if isinstance(error, ImportError):
-        return f"a library can't be loaded ({_words(error)}); `make setup` installs what is missing"
+        return f"a library can't be loaded ({_words(error)}); install local-lb again, in a checkout by `make setup`"
     return f"a mistake in local-lb ({_words(error)}{_place(error)}); please report it, with {DEBUG}=1 it tells more"
 
 

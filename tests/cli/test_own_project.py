@@ -18,7 +18,12 @@ import yaml
 from locallb.cli import main
 from locallb.cli.exit_code import Exit
 from locallb.cli.projects import first_sources
+from locallb.sources.kind.finding import names_of_clusters
+from tests.docker.conftest import image
+from tests.docker.support import docker
 from tests.e2e.support import Done, free_prefix, node, port, service
+
+__all__ = ["image"]
 
 
 @pytest.fixture
@@ -134,6 +139,22 @@ def test_every_cluster_of_kind_is_served_where_there_is_one(place: Path, monkeyp
     monkeypatch.setattr(first_sources, "_why_no_kind", lambda: "")
     run("preview", "--stack", "other")
     assert sources(stack_of(place, "other")) == [{"kind": "all"}]
+
+
+@pytest.mark.docker
+def test_docker_tells_whether_there_is_a_cluster_of_kind(
+    place: Path, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the label of a control plane's container, which needn't run."""
+    del place
+    monkeypatch.delenv("DOCKER_HOST")
+    labels = ("--label", "io.x-k8s.kind.role=control-plane", "--label", "io.x-k8s.kind.cluster=llb-own")
+    made = docker("create", *labels, image)
+    try:
+        assert "llb-own" in names_of_clusters()
+        assert first_sources.default_sources() == [{"kind": "all"}]
+    finally:
+        docker("rm", made)
 
 
 @pytest.mark.envoy

@@ -9,7 +9,6 @@ import yaml
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
-from locallb.cli.projects.own import own_project, prepare, require_own
 from locallb.cli.projects.place import PROJECT_FILE, nearest_project
 
 MAKING = frozenset({"up", "preview", "watch"})
@@ -32,6 +31,8 @@ def chosen(args: Arguments, out: Out) -> Path:
         return directory
     if args.offline or args.directory != Path():
         return directory
+    from locallb.cli.projects.own import own_project, prepare, require_own  # noqa: PLC0415 - most have a project
+
     if args.command in MAKING:
         return prepare(args, out)
     if args.command in USING:
