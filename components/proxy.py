@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pulumi
 
+from locallb.model.http import Certificate
 from locallb.model.identities import RunIdentity
 from locallb.model.naming import owner_fields
 from locallb.planning.planned import PlannedProxy
-from locallb.resources.declared import LoopbackAddress, PodRoutes, ProxyConfig
+from locallb.resources.declared import LoopbackAddress, PodRoutes, ProxyConfig, ServedCertificate
 from locallb.runtimes.runtime import runtime
 
 
@@ -29,10 +30,11 @@ class Proxy(pulumi.ComponentResource):
 
     def __init__(self, planned: PlannedProxy, addresses: Sequence[LoopbackAddress]) -> None:
         name, owner, rendered = planned.proxy.name, owner_fields(planned.owner), planned.rendered
-        shown = {"listeners": [listener.name for listener in planned.proxy.listeners], "digest": planned.digest}
+        shown = {"listeners": [listener.name for listener in planned.proxy.every_listener], "digest": planned.digest}
         super().__init__("locallb:index:Proxy", name, shown)
         self.id = planned.proxy.id
         self.published = bool(planned.proxy.published)
+        certificates = [self._certificate(planned, one) for one in planned.proxy.certificates]
         self.config = ProxyConfig(
             name,
             proxy=planned.proxy.id,
@@ -41,11 +43,27 @@ class Proxy(pulumi.ComponentResource):
             files=dict(rendered.files),
             versions={"lds": rendered.versions.lds, "cds": rendered.versions.cds},
             shared=planned.run.by_group,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(addresses)),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*addresses, *certificates]),
         )
         self.process, self.identity = runtime(planned.run.runtime).declare(planned, self.config, self)
         self._route(planned)
         self.register_outputs({"process": self.identity})
+
+    def _certificate(self, planned: PlannedProxy, certificate: Certificate) -> ServedCertificate:
+        """Put a certificate and its key where the proxy reads them; both lie there before anything refers to them."""
+        return ServedCertificate(
+            f"{planned.proxy.name}/{certificate.namespace}.{certificate.name}",
+            proxy=planned.proxy.id,
+            name=planned.proxy.name,
+            owner=owner_fields(planned.owner),
+            access={"kubeconfig": "", "context": ""},
+            file=certificate.file,
+            namespace=certificate.namespace,
+            secret=certificate.name,
+            digest=certificate.digest,
+            shared=planned.run.by_group,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
 
     def _route(self, planned: PlannedProxy) -> None:
         """Lead from a container's own network to the pods of its cluster; another container needs them again."""

@@ -1,4 +1,4 @@
-"""The keys `classes`, `namespaces` and `selector` of a stack; a pool has the last two as well."""
+"""The keys `classes`, `gatewayClasses`, `namespaces` and `selector` of a stack; a pool has the last two as well."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ def parse_classes(mistakes: Mistakes, value: object) -> Classes:
     entries = mistakes.items("classes.names", entry.get("names", []), _NAMES)
     names = frozenset(item if item == "" else mistakes.text(item_key, item, _NAMES) for item_key, item in entries)
     return Classes(mistakes.flag("classes.default", entry.get("default", True)), names)
+
+
+def parse_gateway_classes(mistakes: Mistakes, value: object) -> frozenset[str] | None:
+    """Read the key `gatewayClasses`; absent, every GatewayClass of our controller counts."""
+    if value is None:
+        return None
+    entries = mistakes.items("gatewayClasses", value, "a list such as [local]")
+    return frozenset(name for key, item in entries if (name := mistakes.text(key, item, "a name such as local")))
 
 
 def parse_namespaces(mistakes: Mistakes, key: str, value: object) -> frozenset[str]:

@@ -20,7 +20,7 @@ from locallb.config.parse_pod_routes import parse_cidrs_of_clusters, parse_pod_r
 from locallb.config.parse_policies import parse_policies
 from locallb.config.parse_pools import DEFAULT_POOL, parse_pools
 from locallb.config.parse_proxies import parse_proxies
-from locallb.config.parse_selection import parse_classes, parse_namespaces, parse_selector
+from locallb.config.parse_selection import parse_classes, parse_gateway_classes, parse_namespaces, parse_selector
 from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES
 from locallb.config.settings import (
     Finder,
@@ -39,7 +39,7 @@ from locallb.model.objects import BackendChoice
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
-    *("policies", "metrics", "leaderElection", "takeOver", "ipMode"),
+    *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "gatewayClasses"),
 )
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
 
@@ -70,6 +70,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
         pod_routes=parse_pod_routes(mistakes, config),
         pod_cidrs=parse_cidrs_of_clusters(mistakes, config.get("podCIDRs", {})),
+        gateway_classes=parse_gateway_classes(mistakes, config.get("gatewayClasses")),
         policies=parse_policies(mistakes, config.get("policies", {})),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
     )

@@ -239,6 +239,8 @@ class Settings:
     """Where clusters' pods have their addresses, of those that neither their source nor their Nodes say it of."""
     finders: tuple[Finder, ...] = ()
     """More sources, found when they are read."""
+    gateway_classes: frozenset[str] | None = None
+    """The GatewayClasses that are served; None for every one of our controller."""
 
     @property
     def publishes(self) -> bool:

@@ -12,15 +12,8 @@ from typing import NamedTuple
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.grants import Grants
 from locallb.gateway.listeners import not_permitted
-from locallb.model.gateway.objects import (
-    BackendService,
-    BackendTlsPolicy,
-    GatewayObjects,
-    Named,
-    Reference,
-    Route,
-    RouteKind,
-)
+from locallb.model.gateway.objects import BackendTlsPolicy, Named, Reference, Route, RouteKind
+from locallb.model.gateway.of_cluster import BackendService, GatewayObjects
 from locallb.model.gateway.rules import BackendRef
 from locallb.model.http import BackendTls, Speaks
 from locallb.model.identities import ObjectKey, Protocol
@@ -36,7 +29,8 @@ class BackendTarget(NamedTuple):
 
     service: ObjectKey
     port: ServicePort
-    speaks: Speaks = Speaks.HTTP1
+    speaks: Speaks | None = None
+    """None where it gets bytes or datagrams and no requests."""
     tls: BackendTls | None = None
 
     @property
@@ -93,10 +87,12 @@ class Backends:
         if spoken.startswith("kubernetes.io/") and spoken not in _SPOKEN:
             why = f"Service {key} port {port.port} has the appProtocol {spoken}, which isn't served"
             return Trouble("UnsupportedProtocol", f"{why}; use one of {', '.join(_SPOKEN)}")
+        target = BackendTarget(ObjectKey(self._objects.cluster, *key), port)
+        if route.kind not in {RouteKind.HTTP, RouteKind.GRPC}:
+            return target
         speaks = Speaks.HTTP2 if route.kind is RouteKind.GRPC else _SPOKEN.get(spoken, Speaks.HTTP1)
-        target = BackendTarget(ObjectKey(self._objects.cluster, *key), port, speaks)
-        policy = self._policy(key, port)
-        if policy is None or route.kind not in {RouteKind.HTTP, RouteKind.GRPC}:
+        target, policy = target._replace(speaks=speaks), self._policy(key, port)
+        if policy is None:
             return target
         tls = backend_tls(policy)
         return tls if isinstance(tls, Trouble) else target._replace(tls=tls)
@@ -115,8 +111,8 @@ class Backends:
 class Upstreams:
     """The upstreams of one Gateway, gathered while its routes are translated."""
 
-    def __init__(self, backends: Backends) -> None:
-        self._backends = backends
+    def __init__(self, backends: Backends, prefix: str) -> None:
+        self._backends, self._prefix = backends, prefix
         self.targets: dict[str, BackendTarget] = {}
 
     def name(self, route: Route, ref: BackendRef) -> str:
@@ -124,8 +120,9 @@ class Upstreams:
         target = self._backends.target(route, ref)
         if isinstance(target, Trouble):
             return ""
-        self.targets[target.name] = target
-        return target.name
+        name = f"{self._prefix}{target.name}"
+        self.targets[name] = target
+        return name
 
 
 def backend_tls(policy: BackendTlsPolicy) -> BackendTls | Trouble:

@@ -22,19 +22,21 @@ from locallb.gateway.parsing.gateways import (
 from locallb.gateway.parsing.routes import parse_route
 from locallb.model.gateway.objects import (
     GROUP,
-    ApiObject,
-    BackendService,
     BackendTlsPolicy,
     Gateway,
     GatewayClass,
-    GatewayObjects,
     ListenerSet,
     Meta,
-    Namespace,
-    ObjectOfCluster,
     ReferenceGrant,
     Route,
     RouteKind,
+)
+from locallb.model.gateway.of_cluster import (
+    ApiObject,
+    BackendService,
+    GatewayObjects,
+    Namespace,
+    ObjectOfCluster,
     TlsSecret,
 )
 from locallb.model.identities import ClusterName
@@ -77,6 +79,10 @@ KINDS: Mapping[str, ApiKind] = {
         _routes(RouteKind.UDP, "v1", "v1alpha2"),
     )
 }
+
+
+CLUSTER_SCOPED = frozenset(kind.name for kind in KINDS.values() if not kind.namespaced)
+"""Those without a namespace."""
 
 
 def kind_of_object(document: Document) -> ApiKind | None:

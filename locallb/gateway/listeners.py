@@ -14,7 +14,6 @@ from locallb.gateway.grants import Grants
 from locallb.model.gateway.objects import (
     GROUP,
     Gateway,
-    GatewayObjects,
     Listener,
     ListenerProtocol,
     ListenerSet,
@@ -22,8 +21,8 @@ from locallb.model.gateway.objects import (
     Reference,
     RouteKind,
     TlsMode,
-    TlsSecret,
 )
+from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
 from locallb.model.http import Certificate
 from locallb.model.identities import Protocol
 
@@ -124,13 +123,18 @@ def _bound(
 
 
 def _unsupported(listener: Listener, served: Mapping[str, Trouble | None]) -> Trouble | None:
+    """Return why a listener isn't accepted, whatever else there is."""
     if listener.problem:
         return Trouble("UnsupportedValue", listener.problem)
     if listener.protocol not in served:
-        why = f"listener {listener.name} has the protocol {listener.protocol!r}; use one of {', '.join(served)}"
+        why = (
+            f"listener {listener.name} has the protocol {listener.protocol!r}; use one of {', '.join(ListenerProtocol)}"
+        )
         return Trouble("UnsupportedProtocol", why)
-    if trouble := served[listener.protocol]:
-        return trouble
+    return served[listener.protocol] or _odd_tls(listener)
+
+
+def _odd_tls(listener: Listener) -> Trouble | None:
     with_tls = listener.protocol in _WITH_NAMES
     if with_tls != (listener.tls is not None):
         fix = "give it tls" if with_tls else "leave tls out"
@@ -155,10 +159,11 @@ def _certificates(
             troubles.append(Trouble("InvalidCertificateRef", why))
         elif not grants.allow(owner, reference):
             troubles.append(not_permitted(owner, reference))
-        elif secret.certificate:
-            usable.append(secret.certificate)
+        elif secret.digest and not secret.problem:
+            usable.append(Certificate(objects.cluster, *secret.key, secret.digest, secret.file))
         else:
-            why = secret.problem or f"Secret {reference.key} isn't there; make it, of type kubernetes.io/tls"
+            why = secret.problem or "it isn't there; make it, of type kubernetes.io/tls"
+            why = f"Secret {reference.key} can't be used: {why}"
             troubles.append(Trouble("InvalidCertificateRef", why))
     if not tls.certificates:
         troubles.append(Trouble("InvalidCertificateRef", f"listener {listener.name} names no certificate; name one"))

@@ -32,13 +32,13 @@ from locallb.model.gateway.objects import (
     CONTROLLER,
     GROUP,
     GatewayClass,
-    GatewayObjects,
     ListenerProtocol,
     ListenerSet,
     Meta,
     Reference,
     Route,
 )
+from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.status_entries import Condition
 

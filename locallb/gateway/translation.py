@@ -21,15 +21,16 @@ from locallb.model.gateway.objects import (
     CONTROLLER,
     Gateway,
     GatewayClass,
-    GatewayObjects,
     ListenerProtocol,
     ListenerSet,
     TlsMode,
     WantedAddress,
 )
+from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http import Chain, TcpForward, Termination
 from locallb.model.http_routes import Target
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
+from locallb.model.naming import part_id
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 
 SERVED: Mapping[str, Trouble | None] = dict.fromkeys(ListenerProtocol, None)
@@ -60,6 +61,16 @@ class BoundGateway:
         """What it is called."""
         return self.want.key
 
+    @property
+    def prefix(self) -> str:
+        """What the names of its upstreams begin with, so that another Gateway has others."""
+        return upstream_prefix(self.key)
+
+
+def upstream_prefix(key: ObjectKey) -> str:
+    """Return what the names of a Gateway's upstreams begin with."""
+    return f"{part_id(key)}-"
+
 
 def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple[GatewayClass, ...]:
     """Return the GatewayClasses that are served: those of our controller, of which `names` may choose."""
@@ -88,7 +99,8 @@ def _bound(
     listeners = bound_listeners(gateway, sets, objects, served)
     attachment = attach(listeners, objects.routes, objects.namespaces)
     trouble = _unusable(gateway, listeners)
-    upstreams = Upstreams(backends)
+    key = ObjectKey(objects.cluster, *gateway.meta.key, ObjectKind.GATEWAY)
+    upstreams = Upstreams(backends, upstream_prefix(key))
     chains, datagrams = {}, {}
     for (port, transport), group in () if trouble else _by_port(listeners):
         attached = [(listeners[number], attachment.routes.get(number, ())) for number in group]
@@ -97,7 +109,7 @@ def _bound(
         else:
             chains[port] = tuple(_chains(attached, upstreams))
     ports = sorted((*((port, Protocol.TCP) for port in chains), *((port, Protocol.UDP) for port in datagrams)))
-    want = _want(gateway, objects, tuple(ServicePort(port, transport) for port, transport in ports))
+    want = _want(gateway, key, tuple(ServicePort(port, transport) for port, transport in ports))
     return BoundGateway(gateway, want, listeners, sets, attachment, chains, datagrams, upstreams.targets, trouble)
 
 
@@ -136,13 +148,13 @@ def _by_port(listeners: Sequence[BoundListener]) -> Iterable[tuple[tuple[int, Pr
     return ((place, list(numbers)) for place, numbers in groupby(serving, key=port))
 
 
-def _want(gateway: Gateway, objects: GatewayObjects, ports: tuple[ServicePort, ...]) -> Service:
+def _want(gateway: Gateway, key: ObjectKey, ports: tuple[ServicePort, ...]) -> Service:
     """Make the Service as which it is planned: the families are those of the addresses that it asks for."""
     meta = gateway.meta
     asked = {Family.of(one.address): one.address for one in reversed(gateway.addresses) if one.address}
     families = tuple(family for family in Family if family in asked) or (Family.IPV4,)
     return Service(
-        ObjectKey(objects.cluster, *meta.key, ObjectKind.GATEWAY),
+        key,
         ports,
         meta.uid,
         meta.created,

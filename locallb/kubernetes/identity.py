@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from locallb.gateway.kinds import CLUSTER_SCOPED
 from locallb.kubernetes import pod_ranges
 from locallb.model.formatting import clipped
 
-_OF_CLUSTERS = {"Node", *pod_ranges.VERSIONS}
+_OF_CLUSTERS = {"Node", "Namespace", *pod_ranges.VERSIONS, *CLUSTER_SCOPED}
 """Kinds without a namespace."""
 
 

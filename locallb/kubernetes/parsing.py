@@ -6,34 +6,24 @@ somebody else's. A malformed Service is kept as such, a malformed Node or Endpoi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.kubernetes.identity import Identity
+from locallb.kubernetes.parse_gateway_api import of_use, parse_gateway_api
 from locallb.kubernetes.parse_nodes_endpoints import parse_node, parse_slice
-from locallb.kubernetes.parse_service import LOAD_BALANCER
+from locallb.kubernetes.relevant import Document, relevant, text_of
 from locallb.kubernetes.status_patch import Standing
 from locallb.model.fields import FieldError
-from locallb.model.formatting import clipped, shown
+from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 
-Document: TypeAlias = Mapping[object, object]
-
-VERSIONS = {
-    **{table.name: table.api_version for table in frontends().values()},
-    "Node": "v1",
-    "EndpointSlice": "discovery.k8s.io/v1",
-    **pod_ranges.VERSIONS,
-}
-"""The kinds that are read, and the apiVersion of each."""
-_DEEPEST = 50
-"""Lists within lists that are opened; kubectl makes none, a loop would never end."""
 _Kind = TypeVar("_Kind")
 
 
@@ -52,91 +42,8 @@ class Parsed:
     """What the CNI says of where Nodes' pods are."""
     standings: tuple[tuple[ObjectKey, Standing], ...] = ()
     """What Services of type LoadBalancer say of what is ours to write; those that say nothing are absent."""
-
-
-def relevant(documents: Iterable[object]) -> tuple[list[Document], tuple[str, ...]]:
-    """Open the lists among `documents` and keep the objects of the kinds that are read, in order.
-
-    The notices name what is left out although it is of such a kind: another version of the API, a list that is none.
-    """
-    kept: list[Document] = []
-    notices: list[str] = []
-    for document in documents:
-        for item in _opened(document, notices, 0):
-            wrong = _wrong_version(item) or _misspelt(item)
-            if wrong:
-                notices.append(wrong)
-            elif item.get("apiVersion") == VERSIONS.get(_text(item.get("kind")), ""):
-                kept.append(item)
-    return kept, tuple(notices)
-
-
-def _opened(document: object, notices: list[str], depth: int) -> Iterator[Document]:
-    """Return `document` or, if it is a list of Kubernetes, what is in it."""
-    if not isinstance(document, Mapping):
-        return
-    kind = _text(document.get("kind"))
-    of = kind.removesuffix("List")
-    if not kind.endswith("List") or of not in {"", *VERSIONS} or document.get("apiVersion") != VERSIONS.get(of, "v1"):
-        yield document
-        return
-    items = document.get("items")
-    if not isinstance(items, list | tuple | None) or depth == _DEEPEST:
-        what = "lists nested too deeply" if depth == _DEEPEST else f"items that are {shown(items)}"
-        notices.append(f"a {kind} is left out: it has {what}; give a plain list of objects")
-        return
-    for item in items or ():
-        typed = of and isinstance(item, Mapping) and "kind" not in item
-        yield from _opened({"kind": of, "apiVersion": VERSIONS[of], **item} if typed else item, notices, depth + 1)
-
-
-def _wrong_version(document: Document) -> str | None:
-    """Say that an object of a kind that is read has no version or another one; None if all is well or it is not ours.
-
-    The same kind in another group (Knative's Service, say) is another thing.
-    """
-    right, version = VERSIONS.get(_text(document.get("kind"))), document.get("apiVersion")
-    if right is None or version == right or (isinstance(version, str) and _group(version) != _group(right)):
-        return None
-    written = "missing" if version is None else shown(version)
-    return f"{Identity.of(document)} is left out: apiVersion is {written}; use {right}"
-
-
-def _misspelt(document: Document) -> str | None:
-    """Explain that an object has a kind that nobody knows, and which one may be meant; None if that isn't so.
-
-    Meant is what differs by capitals or a plural only, and a Service by what only that has.
-    """
-    kind, version = document.get("kind"), document.get("apiVersion")
-    if _text(kind) in VERSIONS or (version is not None and version not in VERSIONS.values()):
-        return None
-    meant = _MEANT.get(_text(kind).lower())
-    if meant is None and not _is_balancer(document):
-        return None
-    written = "missing" if kind is None else shown(kind)
-    return f"{Identity.of(document)} is left out: kind is {written}; write {meant or 'Service'}"
-
-
-def _is_balancer(document: Document) -> bool:
-    spec = document.get("spec")
-    return isinstance(spec, Mapping) and spec.get("type") == LOAD_BALANCER
-
-
-_MEANT = {f"{kind.lower()}{ending}": kind for kind in VERSIONS for ending in ("", "s")}
-"""How the kinds that are read are misspelt."""
-
-
-def kinds_of(documents: Iterable[object]) -> Iterator[str]:
-    """Return the kind of each object among `documents`, lists opened; of a Service its type as well."""
-    for document in documents:
-        for item in _opened(document, [], 0):
-            kind = clipped(_text(item.get("kind"))) or "without a kind"
-            yield f"{kind} of type {_type(item)}" if item.get("kind") == "Service" else kind
-
-
-def _type(service: Document) -> str:
-    spec = service.get("spec")
-    return clipped(_text(spec.get("type") if isinstance(spec, Mapping) else None)) or "ClusterIP"
+    gateway_api: tuple[ObjectOfCluster, ...] = ()
+    """Gateway API's objects, and what they may refer to."""
 
 
 def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Memory[Any] | None = None) -> Parsed:
@@ -161,6 +68,7 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Memory
         external_ips=frozenset(gathering.external_ips),
         ranges=tuple(gathering.ranges[identity] for identity in sorted(gathering.ranges)),
         standings=tuple(sorted(gathering.standings.items(), key=itemgetter(0))),
+        gateway_api=of_use(gathering.gateway_api),
     )
 
 
@@ -178,17 +86,19 @@ class _Gathering:
     external_ips: set[IPAddress] = field(default_factory=set)
     ranges: dict[Identity, PodRanges] = field(default_factory=dict)
     standings: dict[ObjectKey, Standing] = field(default_factory=dict)
+    gateway_api: list[ObjectOfCluster] = field(default_factory=list)
 
     def take(self, document: Document) -> None:
         """Take one object of a kind that is read."""
-        kind = _text(document.get("kind"))
+        kind = text_of(document.get("kind"))
+        self.gateway_api.extend(parse_gateway_api(self.cluster, document, self.known))
         if kind in frontends():
             self._take_frontend(frontends()[kind], document)
         elif kind == "Node":
             self._take_other(document, parse_node, self.nodes)
         elif kind in pod_ranges.VERSIONS:
             self._take_other(document, pod_ranges.parse_pod_ranges, self.ranges)
-        else:
+        elif kind == "EndpointSlice":
             self._take_other(document, parse_slice, self.slices)
 
     def _leave_out(self, document: Document, why: str) -> None:
@@ -226,11 +136,3 @@ class _Gathering:
             self._leave_out(document, "it is there twice and the first counts; remove one")
         if isinstance(parsed, Node | PodRanges):
             self.notices.extend(f"{self.cluster}: {Identity.of(document)}: {odd}" for odd in parsed.odd)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _group(version: str) -> str:
-    return version.rpartition("/")[0]

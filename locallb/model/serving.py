@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from locallb.model.http import HttpBackends, HttpListener
+from locallb.model.http import Certificate, HttpBackends, HttpListener
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, place
 from locallb.model.objects import Discovery, ProxyProtocol
 
@@ -119,6 +119,17 @@ class Proxy:
     http: tuple[HttpListener, ...] = ()
     may_serve_http: bool = False
     """HTTP listeners may come while it runs: its bootstrap, which never changes, has what those need."""
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """Return what its listeners show of themselves, each once."""
+        terminations = [chain.termination for listener in self.http for chain in listener.chains if chain.termination]
+        return tuple(sorted({certificate for each in terminations for certificate in each.certificates}))
+
+    @property
+    def every_listener(self) -> tuple[Listener | HttpListener, ...]:
+        """Return all of them."""
+        return (*self.listeners, *self.http)
 
 
 @dataclass(frozen=True, slots=True)

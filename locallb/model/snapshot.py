@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import (
     ClusterName,
@@ -155,3 +156,5 @@ class Snapshot:
     """spec.externalIPs of Services of any type: kube-proxy takes them for its own on every Node."""
     contents: tuple[Contents, ...] = ()
     """How much each source has, as far as that is known."""
+    gateway_api: tuple[ObjectOfCluster, ...] = ()
+    """Gateway API's objects, and what they refer to; empty where no source has any."""

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from locallb.config.settings import Settings
+from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
+from locallb.planning.gateways import Gateways, gateways_of
 from locallb.planning.placing import Placed, PlacementInputs, PlanContext, place
 from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.ports import PortProblems
@@ -30,6 +32,7 @@ class PlanMemory:
 
     _beside: tuple[object, ...] = ()
     _placed: Memory[Placed] = field(default_factory=Memory)
+    _gateways: Memory[Gateways] = field(default_factory=Memory)
     _problems: Memory[PortProblems] = field(default_factory=Memory)
     _routing: Memory[RoutePlan] = field(default_factory=lambda: Memory(_lead_the_same_way))
     _answers: Memory[Mapping[ObjectKey, Answer]] = field(default_factory=lambda: Memory(_asks_the_same))
@@ -70,6 +73,10 @@ class PlanMemory:
         self._placed.evict_unused()
         return placed
 
+    def gateways(self, objects: tuple[ObjectOfCluster, ...], names: frozenset[str] | None) -> Gateways:
+        """Return the Gateways that these objects bind."""
+        return self._gateways.of(None, gateways_of, objects, names)
+
     def allocate(
         self, snapshot: Snapshot, services: Sequence[Service], settings: Settings
     ) -> Mapping[ObjectKey, Answer]:
@@ -82,7 +89,7 @@ def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
 
     Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
     """
-    world = snapshot.nodes, snapshot.slices, snapshot.host, snapshot.access, snapshot.health_ports
+    world = snapshot.nodes, snapshot.slices, snapshot.host, snapshot.access, snapshot.health_ports, snapshot.gateway_api
     return settings, snapshot.home, *world
 
 

@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part
+from locallb.gateway.telling import route_lines
+from locallb.gateway.translation import BoundGateway
+from locallb.model.http import HttpListener
 from locallb.model.identities import Family, Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
 from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
@@ -20,6 +23,7 @@ from locallb.model.serving import Listener, Part, Proxy, Upstream
 from locallb.model.snapshot import Access, HostFacts
 from locallb.planning.backends.backends import PortBackends, upstreams
 from locallb.planning.backends.index import BackendIndex
+from locallb.planning.gateways import Serving, Where, serve
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy, Via
 from locallb.planning.ports import PortProblems
@@ -55,6 +59,8 @@ class PlacementInputs(NamedTuple):
     """Its ports that can't be served at one of its addresses, because somebody else listens there."""
     access: Access | None
     notices: tuple[Notice, ...]
+    gateway: BoundGateway | None = None
+    """What is served, where that isn't just bytes to a Service."""
 
 
 class Placed(NamedTuple):
@@ -67,12 +73,8 @@ class Placed(NamedTuple):
 def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
     service, seat = given.service, given.seat
-    mine = f"{part_id(service.key)}-" if seat.proxy else ""
-    usable = [entry for entry in upstreams(service, given.around) if entry.port not in given.problems]
-    served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry, mine)))
-    listen = partial(_listener, service, mine, _is_patient(given, frame))
-    ports = tuple(_planned_port(given, port, usable, listen) for port in service.ports)
-    listeners = tuple(listener for port in ports for listener in port.listeners)
+    ports, listeners, http, served = _served(given, frame)
+    every: tuple[Listener | HttpListener, ...] = (*listeners, *http)
     name = seat.proxy or proxy_name(service.key)
     owner, identity = Owner(frame.home, service.key, service.uid), proxy_id(frame.home, name)
     part = Part(part_id(service.key), identity, listeners, served) if seat.proxy else None
@@ -81,9 +83,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         given.addresses,
         ports,
         name,
-        probes=tuple(listener for listener in listeners if listener.protocol == "TCP" and not listener.source_ranges)[
-            :1
-        ],
+        probes=tuple(one for one in every if one.protocol == "TCP" and not one.source_ranges)[:1],
         access=given.access,
         notices=given.notices,
         ip_mode=frame.settings.ip_mode,
@@ -91,11 +91,27 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         outputs=frame.settings.outputs,
         sharing=service.sharing_key,
         part=PlannedPart(part, render_part(part)) if part else None,
+        routes=route_lines(given.gateway) if given.gateway else (),
     )
     if part:
         return Placed(placement, None)
-    proxy = Proxy(name, identity, seat.discovery, listeners, served)
+    is_http = given.gateway is not None
+    proxy = Proxy(name, identity, seat.discovery, listeners, served, http=http, may_serve_http=is_http)
     return Placed(placement, _own(placement, proxy, given, frame))
+
+
+def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
+    """Return the ports of a Service or a Gateway, and what its proxy serves."""
+    if given.gateway:
+        return serve(given.gateway, Where(given.addresses, given.problems, given.taken), given.around)
+    service = given.service
+    mine = f"{part_id(service.key)}-" if given.seat.proxy else ""
+    usable = [entry for entry in upstreams(service, given.around) if entry.port not in given.problems]
+    served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry, mine)))
+    listen = partial(_listener, service, mine, _is_patient(given, frame))
+    ports = tuple(_planned_port(given, port, usable, listen) for port in service.ports)
+    listeners = tuple(one for port in ports for one in port.listeners if isinstance(one, Listener))
+    return Serving(ports, listeners, (), served)
 
 
 def proxy_of_stack(name: ProxyName, frame: PlanContext) -> PlannedProxy:

@@ -18,6 +18,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.allocation import Answer
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
+from locallb.planning.gateways import backends_of, with_gateways
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
@@ -32,13 +33,21 @@ from locallb.planning.selection import is_ours
 def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:
     """Decide for every Service of the snapshot what it gets; `memory` of earlier plans saves work."""
     memory = memory or PlanMemory()
+    told = memory.gateways(snapshot.gateway_api, settings.gateway_classes)
+    gateways = told.bound
+    snapshot = with_gateways(snapshot, gateways)
     wanted = [s for s in snapshot.services if is_ours(s, settings) and not s.deleting]
     ports = HostPorts(snapshot.host)
     problems = memory.problems(snapshot.host, wanted, ports.problems)
     servable, hopeless = _by_servable_ports(wanted, problems)
     answers = memory.allocate(snapshot, servable, settings)
     placed = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    seated = assign_proxies([s for s in servable if s.key in placed], snapshot, settings.proxies)
+    seated = assign_proxies(
+        [s for s in servable if s.key in placed],
+        snapshot,
+        settings.proxies,
+        {key: len(one.targets) + len(one.chains) for key, one in gateways.items()},
+    )
     nodes, lone = eligible(snapshot.nodes)
     routing = memory.routing(snapshot, settings)
     around, frame = (
@@ -47,15 +56,17 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     )
 
     def given(service: Service, addresses: tuple[IPAddress, ...], seat: ProxyAssignment) -> PlacementInputs:
+        gateway = gateways.get(service.key)
         return PlacementInputs(
             service,
             addresses,
             seat,
-            around.of_service(service),
+            backends_of(gateway, around) if gateway else around.of_service(service),
             problems[service.key],
             ports.taken(service, addresses),
             snapshot.access.get(service.key.cluster),
             notices_of(service, addresses, lone, snapshot, settings),
+            gateway,
         )
 
     seats = seated.seats
@@ -71,9 +82,10 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         ),
         rejections=_rejections(snapshot, settings, {**answers, **hopeless}, seats),
         routes=_on_host(routing, snapshot.home, settings),
-        notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings)),
+        notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings), *told.notices),
     )
-    left = (*left_out(snapshot, plan, settings), *routes_to_gain(plan, snapshot, settings, memory.routing))
+    gain = routes_to_gain(plan, snapshot, settings, memory.routing)
+    left = (*left_out(snapshot, plan, settings), *told.left_out, *gain)
     return replace(plan, left_out=left) if left else plan
 
 

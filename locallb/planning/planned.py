@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from locallb.config.settings import IpMode
 from locallb.envoy import Rendered, RenderedPart
+from locallb.model.http import HttpListener, HttpRoutes, TcpForward
+from locallb.model.http_routes import Forward
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName
 from locallb.model.naming import digest, owner_fields, proxy_owner
 from locallb.model.objects import EMPTY, ServicePort
@@ -36,13 +38,36 @@ class PlannedPort:
     """A port of a placement: the listeners that serve it, and why one is missing where the families differ."""
 
     port: ServicePort
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[Listener | HttpListener, ...] = ()
     problem: Problem | None = None
     via: Via | None = None
     """None where it has no listener."""
 
+    @property
+    def upstreams(self) -> tuple[str, ...]:
+        """Return the names of the upstreams to which its listeners lead."""
+        return tuple(dict.fromkeys(name for listener in self.listeners for name in _upstreams(listener)))
+
     def __str__(self) -> str:
         return f"{self.port} {self.problem.reason}" if self.problem else str(self.port)
+
+
+def _upstreams(listener: Listener | HttpListener) -> Iterator[str]:
+    if isinstance(listener, Listener):
+        yield listener.upstream
+        return
+    for serves in (chain.serves for chain in listener.chains):
+        actions = (
+            [route.action for host in serves.hosts for route in host.routes]
+            if isinstance(serves, HttpRoutes)
+            else [serves]
+        )
+        for action in actions:
+            yield from (
+                (each.upstream for each in action.targets if each.upstream)
+                if isinstance(action, Forward | TcpForward)
+                else ()
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +86,7 @@ class Placement:
     addresses: tuple[IPAddress, ...]
     ports: tuple[PlannedPort, ...]
     proxy: ProxyName
-    probes: tuple[Listener, ...] = ()
+    probes: tuple[Listener | HttpListener, ...] = ()
     """Listeners that one TCP connect may check at first publication: with backends, open to everybody."""
     access: Access | None = None
     """Where the Service lives and is told what it got; None for manifests."""
@@ -76,6 +101,8 @@ class Placement:
     """The key under which other Services may have the addresses, too; empty for none."""
     part: PlannedPart | None = None
     """What its proxy is told of it, where that is one of the stack's; None where it is the Service's own."""
+    routes: tuple[str, ...] = ()
+    """What a Gateway serves, a line for each route, as users read it."""
     withdrawn: Problem | None = None
     """Why nobody is told that it has its addresses: its proxy can't be brought back."""
 

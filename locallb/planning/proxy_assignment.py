@@ -7,7 +7,8 @@ proxies serve.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from locallb.config.settings import ProxySettings, Sharing
 from locallb.envoy import watches
@@ -17,6 +18,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.planning.capacity import Need, share_out
 from locallb.planning.sharing import Assignment, assign_shared, assign_spares, with_spares
 
+_NONE: Mapping[ObjectKey, int] = MappingProxyType({})
 EACH = watches(Discovery.STATIC, 0)
 """inotify instances of a proxy of the stack."""
 
@@ -38,12 +40,24 @@ class ProxyAssignments:
     """The stack's proxies that shall run."""
 
 
-def assign_proxies(services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
-    """Assign a proxy to every Service; those that have one first, then the older ones."""
+def assign_proxies(
+    services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings, files: Mapping[ObjectKey, int] = _NONE
+) -> ProxyAssignments:
+    """Assign a proxy to every Service; those that have one first, then the older ones.
+
+    `files` has the Gateways, which have proxies of their own in any case: how many files each wants to watch.
+    """
     in_order = sorted(services, key=lambda service: (service.created, service.key))
-    if settings.mode is Sharing.SHARED:
-        return _shared([service.key for service in in_order], snapshot, settings)
-    return _per_service(in_order, snapshot, settings)
+    if settings.mode is not Sharing.SHARED:
+        return _per_service(in_order, snapshot, settings, files)
+    shared = _shared([service.key for service in in_order if service.key not in files], snapshot, settings)
+    gateways = [service for service in in_order if service.key in files]
+    if not gateways:
+        return shared
+    left = replace(snapshot.host, watches=snapshot.host.watches - EACH * len(shared.proxies))
+    alone = replace(snapshot, host=left, stack_proxies=(), seats=())
+    own = _per_service(gateways, alone, ProxySettings(), files)
+    return ProxyAssignments({**shared.seats, **own.seats}, shared.proxies)
 
 
 def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
@@ -53,14 +67,16 @@ def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySe
     return ProxyAssignments(_seats(given), given.proxies)
 
 
-def _per_service(services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
+def _per_service(
+    services: Sequence[Service], snapshot: Snapshot, settings: ProxySettings, files: Mapping[ObjectKey, int]
+) -> ProxyAssignments:
     held = {proxy.service: proxy.discovery for proxy in snapshot.proxies}
     keys = [service.key for service in services]
     seated = {assignment.service for assignment in snapshot.seats if assignment.proxy in snapshot.stack_proxies}
-    newcomers = [key for key in keys if key not in held and key not in seated]
+    newcomers = [key for key in keys if key not in held and key not in seated and key not in files]
     given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.seats)
     needs = [
-        Need(service.key, len(service.ports) * len(service.families), held.get(service.key))
+        Need(service.key, files.get(service.key, len(service.ports) * len(service.families)), held.get(service.key))
         for service in services
         if service.key not in given.seats
     ]

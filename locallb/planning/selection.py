@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from locallb.config.settings import Classes, Settings
+from locallb.model.identities import ObjectKind
 from locallb.model.objects import MalformedService, Service
 
 
@@ -15,6 +16,8 @@ def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
 
 def implements(service: Service | MalformedService, classes: Classes) -> bool:
     """Return whether `service` has one of the classes."""
+    if service.key.kind is ObjectKind.GATEWAY:
+        return True  # those of other GatewayClasses aren't among the Services
     klass = service.load_balancer_class
     return classes.default if klass is None else klass in classes.names
 

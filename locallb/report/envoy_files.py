@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
@@ -26,7 +26,7 @@ class Listener:
     address: IPAddress
     port: int
     protocol: Protocol
-    upstream: str
+    upstreams: tuple[str, ...]
     sources: tuple[IPNetwork, ...]
     affinity: bool
 
@@ -38,16 +38,24 @@ def told_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
         if place is None or (address := as_address(place["four"] or place["six"])) is None:
             continue
         everything = list(_walk(raw))
-        upstreams = [as_text(part["cluster"]) for part in everything if "cluster" in part]
+        upstreams = [
+            as_text(part["cluster"]) for part in [*everything, *_routes(files, everything)] if "cluster" in part
+        ]
         ranges = [part for part in everything if "address_prefix" in part]
         yield Listener(
             address=address,
             port=int(place["port"]),
             protocol=Protocol(place["protocol"]),
-            upstream=upstreams[0] if upstreams else "",
+            upstreams=tuple(dict.fromkeys(upstreams)),
             sources=sorted_networks(tuple(network for span in ranges if (network := _network(span)) is not None)),
             affinity=any("hash_policy" in part or "hash_policies" in part for part in everything),
         )
+
+
+def _routes(files: Mapping[str, str], listener: Iterable[Mapping[str, object]]) -> Iterator[Mapping[str, object]]:
+    """Return every object of the routes to which a listener refers."""
+    names = (as_text(part["route_config_name"]) for part in listener if "route_config_name" in part)
+    return (part for name in names for resource in _resources(files, f"{name}.json") for part in _walk(resource))
 
 
 def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:

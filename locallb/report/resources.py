@@ -144,7 +144,7 @@ def _port(  # noqa: PLR0913, PLR0917 - private, one caller
     rank: Mapping[IPAddress, int],
 ) -> Port:
     ordered = sorted(listeners, key=lambda listener: (rank.get(listener.address, len(rank)), listener.address.version))
-    upstreams = sorted({listener.upstream for listener in listeners})
+    upstreams = sorted({name for listener in listeners for name in listener.upstreams})
     return Port(
         number=number,
         protocol=protocol,

@@ -92,7 +92,13 @@ def planned_side(label: str, snapshot: Snapshot, plan: Plan, *, hostless: bool =
     proxies = {planned.proxy.name: planned for planned in plan.proxies}
     blind = _blind(snapshot) if hostless else frozenset()
     balancers = {
-        placement.key: _balancer(placement, proxies[placement.proxy], services[placement.key], blind, hostless=hostless)
+        placement.key: _balancer(
+            placement,
+            proxies[placement.proxy],
+            services.get(placement.key, Service(placement.key, ())),
+            blind,
+            hostless=hostless,
+        )
         for placement in plan.placements
     }
     rejections: dict[ObjectKey, tuple[Problem, ...]] = {}
@@ -144,7 +150,7 @@ def _balancer(
 
 
 def _port(planned: PlannedPort, service: Service, backends: Mapping[str, tuple[str, ...]]) -> Port:
-    upstreams = sorted({listener.upstream for listener in planned.listeners})
+    upstreams = sorted(planned.upstreams)
     return Port(
         number=planned.port.port,
         protocol=planned.port.protocol,

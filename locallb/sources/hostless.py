@@ -36,6 +36,7 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
         malformed=tuple(malformed for reading in read for malformed in reading.parsed.malformed),
         nodes=tuple(node for reading in read for node in with_ranges(reading.parsed.nodes, reading.parsed.ranges)),
         slices=tuple(endpoint_slice for reading in read for endpoint_slice in reading.parsed.slices),
+        gateway_api=tuple(each for reading in read for each in reading.parsed.gateway_api),
         external_ips=frozenset(address for reading in read for address in reading.parsed.external_ips),
     )
     complaints = tuple(sentence for reading in read for sentence in reading.stale)

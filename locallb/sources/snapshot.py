@@ -17,7 +17,7 @@ from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.kubernetes.status_patch import Standing
 from locallb.ledger.claims import Entry
 from locallb.ledger.ledger import Ledger
-from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
 from locallb.model.memory import Memory
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
@@ -126,6 +126,7 @@ def assemble(
         health_ports={name: families for source in read for name, families in source.health_ports.items()},
         node_routes={name: ways for source in read for name, ways in source.node_routes.items()},
         external_ips=frozenset(address for part in parsed for address in part.external_ips),
+        gateway_api=_each(part.gateway_api for part in parsed),
         contents=tuple(source.reading.contents for source in read if source.reading.contents),
     )
     standings = {key: said for part in parsed for key, said in part.standings}
@@ -155,7 +156,8 @@ def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> se
 def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
     """Refuse to run a proxy beside itself: both would want the same addresses and admin socket. Raises SourceError."""
     shared, mode = any(is_shared(name) for name in held.stack_proxies), settings.proxies.mode
-    if shared if mode is Sharing.PER_SERVICE else held.proxies:
+    own = [proxy for proxy in held.proxies if proxy.service.kind is not ObjectKind.GATEWAY]
+    if shared if mode is Sharing.PER_SERVICE else own:
         running = Sharing.SHARED if shared else Sharing.PER_SERVICE
         raise SourceError(
             f"local-lb:proxies is {mode}, but this stack's proxies are {running}:"

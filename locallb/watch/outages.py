@@ -57,5 +57,5 @@ def proxies_of(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, st
 
 def serves(proxy: Proxy, seen: Observation | None) -> bool:
     """Return whether a proxy answered and has any of its own listeners, if it is to have some."""
-    names = {listener.name for listener in proxy.listeners}
+    names = {listener.name for listener in proxy.every_listener}
     return seen is not None and (not names or not names.isdisjoint(seen.listening))

@@ -7,7 +7,8 @@ from typing import Any
 from locallb.gateway.kinds import gathered, parse_api_object
 from locallb.gateway.parsing.referred import parse_referred
 from locallb.gateway.translation import BoundGateway, bind
-from locallb.model.gateway.objects import CONTROLLER, GROUP, GatewayObjects, ObjectOfCluster
+from locallb.model.gateway.objects import CONTROLLER, GROUP
+from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
 from locallb.model.http import HttpRoutes
 from locallb.model.http_routes import Route
 from locallb.model.identities import ClusterName

@@ -14,7 +14,8 @@ from locallb.gateway.conditions import Trouble
 from locallb.gateway.status_patch import says, status_patch
 from locallb.gateway.statuses import Outcome, Told, gateway_status, listener_set_statuses, route_statuses
 from locallb.gateway.translation import bind
-from locallb.model.gateway.objects import CONTROLLER, TlsSecret
+from locallb.model.gateway.objects import CONTROLLER
+from locallb.model.gateway.of_cluster import TlsSecret
 from locallb.model.identities import Protocol
 from tests.gateway.api import (
     JsonObject,
@@ -292,6 +293,6 @@ def test_a_certificate_that_is_there_is_used() -> None:
     read = objects(gateway_class(), gateway(listener("a", 443, "HTTPS", **TLS)))
     (key,) = [one.tls.certificates[0].key for one in read.gateways[0].listeners if one.tls]
     (one,) = bind(
-        type(read)(read.cluster, read.classes, read.gateways, secrets={key: TlsSecret(key, None, "it is empty")})
+        type(read)(read.cluster, read.classes, read.gateways, secrets={key: TlsSecret(key, problem="it is empty")})
     )
-    assert one.listeners[0].resolved == Trouble("InvalidCertificateRef", "it is empty")
+    assert one.listeners[0].resolved == Trouble("InvalidCertificateRef", "Secret shop/cert can't be used: it is empty")

@@ -223,7 +223,7 @@ def is_patient(annotations: Mapping[str, str], **changes: object) -> bool:
     result = parsed(service(meta={"annotations": annotations}), node_object(), endpoints(endpoint("10.244.1.7")))
     snapshot = Snapshot(HOME, services=result.services, nodes=result.nodes, slices=result.slices)
     plan = make_plan(snapshot, parse_settings({"sources": [{"kubernetes": {"name": "demo"}}], **changes}))
-    (held,) = {listener.patient for one in plan.placements for port in one.ports for listener in port.listeners}
+    (held,) = {listener.patient for proxy in plan.proxies for listener in proxy.proxy.listeners}
     return held
 
 

@@ -56,11 +56,11 @@ def test_the_services_of_type_load_balancer_are_found(tool: str, tmp_path: Path)
 
 @pytest.mark.parametrize("tool", EXPECTED)
 def test_no_secret_lands_in_the_last_good_reading(tool: str, tmp_path: Path) -> None:
-    """Only the three kinds that are read."""
+    """Only the kinds that are read."""
     read(tool, tmp_path, keep=True)
     kept = json.loads((tmp_path / "demo.json").read_text())
     kinds = {item["kind"] for listed in kept["files"].values() for item in listed}
-    assert kinds <= {"Service", "Node", "EndpointSlice"}
+    assert kinds <= {"Service", "Node", "EndpointSlice", "Namespace", "TlsSecretReference"}
 
 
 @pytest.mark.parametrize("tool", EXPECTED)

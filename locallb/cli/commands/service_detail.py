@@ -23,6 +23,8 @@ class Detail:
     row: Row
     proxy: Proxy | None = None
     backends: Mapping[str, tuple[str, ...]] | None = None
+    routes: tuple[str, ...] = ()
+    """Of a Gateway, a line each."""
 
     @property
     def pid(self) -> int | None:
@@ -41,7 +43,7 @@ def details(rows: Sequence[Row], plan: Plan) -> list[Detail]:
     placements = {placement.key: placement for placement in plan.placements}
     proxies = {planned.proxy.name: planned.proxy for planned in plan.proxies}
     return [
-        Detail(row, proxies[placed.proxy], _backends(placed, proxies[placed.proxy]))
+        Detail(row, proxies[placed.proxy], _backends(placed, proxies[placed.proxy]), placed.routes)
         if (placed := placements.get(row.key)) and row.addresses
         else Detail(row)
         for row in rows
@@ -58,6 +60,7 @@ def detail_json(detail: Detail) -> dict[str, object]:
         "backends": [
             {"port": port, "addresses": list(places)} for port, places in sorted((detail.backends or {}).items())
         ],
+        **({"routes": list(detail.routes)} if detail.routes else {}),
     }
 
 
@@ -72,6 +75,8 @@ def print_detail(out: Out, detail: Detail) -> None:
         _field(out, "port", f"{port.port}  {port.state}  {port.reason}".rstrip(), f" → {way}{backends}")
         if port.message and port.message != row.message:
             _field(out, "", port.message)
+    for number, route in enumerate(detail.routes):
+        _field(out, "" if number else "routes", route)
     if proxy:
         running = f"pid {detail.pid}" if detail.pid else "no process of this host"
         _field(out, "proxy", f"{proxy.name}  {running}")
@@ -91,6 +96,5 @@ def _backends(placed: Placement, proxy: Proxy) -> Mapping[str, tuple[str, ...]]:
 
 
 def _of_port(planned: PlannedPort, upstreams: Mapping[str, Upstream]) -> tuple[str, ...]:
-    used = dict.fromkeys(listener.upstream for listener in planned.listeners)
-    behind = [backend for name in used if name in upstreams for backend in upstreams[name].backends]
+    behind = [backend for name in planned.upstreams if name in upstreams for backend in upstreams[name].backends]
     return tuple(dict.fromkeys(map(str, behind)))

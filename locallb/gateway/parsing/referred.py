@@ -1,6 +1,6 @@
 """From what Gateway API's objects refer to, to the little that is used of it: Services of any type, Namespaces.
 
-Never raises. Not here: Secrets, of which nothing but a digest may leave whoever reads them.
+Never raises. Not here: Secrets themselves, of which nothing but a digest may leave whoever reads them.
 """
 
 from __future__ import annotations
@@ -11,19 +11,40 @@ from locallb.gateway.parsing.fields import items
 from locallb.gateway.parsing.gateways import parse_meta, spec_of
 from locallb.gateway.parsing.references import LARGEST_PORT
 from locallb.model.fields import FieldError, Fields
-from locallb.model.gateway.objects import BackendService, Meta, Namespace
+from locallb.model.gateway.objects import Meta
+from locallb.model.gateway.of_cluster import BackendService, Namespace, TlsSecret
 from locallb.model.identities import Protocol
 from locallb.model.objects import ServicePort
 
+SECRET_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "TlsSecretReference"}
+"""What stands for a Secret among a source's objects; whoever reads Secrets makes it."""
 
-def parse_referred(data: Mapping[object, object]) -> BackendService | Namespace | None:
-    """Read a Service or a Namespace; None for what is neither, or makes no sense."""
+
+def parse_referred(data: Mapping[object, object]) -> BackendService | Namespace | TlsSecret | None:
+    """Read a Service, a Namespace or a reference to a Secret; None for what is none, or makes no sense."""
+    if is_reference(data):
+        return _secret(data)
     kind = data.get("kind") if data.get("apiVersion") == "v1" else None
     if kind == "Service":
         meta = parse_meta(data)
         return parse_backend_service(meta, data) if meta else None
     meta = parse_meta(data, namespaced=False) if kind == "Namespace" else None
     return Namespace(meta.key.name, meta.labels) if meta else None
+
+
+def is_reference(data: Mapping[object, object]) -> bool:
+    """Return whether an object is a reference to a Secret."""
+    return all(data.get(key) == value for key, value in SECRET_REFERENCE.items())
+
+
+def _secret(data: Mapping[object, object]) -> TlsSecret | None:
+    meta = parse_meta(data)
+    try:
+        spec = spec_of(data)
+        said = spec.text("digest"), spec.text("file"), spec.text("problem")
+    except FieldError:
+        return None
+    return TlsSecret(meta.key, *said) if meta else None
 
 
 def parse_backend_service(meta: Meta, data: Mapping[object, object]) -> BackendService | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from locallb.config.registry import FRONTENDS
 from locallb.kubernetes.frontend import frontend
 from locallb.model.naming import owner_fields
 from locallb.outputs.output import Output, Planned, Telling
@@ -23,6 +24,8 @@ class Status(Output):
 
     def words(self, planned: Planned) -> Sequence[object]:
         """Return where it is written, and all that is."""
+        if planned.key.kind.value not in FRONTENDS:
+            return []
         told, where = frontend(planned.key.kind).publication(planned), encode(planned.access) if planned.access else {}
         if isinstance(planned, Placement):
             return [where, value(told.ingress), value(told.conditions), planned.take_over] if where else []

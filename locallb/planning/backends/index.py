@@ -78,10 +78,13 @@ class BackendIndex:
 
     def of_service(self, service: Service) -> BackendIndex:
         """Leave only what may be behind one Service."""
-        key, cluster = service.key, service.key.cluster
+        return self.of_services((service.key,), service.key.cluster)
+
+    def of_services(self, keys: Iterable[ObjectKey], cluster: ClusterName) -> BackendIndex:
+        """Leave only what may be behind these Services of one cluster."""
         return BackendIndex(
             {cluster: self.nodes.get(cluster, ())},
-            {key: self.slices.get(key, ())},
+            {key: self.slices.get(key, ()) for key in keys},
             {cluster: self.health_ports.get(cluster, frozenset())},
             self.routed,
             {cluster: self.reaches.get(cluster, Reach())},

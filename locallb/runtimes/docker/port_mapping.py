@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from locallb.config.settings import Pool
+from locallb.model.http import HttpListener
 from locallb.model.identities import Family, IPAddress, Protocol
-from locallb.model.serving import Proxy, PublishedPort
+from locallb.model.serving import Listener, Proxy, PublishedPort
 from locallb.model.snapshot import Subnet
 from locallb.planning.runs import Place
 
@@ -45,11 +46,13 @@ def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
     """Have `places` published, and the listeners inside of the container; their names stay what clients use."""
     published = published_ports(places)
     inside = {(mapping.address, mapping.port, mapping.protocol): mapping.container_port for mapping in published}
-    listeners = tuple(
-        replace(listener, container_port=inside[listener.address, listener.port, listener.protocol])
-        for listener in proxy.listeners
-    )
-    return replace(proxy, listeners=listeners, published=published)
+
+    def port(one: Listener | HttpListener) -> int:
+        return inside[one.address, one.port, one.protocol]
+
+    listeners = tuple(replace(one, container_port=port(one)) for one in proxy.listeners)
+    http = tuple(replace(one, container_port=port(one)) for one in proxy.http)
+    return replace(proxy, listeners=listeners, http=http, published=published)
 
 
 def internal_addresses(

@@ -19,7 +19,8 @@ from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import OPENED, PATHS, Event, ExpiredError, Feed
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing import Document, Parsed, parse_objects
+from locallb.kubernetes.parsing import Parsed, parse_objects
+from locallb.kubernetes.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
@@ -129,6 +130,7 @@ class FollowedCluster:
             external_ips=frozenset(address for part in parts for address in part.external_ips),
             ranges=tuple(each for part in parts for each in part.ranges),
             standings=tuple(standing for part in parts for standing in part.standings),
+            gateway_api=tuple(each for part in parts for each in part.gateway_api),
         )
 
     def objects(self) -> tuple[Document, ...]:

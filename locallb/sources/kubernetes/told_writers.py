@@ -14,7 +14,8 @@ from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing import Document, Parsed
+from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.relevant import Document
 from locallb.model.identities import ObjectKind
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Access

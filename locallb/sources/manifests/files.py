@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
-from locallb.kubernetes.parsing import Document, kinds_of, relevant
+from locallb.kubernetes.relevant import Document, kinds_of, relevant
 from locallb.kubernetes.yaml_builder import MOST_ALIASED, Allowance
 from locallb.model.formatting import clipped, shown
 from locallb.planning.left_out import added, few_kinds
+from locallb.sources.manifests.certificates import certificate_references, without_references
 from locallb.sources.readings import Objects, slim
 from locallb.storage.folders import Folder, FolderFile
 
@@ -51,8 +53,11 @@ class FilesNow:
     """How many objects there are, by kind."""
 
 
-def understood_files(folder: Folder, before: Mapping[str, Understood]) -> FilesNow:
-    """Sort files into those that can be read, with their objects, and those that can't; `before` was understood."""
+def understood_files(folder: Folder, before: Mapping[str, Understood], directory: Path) -> FilesNow:
+    """Sort files into those that can be read, with their objects, and those that can't; `before` was understood.
+
+    `directory` is where they are.
+    """
     fresh = FilesNow()
     for link in folder.links:
         fresh.notices.append(f"{clipped(link)} is a link to a directory and isn't read; put the directory itself there")
@@ -63,7 +68,7 @@ def understood_files(folder: Folder, before: Mapping[str, Understood]) -> FilesN
             continue
         try:
             known = before.get(file.path)
-            understood = known if known and known.data == file.data else _understood(file, aliased)
+            understood = known if known and known.data == file.data else _understood(file, aliased, directory)
         except DocumentError as error:
             line = f" line {error.line}" if error.line else ""
             what = _TEMPLATE if b"{{" in file.data else error.what
@@ -77,12 +82,14 @@ def understood_files(folder: Folder, before: Mapping[str, Understood]) -> FilesN
     return fresh
 
 
-def _understood(file: FolderFile, aliased: int) -> Understood:
+def _understood(file: FolderFile, aliased: int, directory: Path) -> Understood:
     """Read a file; `aliased` is what the aliases of those before it stand for. Raises DocumentError."""
     allowance = Allowance(min(MOST_ALIASED, MOST_ALIASED_IN_ALL - aliased))
     documents = read_documents(file.data, is_json=file.path.endswith(".json"), allowance=allowance)
     sorted_out = [(document, *relevant([document.value])) for document in documents]
-    objects = tuple(slim(document) for _, kept, _ in sorted_out for document in kept)
+    written = without_references(document for _, kept, _ in sorted_out for document in kept)
+    certificates = certificate_references((document.value for document in documents), str(directory / file.path))
+    objects = tuple(slim(document) for document in (*written, *certificates))
     notices = (told for entry in sorted_out for told in _notices(file.path, *entry))
     some, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
     told = (*some, f"{clipped(file.path)}: and {more} more like these") if more else some

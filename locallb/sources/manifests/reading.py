@@ -98,7 +98,7 @@ def read_manifests(  # noqa: PLR0913 - each optional one is a choice of its own
         return _from_copy_alone(source, directory, str(error), readings)
     if memory.reading and memory.folder == folder:
         return memory.reading
-    fresh = understood_files(folder, memory.files)
+    fresh = understood_files(folder, memory.files, directory.parent if directory.is_file() else directory)
     memory.files = fresh.understood
     if not folder.files:
         fresh.notices.append(f"the directory {clipped(source.directory)} has no file that ends in {', '.join(ENDINGS)}")

@@ -1,0 +1,119 @@
+"""What a user reads of a Gateway: a line for each route that is served, and a sentence for what isn't taken.
+
+Not here: statuses, which say the same to the cluster (`statuses`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from locallb.gateway.backends import Backends, BackendTarget
+from locallb.gateway.translation import BoundGateway, our_classes
+from locallb.model.formatting import clipped, counted, few
+from locallb.model.gateway.objects import CONTROLLER
+from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.http import Chain, HttpRoutes
+from locallb.model.http_routes import Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
+from locallb.model.identities import ClusterName
+
+_EXAMPLES = 3
+
+
+def route_lines(bound: BoundGateway) -> tuple[str, ...]:
+    """Return what is served, in the order in which it is asked: `GET shop.test/api/* → shop/api:8080 90 %`."""
+    return tuple(
+        f"{port}: {line}"
+        for port, chains in sorted(bound.chains.items())
+        for chain in chains
+        for line in _chain(chain, bound.targets)
+    )
+
+
+def _chain(chain: Chain, targets: Mapping[str, BackendTarget]) -> Iterator[str]:
+    if not isinstance(chain.serves, HttpRoutes):
+        yield f"{' '.join(chain.names) or '*'} → {_behind(chain.serves.targets, targets)}"
+        return
+    for host in chain.serves.hosts:
+        for route in host.routes:
+            yield f"{_asked(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
+
+
+def _asked(match: Match, host: str) -> str:
+    """Return what is asked for; what else must hold stands in brackets."""
+    more = [f"{one.name}{'~' if one.regex else ':'} {one.value}" for one in match.headers]
+    more += [f"?{one.name}={'~' if one.regex else ''}{one.value}" for one in match.query]
+    text = f"{match.method} " if match.method else ""
+    return clipped(f"{text}{host}{_path(match)}" + (f" [{', '.join(more)}]" if more else ""))
+
+
+def _path(match: Match) -> str:
+    match match.path:
+        case None:
+            return "/*"
+        case GrpcMethod(service, method, _):
+            return f"/{service or '*'}/{method or '*'}"
+        case path if path.kind is PathKind.PREFIX:
+            return f"{path.value.rstrip('/')}/*"
+        case path:
+            return path.value if path.kind is PathKind.EXACT else f" ~ {path.value}"
+
+
+def _done(route: Route, targets: Mapping[str, BackendTarget]) -> str:
+    match route.action:
+        case Redirect(code, scheme, hostname, port, path):
+            where = f"{scheme}://{hostname}{f':{port}' if port else ''}{path.value if path else ''}"
+            return f"{code} {where.removeprefix('://') or 'elsewhere'}"
+        case Forward():
+            return _behind(route.action.targets, targets)
+        case _:
+            return str(route.action.status)
+
+
+def _behind(some: Iterable[Target], targets: Mapping[str, BackendTarget]) -> str:
+    """Return who answers, with the share of each where there are several; 500 where nobody does."""
+    weighted = [target for target in some if target.weight]
+    total = sum(target.weight for target in weighted)
+    told = []
+    for target in weighted:
+        behind = targets.get(target.upstream)
+        name = f"{behind.service.namespace}/{behind.service.name}:{behind.port.port}" if behind else "500"
+        told.append(name if len(weighted) == 1 else f"{name} {100 * target.weight / total:.3g} %")
+    return ", ".join(told) or "500"
+
+
+def sentences(objects: GatewayObjects, bound: Iterable[BoundGateway]) -> Iterator[str]:
+    """Return what of a cluster's listeners and routes isn't taken, and what of them leads nowhere."""
+    backends, told = Backends(objects), set[object]()
+    for gateway in bound:
+        for one in gateway.listeners:
+            if trouble := one.conflict or one.accepted or one.resolved:
+                yield f"{gateway.key} listener {one.listener.name}: {trouble.reason}: {trouble.message}"
+        for verdict in gateway.attachment.verdicts:
+            name = f"{objects.cluster}: {verdict.route.kind} {verdict.route.meta.key}"
+            if verdict.accepted:
+                yield f"{name} at {gateway.key}: {verdict.accepted.reason}: {verdict.accepted.message}"
+            elif verdict.route.reference not in told:
+                told.add(verdict.route.reference)
+                yield from (f"{name}: {rule.problem}" for rule in verdict.route.rules if rule.problem)
+                yield from (f"{name}: {each.reason}: {each.message}" for each in backends.troubles(verdict.route))
+
+
+def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[str]:
+    """Return which Gateways are of classes that aren't served."""
+    ours = {one.meta.key.name for one in our_classes(objects, names)}
+    others = [one for one in objects.gateways if one.class_name not in ours]
+    if others:
+        examples = few([f"{objects.cluster}/gateways/{clipped(str(one.meta.key))}" for one in others], _EXAMPLES)
+        which = f"served are GatewayClasses with controllerName {CONTROLLER}"
+        which += " that local-lb:gatewayClasses names" if names is not None else ""
+        yield f"{counted(len(others), 'Gateway')} left out: of another class ({which}): {examples}"
+
+
+def missing_classes(found: Mapping[ClusterName, GatewayObjects], names: frozenset[str] | None) -> Iterator[str]:
+    """Return which classes the stack names that no cluster has."""
+    there = {one.meta.key.name for objects in found.values() for one in our_classes(objects, names)}
+    for name in sorted((names or frozenset()) - there):
+        yield (
+            f"local-lb:gatewayClasses has {clipped(name)}, but no source has a GatewayClass of that name with"
+            f" controllerName {CONTROLLER}; make it, or correct the name"
+        )

@@ -1,0 +1,58 @@
+"""What of an object concerns Gateway API: its own kinds, and Services and Namespaces as far as those refer to them.
+
+Not here: what such an object means (`gateway.kinds`), and Services of type LoadBalancer (`parse_service`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from locallb.gateway.kinds import KINDS, kind_of_object, parse_api_object
+from locallb.gateway.parsing.referred import is_reference, parse_referred
+from locallb.model.formatting import shown
+from locallb.model.gateway.objects import GROUP, Gateway, GatewayClass, ListenerSet, Route
+from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.identities import ClusterName
+from locallb.model.memory import Memory
+
+Document = Mapping[Any, Any]
+_READ = (Gateway, GatewayClass, ListenerSet, Route)
+
+
+def is_read(document: Document) -> bool:
+    """Return whether an object is of a kind that only Gateway API needs."""
+    is_namespace = document.get("kind") == "Namespace" and document.get("apiVersion") == "v1"
+    return is_namespace or is_reference(document) or kind_of_object(document) is not None
+
+
+def is_list(kind: str, version: object) -> bool:
+    """Return whether this is a list of a kind of Gateway API."""
+    item = {"kind": kind.removesuffix("List"), "apiVersion": version}
+    return kind.endswith("List") and kind_of_object(item) is not None
+
+
+def wrong_version(document: Document) -> str:
+    """Return what is wrong with the version of an object of Gateway API; empty where it is read or isn't one."""
+    kind, version = document.get("kind"), document.get("apiVersion")
+    known = KINDS.get(kind) if isinstance(kind, str) else None
+    ours = known and isinstance(version, str) and version.startswith(f"{GROUP}/")
+    if not known or not ours or kind_of_object(document):
+        return ""
+    return f"apiVersion is {shown(version)}; use {GROUP}/{known.versions[0]}"
+
+
+def parse_gateway_api(cluster: ClusterName, document: Document, known: Memory[Any]) -> tuple[ObjectOfCluster, ...]:
+    """Read what of an object concerns Gateway API. Never raises."""
+    return known.of(("gateway", id(document)), _parsed, cluster, document)  # type: ignore[no-any-return]
+
+
+def _parsed(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
+    read = parse_api_object(document) or parse_referred(document)
+    return (ObjectOfCluster(cluster, read),) if read else ()
+
+
+def of_use(objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
+    """Return them all where any is of Gateway API; Services and Namespaces alone mean nothing."""
+    listed = tuple(objects)
+    return listed if any(isinstance(one.object, _READ) for one in listed) else ()

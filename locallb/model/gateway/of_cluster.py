@@ -1,0 +1,88 @@
+"""All that one cluster has of Gateway API, and the little that is used of what it refers to: Services, Secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from locallb.model.gateway.objects import (
+    BackendTlsPolicy,
+    Gateway,
+    GatewayClass,
+    ListenerSet,
+    Named,
+    ReferenceGrant,
+    Route,
+)
+from locallb.model.identities import ClusterName
+from locallb.model.objects import EMPTY, ServicePort
+
+
+@dataclass(frozen=True, slots=True)
+class BackendService:
+    """A Service of any type as the backend of a route."""
+
+    key: Named
+    ports: tuple[ServicePort, ...] = ()
+    protocols: tuple[str, ...] = ()
+    """appProtocol of each port."""
+    uses_name: bool = False
+    """It is of type ExternalName, which no route may lead to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A Namespace, as far as selectors ask."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSecret:
+    """A Secret of type kubernetes.io/tls, by reference, or why it is no certificate."""
+
+    key: Named
+    digest: str = ""
+    """Of its certificate and key."""
+    file: str = ""
+    """The file of manifests that has it."""
+    problem: str = ""
+
+
+ApiObject: TypeAlias = (
+    GatewayClass
+    | Gateway
+    | ListenerSet
+    | Route
+    | ReferenceGrant
+    | BackendTlsPolicy
+    | BackendService
+    | Namespace
+    | TlsSecret
+)
+
+
+class ObjectOfCluster(NamedTuple):
+    """An object, and whose it is."""
+
+    cluster: ClusterName
+    object: ApiObject
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayObjects:
+    """All that one cluster has of Gateway API, and what it refers to."""
+
+    cluster: ClusterName
+    classes: tuple[GatewayClass, ...] = ()
+    gateways: tuple[Gateway, ...] = ()
+    listener_sets: tuple[ListenerSet, ...] = ()
+    routes: tuple[Route, ...] = ()
+    grants: tuple[ReferenceGrant, ...] = ()
+    policies: tuple[BackendTlsPolicy, ...] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of Namespaces."""
+    services: Mapping[Named, BackendService] = field(default_factory=dict)
+    secrets: Mapping[Named, TlsSecret] = field(default_factory=dict)

@@ -1,0 +1,161 @@
+"""Gateways among the Services of a plan: who they are, the backends of their routes, and their listeners on addresses.
+
+A Gateway is planned as a Service that has a proxy of its own; only its listeners and upstreams are made here. Not here:
+what it serves (`gateway.translation`), and what statuses say (`gateway.statuses`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+from locallb.gateway.backends import BackendTarget
+from locallb.gateway.kinds import gathered
+from locallb.gateway.telling import left_out, missing_classes, sentences
+from locallb.gateway.translation import BoundGateway, bind
+from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.http import HttpBackends, HttpListener
+from locallb.model.identities import Family, IPAddress, ObjectKey, Protocol
+from locallb.model.objects import MalformedService, Service, ServicePort
+from locallb.model.reasons import Problem, Reason
+from locallb.model.serving import Listener, Upstream
+from locallb.model.snapshot import Snapshot
+from locallb.planning.backends.backends import PortBackends, upstreams
+from locallb.planning.backends.index import BackendIndex
+from locallb.planning.planned import PlannedPort, Via
+from locallb.planning.ports import PortProblems
+
+
+class Gateways(NamedTuple):
+    """The Gateways that a stack serves, and what is to be told beside them."""
+
+    bound: Mapping[ObjectKey, BoundGateway] = MappingProxyType({})
+    notices: tuple[str, ...] = ()
+    """What of listeners and routes isn't served."""
+    left_out: tuple[str, ...] = ()
+    """Which Gateways are somebody else's."""
+
+
+Taken: TypeAlias = Mapping[tuple[ServicePort, IPAddress], Problem]
+
+
+class Where(NamedTuple):
+    """Where a Gateway is served, and where it can't be."""
+
+    addresses: tuple[IPAddress, ...]
+    problems: PortProblems
+    taken: Taken
+
+
+class Serving(NamedTuple):
+    """What is served of a Service or a Gateway."""
+
+    ports: tuple[PlannedPort, ...]
+    listeners: tuple[Listener, ...]
+    http: tuple[HttpListener, ...]
+    upstreams: tuple[Upstream, ...]
+
+
+def gateways_of(objects: Iterable[ObjectOfCluster], names: frozenset[str] | None) -> Gateways:
+    """Bind the Gateways of all clusters, for the classes of these names."""
+    by_cluster = gathered(objects)
+    notices, others = [*missing_classes(by_cluster, names)], list[str]()
+    bound: dict[ObjectKey, BoundGateway] = {}
+    for each in by_cluster.values():
+        mine = bind(each, names)
+        bound |= {one.key: one for one in mine}
+        notices += sentences(each, mine)
+        others += left_out(each, names)
+    return Gateways(bound, tuple(notices), tuple(others))
+
+
+def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, BoundGateway]) -> Snapshot:
+    """Return the snapshot with Gateways among its Services; those of which nothing can be served are malformed."""
+    if not gateways:
+        return snapshot
+    wanted = tuple(one.want for one in gateways.values() if not one.trouble)
+    refused = tuple(
+        MalformedService(
+            one.key,
+            Problem(Reason.MALFORMED, f"{one.key}: {one.trouble.message}"),
+            one.want.uid,
+            labels=one.want.labels,
+        )
+        for one in gateways.values()
+        if one.trouble
+    )
+    return replace(snapshot, services=(*snapshot.services, *wanted), malformed=(*snapshot.malformed, *refused))
+
+
+def backends_of(gateway: BoundGateway, around: BackendIndex) -> BackendIndex:
+    """Leave only what may be behind one Gateway."""
+    return around.of_services(dict.fromkeys(target.service for target in gateway.targets.values()), gateway.key.cluster)
+
+
+def serve(gateway: BoundGateway, where: Where, around: BackendIndex) -> Serving:
+    """Put a Gateway's ports on its addresses, and its backends behind them."""
+    entries = {name: _behind(target, around) for name, target in gateway.targets.items()}
+    ports = tuple(_port(gateway, port, where, _via(entries.values())) for port in gateway.want.ports)
+    listeners = tuple(one for port in ports for one in port.listeners)
+    return Serving(
+        ports,
+        tuple(one for one in listeners if isinstance(one, Listener)),
+        tuple(one for one in listeners if isinstance(one, HttpListener)),
+        (
+            *(_upstream(name, gateway.targets[name], entry) for name, entry in entries.items() if not _is_udp(entry)),
+            *_merged(gateway, entries),
+        ),
+    )
+
+
+def _behind(target: BackendTarget, around: BackendIndex) -> PortBackends:
+    """Find the backends of a port of a Service, in the first family that has any."""
+    service = Service(target.service, (target.port,), families=tuple(Family))
+    found = upstreams(service, around)
+    return next((entry for entry in found if entry.backends), found[0])
+
+
+def _upstream(name: str, target: BackendTarget, entry: PortBackends) -> Upstream:
+    http = HttpBackends(target.speaks, target.tls) if target.speaks else None
+    return Upstream(name, target.port.protocol, entry.backends, health=entry.health, standby=entry.standby, http=http)
+
+
+def _is_udp(entry: PortBackends) -> bool:
+    return entry.port.protocol is Protocol.UDP
+
+
+def _datagram_name(gateway: BoundGateway, port: int) -> str:
+    return f"{gateway.prefix}udp-{port}"
+
+
+def _merged(gateway: BoundGateway, entries: Mapping[str, PortBackends]) -> Iterator[Upstream]:
+    """Make one upstream of all backends of a UDP port."""
+    for port, names in gateway.datagrams.items():
+        having = [entries[name] for name in names]
+        backends = tuple(sorted({backend for entry in having for backend in entry.backends}))
+        health = having[0].health if having else None
+        yield Upstream(_datagram_name(gateway, port), Protocol.UDP, backends, health=health)
+
+
+def _port(gateway: BoundGateway, port: ServicePort, where: Where, via: Via | None) -> PlannedPort:
+    """Return a port with a listener on each address where nobody else has it."""
+    if port in where.problems:
+        return PlannedPort(port, problem=where.problems[port])
+    taken = {address: where.taken[port, address] for address in where.addresses if (port, address) in where.taken}
+    free = [address for address in where.addresses if address not in taken]
+    problem = next(iter(taken.values()), None)
+    listeners: tuple[Listener | HttpListener, ...]
+    if port.protocol is Protocol.UDP:
+        name = _datagram_name(gateway, port.port)
+        listeners = tuple(Listener(one, port.port, port.protocol, name) for one in free)
+    else:
+        chains = gateway.chains[port.port]
+        listeners = tuple(HttpListener(one, port.port, chains) for one in free if chains)
+    return PlannedPort(port, listeners, problem, via if listeners else None)
+
+
+def _via(entries: Iterable[PortBackends]) -> Via | None:
+    ways = {Via.PODS if entry.straight else Via.NODE_PORTS for entry in entries if entry.backends}
+    return Via.BOTH if len(ways) > 1 else next(iter(ways), None)

@@ -1,0 +1,225 @@
+"""Gateways and routes in manifests, served by a real Envoy: each request to the backend that its route names."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from tests.e2e.support import Stage, node
+from tests.envoy.certificates import Authority, Pair
+from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
+
+pytestmark = pytest.mark.envoy
+
+RATE = 100
+
+
+class _Answer(BaseHTTPRequestHandler):
+    """Says who answers, and what was asked."""
+
+    protocol_version = "HTTP/1.1"
+    name: ClassVar[str]
+
+    def do_GET(self) -> None:
+        """Answer with the backend's name, the path and a header."""
+        text = f"{self.name} {self.path} {self.headers.get('x-from', '-')}".encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def answering(name: str) -> Iterator[int]:
+    """Serve HTTP on a port, by name."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Named", (_Answer,), {"name": name}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def service(name: str, node_port: int) -> JsonObject:
+    """Make a Service whose NodePort is a backend of the test."""
+    spec = {"type": "NodePort", "ports": [{"port": 8080, "nodePort": node_port}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
+
+
+def get(address: str, path: str = "/", host: str = "a.test", port: int = 8080) -> tuple[int, str]:
+    """Ask once."""
+    connection = http.client.HTTPConnection(address, port, timeout=5)
+    try:
+        connection.request("GET", path, headers={"host": host})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def address_of(play: Stage) -> str:
+    """Return the address of the only Gateway."""
+    (row,) = play.run("status", "--json").json
+    assert row["state"] == "serving", row
+    return str(row["addresses"][0])
+
+
+def web(**fields: Any) -> JsonObject:  # noqa: ANN401 - fields of a Gateway
+    """Make the Gateway of these tests."""
+    return gateway(listener(port=8080), **fields)
+
+
+def test_each_request_goes_where_its_route_says(play: Stage) -> None:
+    """By host and path, with what filters do; what no route takes is not found, what leads nowhere fails."""
+    named = [{"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "x-from", "value": "100%"}]}}]
+    moved = [{"type": "RequestRedirect", "requestRedirect": {"hostname": "b.test", "statusCode": 301}}]
+    with answering("one") as one, answering("two") as two:
+        play.write("cluster.yaml", node(), service("one", one), service("two", two))
+        play.write(
+            "gateway.yaml",
+            gateway_class(),
+            web(),
+            route(
+                rule("/", backends=[backend("one")]),
+                rule("/two", backends=[backend("two")], filters=named),
+                rule("/moved", backends=[], filters=moved),
+                rule("/gone", backends=[backend("gone")]),
+                hostnames=["a.test"],
+            ),
+        )
+        done = play.up()
+        assert "HTTPRoute shop/route: BackendNotFound: Service shop/gone isn't there" in done.out + done.err
+        address = address_of(play)
+        assert get(address) == (200, "one / -")
+        assert get(address, "/two/x") == (200, "two /two/x 100%")
+        assert get(address, "/moved")[0] == 301
+        assert get(address, "/gone")[0] == 500
+        assert get(address, host="else.test")[0] == 404
+    detail = play.run("status", "c/gateways/shop/web").out
+    assert "8080: a.test/two/* → shop/two:8080" in detail
+
+
+class Client:
+    """Asks at a constant rate on one connection, and notes who answered and what went wrong."""
+
+    def __init__(self, address: str) -> None:
+        self._connection = http.client.HTTPConnection(address, 8080, timeout=5)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.answers: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        time.sleep(0.1)
+        self._stop.set()
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(1 / RATE):
+            self._connection.request("GET", "/", headers={"host": "a.test"})
+            answer = self._connection.getresponse()
+            self.answers.append(f"{answer.status} {answer.read().decode().partition(' ')[0]}")
+
+
+def test_a_route_that_changes_costs_no_request_and_no_connection(play: Stage) -> None:
+    """Weights and backends move under a client that keeps its connection; the proxy stays the same process."""
+    with answering("one") as one, answering("two") as two:
+        play.write("cluster.yaml", node(), service("one", one), service("two", two))
+        play.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=[backend("one")])))
+        play.up()
+        before = play.pids()
+        with Client(address_of(play)) as client:
+            for some in ([backend("one"), backend("two")], [backend("two")], [backend("one")], [backend("two")]):
+                play.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=some)))
+                play.up()
+        assert client.answers[-1] == "200 two"
+        assert set(client.answers) == {"200 one", "200 two"}
+        assert play.pids() == before
+
+
+def _secret(pair: Pair) -> JsonObject:
+    data = {"tls.crt": pair.chain, "tls.key": pair.key}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": "cert", "namespace": "shop"},
+        "data": {key: base64.b64encode(path.read_bytes()).decode() for key, path in data.items()},
+    }
+
+
+def _shown(address: str, authority: Authority) -> tuple[str, str]:
+    """Return the serial number of the certificate that clients see, and what they are answered."""
+    context = ssl.create_default_context(cafile=str(authority.own.chain))
+    with (
+        socket.create_connection((address, 8443), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname="a.test") as client,
+    ):
+        client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n")
+        with client.makefile("rb") as answer:
+            return str((client.getpeercert() or {})["serialNumber"]), answer.read().decode().rpartition("\r\n")[2]
+
+
+def test_https_ends_with_the_certificate_of_a_secret_and_a_new_one_follows(play: Stage, tmp_path: Path) -> None:
+    """Under the same process; what the state and the last good reading know of the key is nothing."""
+    authority = Authority(tmp_path / "authority")
+    first, second = authority.sign("DNS:a.test"), authority.sign("DNS:a.test")
+    https = listener("https", 8443, "HTTPS", hostname="a.test", tls={"certificateRefs": [{"name": "cert"}]})
+    with answering("one") as one:
+        play.write("cluster.yaml", node(), service("one", one))
+        play.write("gateway.yaml", gateway_class(), gateway(https), route(rule("/", backends=[backend("one")])))
+        play.write("secret.yaml", _secret(first))
+        play.up()
+        address, before = address_of(play), play.pids()
+        old = _shown(address, authority)
+        play.write("secret.yaml", _secret(second))
+        play.up()
+        new = _shown(address, authority)
+        assert play.pids() == before
+    assert old[1] == new[1] == "one / -"
+    assert old[0] != new[0]
+    written = b"".join(text for name, text in play.files().items() if name.startswith(".state"))
+    for pair in (first, second):
+        assert base64.b64encode(pair.key.read_bytes()) not in written
+        assert pair.key.read_bytes().splitlines()[1] not in written
+
+
+def test_a_gateway_of_another_controller_is_left_alone(play: Stage) -> None:
+    """Nothing is served, and that is told; a class that the stack names and nobody has is told, too."""
+    play.write("gateway.yaml", gateway_class("local", "theirs.test/controller"), web())
+    play.configure(gatewayClasses=["local"])
+    done = play.run("up", "--yes")
+    assert done.code == 0
+    assert "1 Gateway left out: of another class" in done.out + done.err
+    assert "gatewayClasses has local, but no source has a GatewayClass of that name" in done.out + done.err
+    assert play.run("status", "--json").json == []
+
+
+def test_a_gateway_asks_for_an_address(play: Stage) -> None:
+    """By spec.addresses; one that isn't in the pool is refused with the reason that a Service would get."""
+    with answering("one") as one:
+        play.write("cluster.yaml", node(), service("one", one))
+        asked = web(addresses=[{"type": "IPAddress", "value": play.at(9)}])
+        play.write("gateway.yaml", gateway_class(), asked, route(rule("/", backends=[backend("one")])))
+        play.up()
+        assert address_of(play) == play.at(9)
+        assert get(play.at(9)) == (200, "one / -")

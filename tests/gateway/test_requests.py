@@ -1,0 +1,121 @@
+"""Whoever asks is answered by the route that the specification names, whatever listeners and routes there are.
+
+The oracle takes a request through the rules one by one: the listener, then hostnames, then matches, then age and name.
+What the proxy gets is asked as a proxy asks it: the most specific virtual host, and there the first route that matches.
+"""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from locallb.gateway.hostnames import covers, specificity
+from locallb.gateway.kinds import parse_api_object
+from locallb.gateway.translation import BoundGateway
+from locallb.model.gateway.objects import Gateway, Route
+from locallb.model.http import ANY, HttpRoutes
+from locallb.model.http_routes import Forward, PathKind, PathMatch
+from tests.gateway.api import JsonObject, backend, bound, gateway, listener, route, service
+
+_HOSTS = ("", "*.t", "*.a.t", "a.t", "b.t", "b.a.t")
+_PATHS = ("/", "/x", "/x/y")
+_hostnames = st.sampled_from(_HOSTS)
+_matches = st.tuples(st.sampled_from(["Exact", "PathPrefix"]), st.sampled_from(_PATHS))
+_routes = st.tuples(
+    st.lists(_hostnames.filter(bool), max_size=2, unique=True),
+    st.lists(st.lists(_matches, min_size=1, max_size=2), min_size=1, max_size=2),
+    st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
+)
+_listeners = st.lists(_hostnames, min_size=1, max_size=3, unique=True)
+_requests = st.tuples(st.sampled_from(["a.t", "b.t", "b.a.t", "c.a.t", "t", "else"]), st.sampled_from([*_PATHS, "/xy"]))
+Drawn = tuple[list[str], list[list[tuple[str, str]]], str]
+
+
+def _documents(hostnames: list[str], routes: list[Drawn]) -> list[JsonObject]:
+    listeners = [listener(f"l{number}", hostname=name) for number, name in enumerate(hostnames)]
+    made, services = [], []
+    for number, (names, rules, created) in enumerate(routes):
+        spec = [
+            {
+                "matches": [{"path": {"type": kind, "value": value}} for kind, value in rule],
+                "backendRefs": [backend(f"s{number}-{place}")],
+            }
+            for place, rule in enumerate(rules)
+        ]
+        services += [service(f"s{number}-{place}") for place in range(len(rules))]
+        made.append(route(*spec, name=f"r{number}", created=created, hostnames=names))
+    return [gateway(*listeners), *made, *services]
+
+
+def _expected(hostnames: list[str], routes: list[Drawn], host: str, path: str) -> str:
+    """Return the Service that the specification names; empty for none."""
+    listening = min((name for name in hostnames if covers(name, host)), key=specificity, default=None)
+    if listening is None:
+        return ""
+    found = []
+    for number, (names, rules, created) in enumerate(routes):
+        having = [name for name in names or [listening] if covers(name, host) and _meet(name, listening)]
+        if not having:
+            continue
+        name = min((name if covers(listening, name) else listening for name in having), key=specificity)
+        for place, rule in enumerate(rules):
+            for order, (kind, value) in enumerate(rule):
+                if _fits(kind, value, path):
+                    precise = (0, 0) if kind == "Exact" else (1, -len(value.rstrip("/")))
+                    rank = specificity(name), precise, created, f"shop/r{number}", place, order
+                    found.append((rank, f"s{number}-{place}"))
+    return min(found)[1] if found else ""
+
+
+def _meet(one: str, other: str) -> bool:
+    return covers(one, other) or covers(other, one)
+
+
+def _fits(kind: str, value: str, path: str) -> bool:
+    prefix = value.rstrip("/")
+    return path == value if kind == "Exact" else path == prefix or path.startswith(f"{prefix}/")
+
+
+def _served(one: BoundGateway, host: str, path: str) -> str:
+    """Return the Service that a proxy asks."""
+    (chain,) = one.chains[80]
+    assert isinstance(chain.serves, HttpRoutes)
+    tables = {domain: table.routes for table in chain.serves.hosts for domain in table.domains}
+    labels = host.split(".")
+    wildcards = ["*." + ".".join(labels[number:]) for number in range(1, len(labels))]
+    for each in next((tables[name] for name in (host, *wildcards, ANY) if name in tables), ()):
+        assert isinstance(each.match.path, PathMatch)
+        kind = "Exact" if each.match.path.kind is PathKind.EXACT else "PathPrefix"
+        if _fits(kind, each.match.path.value, path):
+            assert isinstance(each.action, Forward)
+            (target,) = each.action.targets
+            return one.targets[target.upstream].service.name
+    return ""
+
+
+@given(_listeners, st.lists(_routes, max_size=3), _requests)
+@example(["", "*.t"], [(["b.t"], [[("PathPrefix", "/")]], "2026-01-01T00:00:00Z")], ("b.t", "/"))
+def test_a_request_goes_where_the_specification_says(
+    hostnames: list[str], routes: list[Drawn], request: tuple[str, str]
+) -> None:
+    """By listener, hostname, match, age and name, in this order."""
+    (one,) = bound(*_documents(hostnames, routes))
+    assert _served(one, *request) == _expected(hostnames, routes, *request)
+
+
+@given(_listeners, st.lists(_routes, max_size=3), st.randoms(use_true_random=False))
+def test_the_order_in_which_objects_come_decides_nothing(
+    hostnames: list[str], routes: list[Drawn], chance: object
+) -> None:
+    """Equal objects are bound equally."""
+    documents = _documents(hostnames, routes)
+    shuffled = list(documents)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert bound(*documents) == bound(*shuffled)
+
+
+def test_what_is_read_is_frozen() -> None:
+    """Everything that a plan is made from can be remembered and compared."""
+    read = [parse_api_object(one) for one in _documents([""], [([], [[("Exact", "/")]], "")])]
+    assert [type(one) for one in read if isinstance(one, Gateway | Route)] == [Gateway, Route]
+    assert read == [parse_api_object(one) for one in _documents([""], [([], [[("Exact", "/")]], "")])]
