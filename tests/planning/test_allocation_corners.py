@@ -10,11 +10,12 @@ from itertools import permutations
 import pytest
 
 from locallb.model.host_addresses import survey
+from locallb.model.identities import Protocol
 from locallb.model.objects import Service
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.routes import Route
-from locallb.model.snapshot import HostFacts
+from locallb.model.snapshot import HostFacts, Socket
 from tests.planning.strategies import OTHER_HOME, route
 from tests.planning.test_allocation import BOTH, FOUR, PREFER, REQUIRE, claim, given, pool, service, words
 
@@ -137,3 +138,25 @@ def test_of_several_that_are_gone_the_first_by_name_is_named() -> None:
     answer = given(service("web", "10.0.0.3"), ledger=held)["web"]
     assert isinstance(answer, Problem)
     assert "is not yet released by Service a/n/gone0" in answer.message
+
+
+def test_who_comes_later_joins_also_what_only_a_status_says() -> None:
+    """Nobody is known to leave it."""
+    answers = given(sharing("old", "10.0.0.3", created="1"), sharing("new", created="2"))
+    assert words(answers["new"]) == words(answers["old"]) == "10.0.0.3"
+
+
+def test_of_several_strangers_the_first_is_named() -> None:
+    """The same one each time."""
+    held = [claim("10.0.0.3", f"other{number}", OTHER_HOME) for number in (2, 0, 1)]
+    answer = given(service("web", "10.0.0.3"), ledger=held)["web"]
+    assert isinstance(answer, Problem)
+    assert "which belongs to Service a/n/other0 of " in answer.message
+
+
+def test_a_process_that_this_user_may_not_see_is_told_as_anothers() -> None:
+    """Who it is can't be said."""
+    host = HostFacts(sockets=(Socket(ip_address("10.0.0.3"), 80, Protocol.TCP, ""),))
+    answer = given(service("web", "10.0.0.3"), host=host)["web"]
+    assert isinstance(answer, Problem)
+    assert "which the process of another user listens on" in answer.message
