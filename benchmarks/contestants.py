@@ -73,7 +73,7 @@ class EnvoyWithFiles:
 
     def change(self, ports: list[int], backend: tuple[str, int]) -> None:
         """Rename what differs into place, endpoints first, listeners last."""
-        for name, text in sorted(self.files(ports, backend).items(), key=lambda item: "becl".index(item[0][0])):
+        for name, text in sorted(self.files(ports, backend).items(), key=lambda item: "besrcl".index(item[0][0])):
             place = self.directory / name
             if not place.exists() or place.read_text() != text:
                 beside = self.directory / f".{name}"

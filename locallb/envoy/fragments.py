@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Message, digest, text
+from locallb.envoy.http.listeners import listener as http_listener
 from locallb.envoy.listeners import listener
 from locallb.model.identities import PartId
 from locallb.model.objects import Discovery
@@ -56,10 +57,12 @@ class Tagged:
 def render_part(part: Part) -> RenderedPart:
     """Make a part: the same part gives the same bytes, in whatever order it was put together.
 
-    A listener whose upstream is missing or has no backends is left out, so that its clients are refused.
+    A listener whose upstream is missing or has no backends is left out, so that its clients are refused; requests for
+    such an upstream are answered 503. Routes, certificates and authorities stand inside, as endpoints do.
     """
-    upstreams = {upstream.name: upstream for upstream in part.upstreams if upstream.backends}
+    upstreams = {upstream.name: upstream for upstream in part.upstreams if upstream.backends or upstream.http}
     listeners = {planned.name: listener(planned) for planned in part.listeners if planned.upstream in upstreams}
+    listeners |= {planned.name: http_listener(planned, Discovery.STATIC) for planned in part.http}
     clusters = {name: cluster(upstream, Discovery.STATIC) for name, upstream in upstreams.items()}
     written, listeners_version = _written(part.id, listeners)
     written_clusters, clusters_version = _written(part.id, clusters)

@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from locallb.envoy import render, watches
+from locallb.envoy import render, render_empty, render_part, watches
+from locallb.envoy.fragments import as_files
 from locallb.envoy.http import watched_files
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
 from locallb.model.http import (
@@ -26,9 +27,9 @@ from locallb.model.http import (
     VirtualHost,
 )
 from locallb.model.http_routes import Forward, Match, Route, Target
-from locallb.model.identities import Protocol, ProxyId, ProxyName
+from locallb.model.identities import PartId, Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
-from locallb.model.serving import Proxy, Upstream
+from locallb.model.serving import Part, Proxy, Upstream
 from tests.envoy import http_strategies
 from tests.envoy.certificates import Authority, Pair
 from tests.envoy.support import Envoy, validate
@@ -106,3 +107,18 @@ def test_what_is_watched_is_counted(
         counted = watched_files(proxy.http, proxy.upstreams)
         assert (envoy.watches(), counted) == (watches(discovery, counted), 9)
         assert envoy.log() == ""
+
+
+def test_a_part_of_a_stacks_proxy_has_all_of_it_inside(tmp_path: Path, pair: Pair, authority: Authority) -> None:
+    """No file but those of listeners and clusters, and a certificate's own; what has no backends is answered 503."""
+    part, proxy = PartId("ba9876543210"), Proxy(ProxyName("shared-1"), ProxyId("0123456789ab"), Discovery.STATIC)
+    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Forward((Target(f"{part}-tcp-80"),))),)),))
+    terminated = Termination((pair.reference("web"),), ClientValidation(authority.own.pem))
+    served = HttpListener(ip_address("127.77.0.5"), 8443, (Chain(routes, ("a.test",), terminated),))
+    upstream = Upstream(f"{part}-tcp-80", Protocol.TCP, (), http=HttpBackends())
+    rendered = render_part(Part(part, proxy.id, (), (upstream,), (served,)))
+    assert (list(rendered.listeners), list(rendered.clusters)) == ([served.name], [upstream.name])
+    files = {**render_empty(proxy).files, **as_files(rendered.listeners, rendered.clusters)}
+    assert set(files) == {"bootstrap.json", "lds.json", "cds.json"}
+    result = validate(_prepared(tmp_path, pair, authority), files)
+    assert result.returncode == 0, result.stderr
