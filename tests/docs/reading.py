@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PAGES = (CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md")))
+PAGES = (
+    *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted((CHECKOUT / "docs").rglob("*.md")),
+    *sorted((CHECKOUT / "examples").rglob("*.md")),
+)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

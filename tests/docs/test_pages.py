@@ -240,6 +240,9 @@ CONFIGURATIONS = [
     for number, fence in enumerate(fences(page))
     if fence.language == "yaml" and "config:" in fence.text
 ]
+CONFIGURATIONS += [
+    pytest.param(path.read_text(encoding="utf-8"), id=path.name) for path in CHECKOUT.glob("examples/*/Pulumi.*.yaml")
+]
 
 
 @pytest.mark.parametrize("text", CONFIGURATIONS)
