@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import envoy
 
+from tests.docker.support import docker
 from tests.host.support import Namespace
 from tests.traffic.spaces import inside
 
@@ -26,7 +28,9 @@ PROCESSES, CONTAINERS, CLUSTER = "processes.json", "containers.json", "cluster.j
 MODES = "modes.json"
 """Modes of files and directories that weren't for their user alone."""
 NETWORK, ROUTES, OBJECTS = "network.sh", "routes.txt", "objects.yaml"
-BESIDE = frozenset({PROCESSES, CONTAINERS, CLUSTER, MODES, NETWORK, ROUTES, OBJECTS})
+DOCKER_NETWORK = "docker-network.txt"
+"""What `docker network create` is told, the name last."""
+BESIDE = frozenset({PROCESSES, CONTAINERS, CLUSTER, MODES, NETWORK, ROUTES, OBJECTS, DOCKER_NETWORK})
 """Files of a home that aren't files of the host."""
 OWN_NETWORK = "ip link set lo up\n"
 STACK = "stacks/Pulumi.dev.yaml"
@@ -43,7 +47,7 @@ def envoy_binary() -> str:
 def taken(home: str) -> Iterator[Path]:
     """Lend the place of a home, empty, to one test of this host at a time; nothing stays there."""
     root = Path(f"/tmp/local-lb-recorded-{home.rpartition('/')[2]}")  # noqa: S108 - names of proxies depend on the path
-    with _alone(), _network(HOMES / home), _environment(_variables(root)):
+    with _alone(), _network(HOMES / home), _docker_network(HOMES / home), _environment(_variables(root)):
         shutil.rmtree(root, ignore_errors=True)
         try:
             yield root
@@ -99,6 +103,22 @@ def _network(home: Path) -> Iterator[None]:
                 yield
         finally:
             space.close()
+
+
+@contextmanager
+def _docker_network(home: Path) -> Iterator[None]:
+    """Have the Docker network that the home's containers are on, if it has one."""
+    if not (home / DOCKER_NETWORK).exists():
+        yield
+        return
+    words = (home / DOCKER_NETWORK).read_text(encoding="utf-8").split()
+    killed = ["docker", "network", "rm", words[-1]]  # of a test that was
+    subprocess.run(killed, check=False, capture_output=True)
+    docker("network", "create", *words)
+    try:
+        yield
+    finally:
+        docker("network", "rm", words[-1])
 
 
 def _has_own_pool(home: Path) -> bool:

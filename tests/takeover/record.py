@@ -48,6 +48,7 @@ _HOST_BY_ITS_MAKER = (
     "MemorySwap",
     "NanoCpus",
     "NetworkMode",
+    "PortBindings",
     "ReadonlyRootfs",
     "RestartPolicy",
     "SecurityOpt",
@@ -141,7 +142,9 @@ def _container(inspected: Mapping[str, Any]) -> Mapping[str, Any]:
     config, host = inspected["Config"], inspected["HostConfig"]
     made = {name: config[name] for name in _BY_ITS_MAKER if config.get(name)}
     made["HostConfig"] = {name: host[name] for name in _HOST_BY_ITS_MAKER if host.get(name)}
-    return {"config": made, "id": inspected["Id"], "name": inspected["Name"].removeprefix("/")}
+    networks = {name: each["IPAMConfig"] for name, each in inspected["NetworkSettings"]["Networks"].items()}
+    own = {name: {"IPAMConfig": addresses} for name, addresses in networks.items() if addresses}
+    return {"config": made, "id": inspected["Id"], "name": inspected["Name"].removeprefix("/"), "networks": own}
 
 
 def _routes() -> Sequence[str]:

@@ -139,6 +139,7 @@ def _containers(home: Path) -> Iterator[Mapping[str, str]]:
         for container in _beside(home, CONTAINERS):
             daemon.remove(container["name"], volumes=True)  # of a test that was killed
             ids[container["id"]] = daemon.create(container["name"], container["config"])
+            daemon.connect(ids[container["id"]], container.get("networks", {}))
             daemon.start(ids[container["id"]])
         yield ids
     finally:

@@ -48,11 +48,12 @@ def test_routes_to_pods_stay(law: Law) -> None:
 
 @pytest.mark.docker
 @pytest.mark.root(only="can have a container of root's group")
+@pytest.mark.parametrize("home", ["1/docker", "1/published"])
 @each_law
-def test_containers_live_on(law: Law, image: str) -> None:
-    """With the runtime docker, on the host's network."""
+def test_containers_live_on(law: Law, home: str, image: str) -> None:
+    """With the runtime docker, on the host's network and with published ports."""
     del image
-    with restored("1/docker") as stage:
+    with restored(home) as stage:
         law(stage, lambda: lives(stage))
 
 
