@@ -37,7 +37,7 @@ from locallb.engine.state.project import load_config
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
 from locallb.sources.configuration import stack_settings
-from locallb.watch.events import Cause, Converged, Failed, Happening, Mark, Planned, Updated
+from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned, Updated
 from locallb.watch.loop import Loop
 from tests.e2e.support import Stage, node, port, service, stage
 
@@ -81,7 +81,7 @@ class Driven:
     def __init__(self, play: Stage) -> None:
         session = Session.open(play.root, "dev")
         self.settings = session.settings
-        self.happenings: list[tuple[float, Happening]] = []
+        self.seen: list[tuple[float, LoopEvent]] = []
         configuration = session.project.stack_file("dev")
         engine = session.engine(lambda _event: None)
         self.loop = Loop(
@@ -89,19 +89,19 @@ class Driven:
             engine,
             lambda: stack_settings(load_config(session.project, "dev")),
             configuration,
-            lambda event: self.happenings.append((time.perf_counter(), event)),
+            lambda event: self.seen.append((time.perf_counter(), event)),
             observe=observe,
         )
-        self.loop._outlook.triggers._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
+        self.loop._planner.triggers._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
 
     def look(self, mark: Mark) -> Clock:
         """Have it look until all is converged."""
-        self.happenings.clear()
+        self.seen.clear()
         loop, clock = self.loop, Clock()
         loop._take(mark)  # noqa: SLF001 - as above
         loop._look()  # noqa: SLF001 - as above
         clock.stop()
-        told = [event for _, event in self.happenings]
+        told = [event for _, event in self.seen]
         for event in told:
             if isinstance(event, Failed) or (isinstance(event, Updated) and event.failed):
                 raise SystemExit(f"the loop failed: {event}")
@@ -111,15 +111,15 @@ class Driven:
 
     def planned(self) -> tuple[float, Planned]:
         """Return the last plan, and when it was there."""
-        return next((at, planned) for at, planned in self.happenings if isinstance(planned, Planned))
+        return next((at, planned) for at, planned in self.seen if isinstance(planned, Planned))
 
     def updates(self) -> int:
         """Return how many updates the last look led to."""
-        return sum(isinstance(event, Updated) for _, event in self.happenings)
+        return sum(isinstance(event, Updated) for _, event in self.seen)
 
     def close(self) -> None:
         """Let go of what it holds."""
-        self.loop._outlook.stop()  # noqa: SLF001 - as above
+        self.loop._planner.stop()  # noqa: SLF001 - as above
 
 
 @contextmanager

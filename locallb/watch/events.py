@@ -138,5 +138,5 @@ class Pulse:
     busy: bool = False
 
 
-Happening: TypeAlias = Planned | Updated | Failed | Converged | Leading | Broken | Stopped
-Listener: TypeAlias = Callable[[Happening], None]
+LoopEvent: TypeAlias = Planned | Updated | Failed | Converged | Leading | Broken | Stopped
+Listener: TypeAlias = Callable[[LoopEvent], None]

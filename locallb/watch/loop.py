@@ -1,6 +1,6 @@
 """The loop: waits for marks, plans, updates what differs, and tells what happened; until it is stopped.
 
-One thread decides; triggers only mark. Not here: what is seen (`outlook`), when to look (`schedule`), what differs and
+One thread decides; triggers only mark. Not here: what is seen (`planner`), when to look (`schedule`), what differs and
 how it is applied (`converge`), what ended or was changed by others (`troubles`).
 """
 
@@ -38,7 +38,7 @@ from locallb.watch.events import (
     Updated,
 )
 from locallb.watch.inbox import Inbox
-from locallb.watch.outlook import Outlook
+from locallb.watch.planner import Planner
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
 from locallb.watch.troubles import Troubles, blocked_by
@@ -78,7 +78,7 @@ class Loop:
         self._inbox = Inbox()
         self._stopped = Event()
         self._schedule = Schedule()
-        self._outlook = Outlook(home, engine, load, self.mark, Triggers(home, configuration, self.mark))
+        self._planner = Planner(home, engine, load, self.mark, Triggers(home, configuration, self.mark))
         self._converger = Converger(home, engine)
         self._troubles = Troubles(observe)
         self.pulse = Pulse(time.monotonic())
@@ -100,7 +100,7 @@ class Loop:
 
     def run(self) -> None:
         """Converge until stopped. May be called again where something escaped that nobody expected."""
-        self._outlook.doubted()
+        self._planner.doubted()
         self._take(Mark(Cause.START))
         try:
             while not self._stopped.is_set():
@@ -116,7 +116,7 @@ class Loop:
                     self._take(*self._inbox.take(until - time.monotonic()))
         finally:
             if self._stopped.is_set():
-                self._outlook.stop()
+                self._planner.stop()
                 self._listen(Stopped())
 
     def _take(self, *marks: Mark) -> None:
@@ -139,18 +139,18 @@ class Loop:
             if causes & _WHOLE:
                 self._look_after(plan)
         except _ERRORS as error:
-            self._outlook.doubted()  # whatever the update did before it broke off is in the state or its journal
+            self._planner.doubted()  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))
             self._take(*marks)
             self._schedule = self._schedule.broken(time.monotonic(), random.random())  # noqa: S311 - no secret
 
     def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
-        if self._outlook.open(marks):
+        if self._planner.open(marks):
             self._converger.learn()
-            self._outlook.updated()
-        reading, plan = self._outlook.read_and_plan(marks, self._troubles.outages.lasting(began))
-        self._schedule = self._schedule.back(time.monotonic(), self._outlook.back)
-        if self._outlook.unready():
+            self._planner.updated()
+        reading, plan = self._planner.read_and_plan(marks, self._troubles.outages.lasting(began))
+        self._schedule = self._schedule.back(time.monotonic(), self._planner.back)
+        if self._planner.unready():
             self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
         return reading, plan
 
@@ -167,7 +167,7 @@ class Loop:
         now, chance = time.monotonic(), random.random()  # noqa: S311 - no secret
         for key in self._troubles.fell(plan, marks):
             self._schedule = self._schedule.fell(now, key, self._converger.applied, chance)
-        self._look_by(*self._troubles.look(reading, plan, self._outlook.stale(), self._converger))
+        self._look_by(*self._troubles.look(reading, plan, self._planner.stale(), self._converger))
         now = time.monotonic()
         work = self._converger.work(wanted, self._troubles.broken)
         self._schedule = self._schedule.planned(set(work.keys)).blocked(now, blocked_by(plan), random.random())  # noqa: S311 - no secret
@@ -181,8 +181,8 @@ class Loop:
                 now - first,
                 work.keys[: len(work.keys) - len(work.unchecked)],
                 reading.snapshot,
-                self._outlook.settings,
-                self._outlook.stale(),
+                self._planner.settings,
+                self._planner.stale(),
                 reading.complaints,
                 (*reading.notices, *self._troubles.disputes.notices()),
                 len(work.unchecked),
@@ -217,15 +217,15 @@ class Loop:
         if len(batch.keys) >= FEW:
             gc_tuning.set_aside()
         ended = time.monotonic()
-        self._outlook.updated()
+        self._planner.updated()
         if outcome.failed:
-            self._outlook.surprised()
+            self._planner.surprised()
         repaired = self._troubles.repaired(ended, batch, outcome)
         done = [key for key in batch.keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
         self._welcome(plan, self._troubles.returned(plan, batch, outcome, began))
         self._look_by(self._troubles.outages.look_at(began))
-        dependent = self._troubles.dependent(plan, outcome, self._outlook.silent)
+        dependent = self._troubles.dependent(plan, outcome, self._planner.silent)
         self._schedule = self._schedule.ended(ended, done, failed, random.random(), dependent)  # noqa: S311 - no secret
         self._schedule = self._schedule.repaired(ended, repaired)
         self._schedule = self._schedule.gone([key for key in done if key not in wanted])

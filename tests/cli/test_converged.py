@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from locallb.cli.watching.board import Board
 from locallb.cli.watching.records import Narrator
 from locallb.cli.watching.relay import Relay
-from locallb.watch.events import Converged, Failed, Happening
+from locallb.watch.events import Converged, Failed, LoopEvent
 from tests.cli.watch_story import planned, snapshot_of, updated
 
 NAMES = tuple(f"s{number}" for number in range(8))
@@ -23,13 +23,13 @@ def test_so_many_services_are_said_to_have_converged_as_their_plan_had(
     looks: list[tuple[int, str]], data: st.DataObject
 ) -> None:
     """Not as many as there are by the time it is told, of which the others are still to do."""
-    story: list[tuple[Happening, int]] = []
+    story: list[tuple[LoopEvent, int]] = []
     for count, end in looks:
         story += [(PLANS[count], 0), (updated(*NAMES[: count if end == "converged" else 1]), 0)]
         story += [(Converged(), count)] if end == "converged" else [(Failed("no"), 0)] if end == "failed" else []
     relay, board, narrator = Relay(), Board(), Narrator()
-    for happening, count in story:
-        relay.listen(happening)
+    for event, count in story:
+        relay.listen(event)
         if data.draw(st.booleans()):
             assert said(relay, board, narrator) in ([], [count] * bool(count))
 
@@ -39,8 +39,8 @@ def test_the_last_convergence_is_always_told(counts: list[int]) -> None:
     """Once, whatever of it happened before anybody listened."""
     relay = Relay()
     for count in counts:
-        for happening in (PLANS[count], updated(*NAMES[:count]), Converged()):
-            relay.listen(happening)
+        for event in (PLANS[count], updated(*NAMES[:count]), Converged()):
+            relay.listen(event)
     assert said(relay, Board(), Narrator()) == [counts[-1]]
 
 

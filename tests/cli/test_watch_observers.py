@@ -25,7 +25,7 @@ from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuc
 from locallb.cli.watching.telling import Lines, Teller
 from locallb.model.serving import Proxy
 from locallb.planning.status import Observation
-from locallb.watch.events import Cause, Converged, Failed, Happening, Mark, Pulse, Stopped
+from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Pulse, Stopped
 from tests.cli.watch_story import planned, serving, snapshot_of, story, updated
 
 PATIENCE = 20.0
@@ -45,9 +45,9 @@ def test_the_relay_gives_everything_in_order_and_only_the_latest_plan() -> None:
     for event in (first, updated("web"), last, Converged()):
         relay.listen(event)
     batch = relay.take(0)
-    assert [type(entry.happening).__name__ for entry in batch.entries] == ["Planned", "Updated", "Planned", "Converged"]
+    assert [type(entry.event).__name__ for entry in batch.entries] == ["Planned", "Updated", "Planned", "Converged"]
     assert batch.latest is last
-    assert not any(getattr(entry.happening, "snapshot", None) for entry in batch.entries)
+    assert not any(getattr(entry.event, "snapshot", None) for entry in batch.entries)
     assert relay.take(0).entries == ()
 
 
@@ -58,7 +58,7 @@ def test_a_relay_that_nobody_empties_drops_the_oldest_and_says_how_many() -> Non
         relay.listen(Converged(number))
     batch = relay.take(0)
     assert batch.lost == 7
-    assert [entry.happening for entry in batch.entries] == [Converged(7), Converged(8), Converged(9)]
+    assert [entry.event for entry in batch.entries] == [Converged(7), Converged(8), Converged(9)]
     assert next(Narrator().tell(batch, [])).event == "lost"
 
 
@@ -78,12 +78,12 @@ class Asked:
 def test_health_asks_those_that_were_updated_and_tells_what_is_new() -> None:
     """Only the updated one is asked at once; an answer that is the same again is no news."""
     asked, news = Asked(), threading.Event()
-    happening = planned(snapshot_of("web", "api"))
-    asked.answers = serving(happening.plan)
+    event = planned(snapshot_of("web", "api"))
+    asked.answers = serving(event.plan)
     health = Health(asked, news.set)
     health._turn_at = time.monotonic() + 3600  # nobody's turn in this test
     health.start()
-    health.listen(happening)
+    health.listen(event)
     health.listen(updated("web"))
     assert news.wait(PATIENCE)
     assert asked.names == ["demo/shop/web"]
@@ -104,9 +104,9 @@ def test_every_proxy_has_its_turn() -> None:
     """Without anything that happens, all are asked again and again."""
     asked = Asked()
     health = Health(asked, lambda: None)
-    happening = planned(snapshot_of("web", "api", "db"))
-    asked.answers = serving(happening.plan)
-    health.listen(happening)
+    event = planned(snapshot_of("web", "api", "db"))
+    asked.answers = serving(event.plan)
+    health.listen(event)
     health._absorb()
     names = []
     for now in itertools.count(1000, 100):
@@ -136,8 +136,8 @@ def metrics_of_the_story(chapters: int) -> Metrics:
     for batch, now in story()[:chapters]:
         seen = dict(now)
         for entry in batch.entries:
-            happening = entry.happening
-            metrics.listen(happening)
+            event = entry.event
+            metrics.listen(event)
     return metrics
 
 
@@ -170,7 +170,7 @@ def test_metrics_have_no_names_of_services() -> None:
 
 
 @pytest.mark.parametrize(
-    ("happenings", "ready"),
+    ("events", "ready"),
     [
         ((), False),
         ((planned(snapshot_of("web")),), False),
@@ -181,11 +181,11 @@ def test_metrics_have_no_names_of_services() -> None:
     ],
 )
 def test_ready_is_after_the_first_convergence_while_everything_can_be_read(
-    happenings: tuple[Happening, ...], *, ready: bool
+    events: tuple[LoopEvent, ...], *, ready: bool
 ) -> None:
     """The page says why not; liveness is another question."""
     metrics = Metrics(dict)
-    for event in happenings:
+    for event in events:
         metrics.listen(event)
     made = pages(metrics, lambda: Pulse(time.monotonic()))
     assert (made["/readyz"]("").status, made["/healthz"]("").status) == (200 if ready else 503, 200)
@@ -256,7 +256,7 @@ def test_the_teller_tells_all_and_ends_with_the_loop() -> None:
 
 
 @pytest.mark.slow
-def test_weeks_of_happenings_take_no_memory() -> None:
+def test_weeks_of_events_take_no_memory() -> None:
     """Ten thousand, with Services that come and go under new names each time: what is kept doesn't grow."""
     relay, metrics, health = Relay(), Metrics(dict), Health(lambda _proxy: None, lambda: None)
     board, narrator, lines = Board(), Narrator(), Lines(Stream(), plain)
@@ -286,7 +286,7 @@ def test_weeks_of_happenings_take_no_memory() -> None:
         live(500)
         gc.collect()  # also empties the interpreter's lists of free tuples
         before, _ = tracemalloc.get_traced_memory()
-        live(2500)  # of four happenings each
+        live(2500)  # of four events each
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:

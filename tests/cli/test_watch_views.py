@@ -18,7 +18,7 @@ from locallb.cli.watching.relay import Batch, Entry
 from locallb.cli.watching.screen import Screen
 from locallb.planning.planned import Plan
 from locallb.planning.status import State
-from locallb.watch.events import Cause, Converged, Failed, Happening, Mark, Planned
+from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned
 from tests.cli.watch_story import EVIL, NOON, key, planned, serving, snapshot_of, story, updated
 from tests.conftest import Golden
 
@@ -103,9 +103,9 @@ def test_of_a_thousand_services_the_troubled_and_the_recent_are_shown_and_the_re
     """Whoever looks sees first what may need somebody."""
     names = [f"s{number:04d}" for number in range(1000)]
     screen = Screen("dev")
-    happening = planned_large(names)
-    screen.board.seen = serving(happening.plan, without={"s0500"})
-    screen.board.take(Batch((Entry(NOON, happening), Entry(NOON + 1, updated("s0700"))), happening))
+    event = planned_large(names)
+    screen.board.seen = serving(event.plan, without={"s0500"})
+    screen.board.take(Batch((Entry(NOON, event), Entry(NOON + 1, updated("s0700"))), event))
     screen.views = screen.board.views()
     stream = io.StringIO()
     Console(file=stream, width=120, height=24, color_system=None).print(screen)
@@ -134,9 +134,9 @@ def planned_large(names: list[str]) -> Planned:
 
 def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
     """Being updated, failed, silent, rejected: each has its own reason; a success ends a failure."""
-    happening = planned(snapshot_of("web", "api", "db", "ftp", "git"), "web", "api")
-    board = Board(seen=serving(happening.plan, without={"web", "db", "ftp"}))
-    board.take(Batch((Entry(NOON, happening), Entry(NOON, updated("api", failed={"api": "no"}))), happening))
+    event = planned(snapshot_of("web", "api", "db", "ftp", "git"), "web", "api")
+    board = Board(seen=serving(event.plan, without={"web", "db", "ftp"}))
+    board.take(Batch((Entry(NOON, event), Entry(NOON, updated("api", failed={"api": "no"}))), event))
     reasons = {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
     assert reasons == {
         "web": (State.PENDING, UPDATING),
@@ -158,8 +158,8 @@ def test_what_is_told_once_is_not_told_again() -> None:
     sentence = "source demo: gone"
     board, narrator = Board(seen=serving(planned(snapshot).plan)), Narrator()
 
-    def events(*happenings: Planned | Converged) -> list[str]:
-        batch = Batch(tuple(Entry(NOON, event) for event in happenings), planned(snapshot))
+    def events(*chapter: Planned | Converged) -> list[str]:
+        batch = Batch(tuple(Entry(NOON, event) for event in chapter), planned(snapshot))
         board.take(batch)
         return [record.event for record in narrator.tell(batch, board.views())]
 
@@ -172,9 +172,9 @@ def test_what_is_told_once_is_not_told_again() -> None:
 
 def test_services_are_told_when_trouble_comes_and_goes() -> None:
     """A Service that is merely being updated isn't trouble; one that serves again is told by its addresses."""
-    happening = planned(snapshot_of("web"), "web")
+    event = planned(snapshot_of("web"), "web")
     board, narrator = Board(), Narrator()
-    batch = Batch((Entry(NOON, happening),), happening)
+    batch = Batch((Entry(NOON, event),), event)
 
     def events() -> list[str]:
         return [f"{record.event} {record.fields['state']}" for record in narrator.services(NOON, board.views())]
@@ -182,15 +182,15 @@ def test_services_are_told_when_trouble_comes_and_goes() -> None:
     board.take(batch)
     assert events() == []
     board.take(Batch((Entry(NOON, updated("web")),)))
-    board.seen = serving(happening.plan, without={"web"})
+    board.seen = serving(event.plan, without={"web"})
     assert events() == ["service pending"]
     assert events() == []
-    board.seen = serving(happening.plan)
+    board.seen = serving(event.plan)
     assert events() == ["service serving"]
     assert events() == []
 
 
-def narrated(*chapters: list[Happening]) -> list[list[str]]:
+def narrated(*chapters: list[LoopEvent]) -> list[list[str]]:
     """Return the sentences of each chapter, with the table's state after it."""
     board, narrator, told = Board(), Narrator(), []
     for chapter in chapters:
@@ -259,11 +259,9 @@ def test_what_is_left_out_is_told_once() -> None:
     narrator = Narrator()
 
     def tell(*left_out: str) -> list[str]:
-        happening = dataclasses.replace(planned(snapshot_of()), plan=Plan(left_out=left_out))
+        event = dataclasses.replace(planned(snapshot_of()), plan=Plan(left_out=left_out))
         return [
-            record.sentence
-            for record in narrator.tell(Batch((Entry(NOON, happening),)), ())
-            if record.event == "left-out"
+            record.sentence for record in narrator.tell(Batch((Entry(NOON, event),)), ()) if record.event == "left-out"
         ]
 
     assert [tell("a"), tell("a"), tell("a", "b"), tell(), tell("a")] == [["a"], [], ["b"], [], ["a"]]

@@ -1,4 +1,4 @@
-"""A recorded story of a watch loop, for whatever observes one: happenings at fixed times, and what proxies answered."""
+"""A recorded story of a watch loop, for whatever observes one: events at fixed times, and what proxies answered."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from locallb.watch.events import (
     Cause,
     Converged,
     Failed,
-    Happening,
     Leading,
+    LoopEvent,
     Mark,
     Planned,
     Stopped,
@@ -59,7 +59,7 @@ def planned(
     complaints: tuple[str, ...] = (),
     notices: tuple[str, ...] = (),
 ) -> Planned:
-    """Make the happening of a plan; `open_` are names of what differs."""
+    """Make the event of a plan; `open_` are names of what differs."""
     stale = {ClusterName("demo"): complaints[0]} if complaints else {}
     keys = tuple(key(name) for name in open_)
     plan = make_plan(snapshot, SETTINGS)
@@ -67,7 +67,7 @@ def planned(
 
 
 def updated(*names: str, failed: Mapping[str, str] | None = None, untouched: Collection[str] = ()) -> Updated:
-    """Make the happening of an update; of `untouched` nothing had to be changed."""
+    """Make the event of an update; of `untouched` nothing had to be changed."""
     wrong = {key(name): why for name, why in (failed or {}).items()}
     same = frozenset(map(key, untouched))
     return Updated(tuple(map(key, names)), 0.031, 0.04, {"create": 7 * len(names)}, wrong, same)
@@ -89,7 +89,7 @@ def story() -> list[tuple[Batch, Mapping[str, Observation | None]]]:
     first, second = planned(small, "web", "api", marks=[Mark(Cause.START)]), planned(large, "db", "ftp")
     stale = "source demo: manifests/a.yaml line 3: not YAML; its Services count as last read until it answers"
     broken = planned(large, complaints=(stale,), notices=(f"an object was passed over: {EVIL}",))
-    chapters: list[list[Happening]] = [
+    chapters: list[list[LoopEvent]] = [
         [first],
         [updated("api", "web"), Converged()],
         [second],

@@ -30,7 +30,7 @@ from locallb.sources.snapshot import SnapshotResult, read_host
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.workspace import Workspace
 from locallb.watch import outages
-from locallb.watch.events import Converged, Happening
+from locallb.watch.events import Converged, LoopEvent
 from locallb.watch.loop import Loop
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.watching import answers, becomes
@@ -120,12 +120,12 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
             surprised=lambda: None,
             stop=lambda: None,
         )
-        told: list[Happening] = []
+        told: list[LoopEvent] = []
         engine = session.engine(lambda _event: None)
         stack = session.project.stack_file("dev")
         loop = Loop(session.home, engine, lambda: settings, stack, told.append, observe=observe)
-        loop._outlook._workspace = Workspace(session.home, settings, cache=cast("SnapshotCache", world))
-        loop._outlook.triggers.follow(settings)
+        loop._planner._workspace = Workspace(session.home, settings, cache=cast("SnapshotCache", world))
+        loop._planner.triggers.follow(settings)
         thread = threading.Thread(target=loop.run, daemon=True)
         running.append((loop, thread))
         thread.start()

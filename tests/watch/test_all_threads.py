@@ -300,8 +300,8 @@ def test_readiness_and_metrics_know_of_a_thread_in_trouble(monkeypatch: pytest.M
     """Not ready until it works again; counted by what it is for."""
     monkeypatch.setattr(supervised, "AGAIN", Pace(first=3600, longest=3600))
     metrics = Metrics(dict)
-    for happening in (planned(snapshot_of("web")), Converged()):
-        metrics.listen(happening)
+    for event in (planned(snapshot_of("web")), Converged()):
+        metrics.listen(event)
     assert not metrics.unready()
 
     def work() -> None:

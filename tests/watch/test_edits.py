@@ -22,7 +22,7 @@ from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.workspace import EVERYTHING, Workspace
 from locallb.watch.events import Cause, Mark
-from locallb.watch.outlook import Outlook
+from locallb.watch.planner import Planner
 from locallb.watch.triggers import Triggers
 from tests.watch.api import Api, becomes, kubeconfig, served
 
@@ -142,13 +142,13 @@ def test_what_could_not_be_watched_is_watched_at_the_next_look(tmp_path: Path, m
         raise OSError(errno.EMFILE, "Too many open files")
 
     engine = cast("Engine", SimpleNamespace(state_stamp=lambda: 0, resources=tuple))
-    outlook = Outlook(home, engine, lambda: settings, marks.append, triggers)
+    planner = Planner(home, engine, lambda: settings, marks.append, triggers)
     with monkeypatch.context() as here:
         here.setattr("locallb.watch.triggers.RouteEvents", refuse)
         with pytest.raises(OSError, match="Too many"):
-            outlook.open((Mark(Cause.START),))
+            planner.open((Mark(Cause.START),))
     threads = threading.active_count()
-    outlook.open((Mark(Cause.START),))
+    planner.open((Mark(Cause.START),))
     assert triggers._runs is not None
-    outlook.stop()
+    planner.stop()
     becomes(lambda: threading.active_count() <= threads - 2)

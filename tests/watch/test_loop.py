@@ -16,7 +16,7 @@ from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
 from locallb.watch.converge import Outcome
-from locallb.watch.events import Cause, Converged, Happening, Mark
+from locallb.watch.events import Cause, Converged, LoopEvent, Mark
 from locallb.watch.loop import Loop
 from locallb.watch.schedule import OF_OTHERS, UPDATES
 from locallb.watch.troubles import Troubles
@@ -67,20 +67,20 @@ def world() -> World:
 
 
 @pytest.fixture
-def told() -> list[Happening]:
+def told() -> list[LoopEvent]:
     """Collect what the loop tells."""
     return []
 
 
 @pytest.fixture
-def loop(world: World, told: list[Happening], tmp_path: Path) -> Loop:
+def loop(world: World, told: list[LoopEvent], tmp_path: Path) -> Loop:
     """Make a loop whose engine has nothing."""
     engine: Any = SimpleNamespace(state_stamp=lambda: 1, resources=lambda: (), cancel=lambda: None)
     made = Loop(HOME, engine, lambda: SETTINGS, tmp_path / "x.yaml", told.append, observe=lambda _proxies: {})
     workspace: Any = SimpleNamespace(
         settings=SETTINGS, cache=world, read_and_plan=lambda *_, keep: (world.read(keep=keep), Plan())
     )
-    made._outlook._workspace = workspace
+    made._planner._workspace = workspace
     return made
 
 
@@ -101,7 +101,7 @@ def test_a_cluster_is_silent_for_everybody_as_long_as_it_is_stale(loop: Loop, wo
     assert not SILENT.why(ACCESS[AWAY])
     world.old = {AWAY: "source away: it doesn't answer"}
     look(loop)
-    loop._outlook.stop()
+    loop._planner.stop()
     assert not SILENT.why(ACCESS[AWAY])
 
 
@@ -125,7 +125,7 @@ def test_what_a_silent_cluster_makes_fail_is_tried_once_it_answers_and_rarely_be
 
 @pytest.mark.parametrize("ends", ["all is done", "it is stopped", "something else came"])
 def test_everything_is_said_to_be_as_planned_once_nothing_is_left_of_the_plan(
-    ends: str, loop: Loop, told: list[Happening], monkeypatch: pytest.MonkeyPatch
+    ends: str, loop: Loop, told: list[LoopEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither by a loop that was stopped in the midst of it, nor by one that looks again before it goes on."""
     keys = tuple(ObjectKey(DEMO, "n", f"s{number}") for number in range(2 * MOST))

@@ -11,7 +11,7 @@ from locallb.config.settings import Settings, SettingsError
 from locallb.engine.engine import Engine
 from locallb.model.identities import Home
 from locallb.threads.supervised import SupervisedThread, Task
-from locallb.watch.events import Cause, Failed, Happening, Mark, Stopped
+from locallb.watch.events import Cause, Failed, LoopEvent, Mark, Stopped
 from locallb.watch.loop import Loop
 from tests.watch.api import becomes
 
@@ -21,7 +21,7 @@ class _Engine:
         """Nothing is under way."""
 
 
-def loop(tmp_path: Path, answers: list[Exception], told: list[Happening]) -> Loop:
+def loop(tmp_path: Path, answers: list[Exception], told: list[LoopEvent]) -> Loop:
     """Make one whose configuration can't be read in these ways, one after the other; the last one stays."""
 
     def load() -> Settings:
@@ -33,7 +33,7 @@ def loop(tmp_path: Path, answers: list[Exception], told: list[Happening]) -> Loo
 
 def test_a_loop_that_broke_off_begins_again_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
     """What it follows is followed on meanwhile; its end is told once."""
-    told: list[Happening] = []
+    told: list[LoopEvent] = []
     made = loop(tmp_path, [KeyError("a mistake"), SettingsError(("broken",))], told)
     thread = SupervisedThread(Task.LOOP, "loop", made.run)
     thread.start()
@@ -57,4 +57,4 @@ def test_marks_that_wait_are_no_more_than_there_are_sorts(tmp_path: Path, monkey
     assert made._schedule.marks == set(marks)
     made.mark(marks[0])
     assert len(made._inbox) == 1
-    made._outlook.stop()
+    made._planner.stop()

@@ -22,7 +22,7 @@ from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import EVERYTHING
 from locallb.watch.events import Cause, Mark
-from locallb.watch.outlook import changes_of
+from locallb.watch.planner import changes_of
 from tests.sources.seed_api import kubeconfig, served_seed
 from tests.watch.api import becomes
 

@@ -31,7 +31,7 @@ from locallb.engine.state.project import load_config
 from locallb.runtimes.single_instance import only_one
 from locallb.sources.configuration import stack_settings
 from locallb.threads.supervised import THREADS, SupervisedThread, Task
-from locallb.watch.events import Broken, Cause, Happening, Leading, Mark
+from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark
 from locallb.watch.loop import Loop
 
 _GLANCE = 0.2
@@ -118,11 +118,11 @@ class _Watch:
         self._listen(Leading(leads))
         self._loop.mark(Mark(Cause.CONFIGURATION))
 
-    def _listen(self, happening: Happening) -> None:
-        self._health.listen(happening)
-        self._metrics.listen(happening)
-        self._supervised.listen(happening)
-        self._relay.listen(happening)
+    def _listen(self, event: LoopEvent) -> None:
+        self._health.listen(event)
+        self._metrics.listen(event)
+        self._supervised.listen(event)
+        self._relay.listen(event)
 
     def _follow(self) -> None:
         """Run the loop; after a mistake of ours it begins again, unless it was to stop."""

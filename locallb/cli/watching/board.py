@@ -1,6 +1,6 @@
 """What is known of every Service while the loop runs: planned, seen, failed, changed when; for a view and for metrics.
 
-Made from happenings and observations, never more than the plan has Services. Not here: how it is shown.
+Made from events and observations, never more than the plan has Services. Not here: how it is shown.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Board:
         """Note what happened."""
         self.planned = batch.latest or self.planned
         for entry in batch.entries:
-            match entry.happening:
+            match entry.event:
                 case Planned() as planned:
                     self._plan(entry.at, planned)
                 case Updated() as updated:

@@ -13,7 +13,7 @@ from locallb.model.serving import Proxy
 from locallb.planning.planned import Placement
 from locallb.planning.status import Observation
 from locallb.threads.supervised import SupervisedThread, Task
-from locallb.watch.events import Cause, Happening, Planned, Updated
+from locallb.watch.events import Cause, LoopEvent, Planned, Updated
 
 PACE = 2.0
 """Seconds between two proxies in turn."""
@@ -64,17 +64,17 @@ class Health:
             self._absorb()
             return dict(self._seen)
 
-    def listen(self, happening: Happening) -> None:
+    def listen(self, event: LoopEvent) -> None:
         """Note which proxies there are, and which were changed; looking at it is for the other thread."""
-        match happening:
+        match event:
             case Planned():
                 with self._lock:
-                    self._news = happening
-                    self._named.update(mark.subject for mark in happening.marks if mark.cause is Cause.PROXY)
+                    self._news = event
+                    self._named.update(mark.subject for mark in event.marks if mark.cause is Cause.PROXY)
                     self._lock.notify()
             case Updated():
                 with self._lock:
-                    self._changed_keys.update(happening.services)
+                    self._changed_keys.update(event.services)
                     self._lock.notify()
             case _:
                 pass

@@ -22,7 +22,7 @@ from locallb.planning.planned import Via
 from locallb.planning.status import Observation, State
 from locallb.report.pool_room import rooms_for
 from locallb.threads.supervised import THREADS
-from locallb.watch.events import Converged, Failed, Happening, Planned, Updated
+from locallb.watch.events import Converged, Failed, LoopEvent, Planned, Updated
 
 PREFIX = "locallb"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -58,27 +58,27 @@ class Metrics:
         self._service_failures = counter("load_balancer_failures", "Load balancers that an update failed for.")
         self.registry.register(_Now(self._look, self._ready))
 
-    def listen(self, happening: Happening) -> None:
+    def listen(self, event: LoopEvent) -> None:
         """Count what happened."""
-        self._ready.listen(happening)
-        latest = happening if isinstance(happening, Planned) else None
+        self._ready.listen(event)
+        latest = event if isinstance(event, Planned) else None
         with self._lock:
-            self._board.take(Batch((Entry(time.time(), happening),), latest))
-        match happening:
+            self._board.take(Batch((Entry(time.time(), event),), latest))
+        match event:
             case Planned():
-                for cause, count in Tallied(mark.cause for mark in happening.marks).items():
+                for cause, count in Tallied(mark.cause for mark in event.marks).items():
                     self._marks.labels(cause.value).inc(count)
-                self._plan.observe(happening.seconds)
-                self._planned.observe(happening.latency)
+                self._plan.observe(event.seconds)
+                self._planned.observe(event.latency)
             case Updated():
-                self._updates.labels("failed" if happening.failed else "ok").inc()
-                self._update.observe(happening.seconds)
-                self._applied.observe(happening.latency)
-                self._service_failures.inc(len(happening.failed))
-                for operation, count in happening.changes.items():
+                self._updates.labels("failed" if event.failed else "ok").inc()
+                self._update.observe(event.seconds)
+                self._applied.observe(event.latency)
+                self._service_failures.inc(len(event.failed))
+                for operation, count in event.changes.items():
                     self._operations.labels(operation).inc(count)
             case Failed():
-                self._failures.labels(happening.kind).inc()
+                self._failures.labels(event.kind).inc()
             case _:
                 pass
 
@@ -107,16 +107,16 @@ class _Ready:
         self._failure = ""
         self._stale = ""
 
-    def listen(self, happening: Happening) -> None:
+    def listen(self, event: LoopEvent) -> None:
         with self._lock:
-            match happening:
+            match event:
                 case Converged():
                     self._converged = True
                 case Failed():
-                    self._failure = happening.sentence
+                    self._failure = event.sentence
                 case Planned():
                     self._failure = ""
-                    self._stale = next(iter(happening.stale.values()), "")
+                    self._stale = next(iter(event.stale.values()), "")
                 case _:
                     pass
 

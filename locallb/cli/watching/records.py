@@ -1,4 +1,4 @@
-"""From happenings to records: what a log, in whichever form, says of them. One record is one line.
+"""From events to records: what a log, in whichever form, says of them. One record is one line.
 
 What is told again and again (a plan without work, the same complaint at each plan, the same failure at each try) is
 told once, and when it ends.
@@ -21,8 +21,8 @@ from locallb.watch.events import (
     Cause,
     Converged,
     Failed,
-    Happening,
     Leading,
+    LoopEvent,
     Planned,
     Stopped,
     Updated,
@@ -75,11 +75,11 @@ class Narrator:
         """Return a batch; `views` are the Services as they are after it."""
         if batch.lost:
             at = batch.entries[0].at if batch.entries else 0.0
-            sentence = f"{counted(batch.lost, 'happening')} went untold: the output didn't take them in time"
+            sentence = f"{counted(batch.lost, 'event')} went untold: the output didn't take them in time"
             yield LogRecord(at, Level.WARNING, "lost", sentence, {"count": batch.lost})
-        plans = [number for number, entry in enumerate(batch.entries) if isinstance(entry.happening, Planned)]
+        plans = [number for number, entry in enumerate(batch.entries) if isinstance(entry.event, Planned)]
         for number, entry in enumerate(batch.entries):
-            yield from self._happening(entry.at, entry.happening, None if number < max(plans, default=0) else views)
+            yield from self._of_event(entry.at, entry.event, None if number < max(plans, default=0) else views)
 
     def services(self, at: float, views: Sequence[View]) -> Iterator[LogRecord]:
         """Return which Services are in another state than was told."""
@@ -97,7 +97,7 @@ class Narrator:
         self._told = {key: told for key, told in self._told.items() if key in present and key not in serving}
         self._failing = {key: why for key, why in self._failing.items() if key in present or not key.cluster}
 
-    def _happening(self, at: float, event: Happening, views: Sequence[View] | None) -> Iterator[LogRecord]:
+    def _of_event(self, at: float, event: LoopEvent, views: Sequence[View] | None) -> Iterator[LogRecord]:
         """Return what to tell of it; there are no views of what another plan has overtaken."""
         match event:
             case Planned():

@@ -1,4 +1,4 @@
-"""Hands happenings from the loop's thread to whoever tells them, without ever holding up the loop.
+"""Hands events from the loop's thread to whoever tells them, without ever holding up the loop.
 
 Bounded: where the teller can't keep up (a paused terminal, a full pipe), the oldest go untold and are counted. Plans
 are large, so only the latest is kept.
@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from threading import Condition
 
 from locallb.planning.planned import Plan
-from locallb.watch.events import Happening, Planned
+from locallb.watch.events import LoopEvent, Planned
 
 MOST = 1000
-"""Happenings that may wait."""
+"""Events that may wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A happening without its plan, and when it was told (seconds since the epoch)."""
+    """A event without its plan, and when it was told (seconds since the epoch)."""
 
     at: float
-    happening: Happening
+    event: LoopEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Batch:
     latest: Planned | None = None
     """The latest plan and what it was made from."""
     lost: int = 0
-    """Happenings that went untold."""
+    """Events that went untold."""
 
 
 class Relay:
@@ -48,15 +48,15 @@ class Relay:
         self._lost = 0
         self._poked = False
 
-    def listen(self, happening: Happening) -> None:
-        """Take a happening."""
-        entry = Entry(time.time(), happening)
-        if isinstance(happening, Planned):
-            slim = replace(happening, plan=Plan(), snapshot=None, settings=None)
+    def listen(self, event: LoopEvent) -> None:
+        """Take a event."""
+        entry = Entry(time.time(), event)
+        if isinstance(event, Planned):
+            slim = replace(event, plan=Plan(), snapshot=None, settings=None)
             entry = Entry(entry.at, slim)
         with self._changed:
-            if isinstance(happening, Planned):
-                self._latest = happening
+            if isinstance(event, Planned):
+                self._latest = event
             if len(self._waiting) >= self._most:
                 self._waiting.popleft()
                 self._lost += 1
@@ -64,7 +64,7 @@ class Relay:
             self._changed.notify_all()
 
     def poke(self) -> None:
-        """Wake the teller although nothing happened: what it shows beside happenings is different."""
+        """Wake the teller although nothing happened: what it shows beside events is different."""
         with self._changed:
             self._poked = True
             self._changed.notify_all()

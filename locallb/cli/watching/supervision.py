@@ -9,7 +9,7 @@ from http import HTTPStatus
 from locallb.cli.watching import sd_notify
 from locallb.cli.watching.http_server import Page
 from locallb.cli.watching.metrics import Metrics
-from locallb.watch.events import Cause, Converged, Failed, Happening, Leading, Planned, Pulse
+from locallb.watch.events import Cause, Converged, Failed, Leading, LoopEvent, Planned, Pulse
 
 IDLE_LIMIT, BUSY_LIMIT = 30.0, 300.0
 """Seconds without a sign of life after which the loop counts as stuck: while it waits, and while it updates."""
@@ -54,17 +54,17 @@ class Supervised:
         self._reloading = True
         sd_notify.reloading()
 
-    def listen(self, happening: Happening) -> None:
+    def listen(self, event: LoopEvent) -> None:
         """Report READY after the first look and after each reload, and how things stand."""
-        match happening:
-            case Planned() if self._reloading and _is_whole(happening):
+        match event:
+            case Planned() if self._reloading and _is_whole(event):
                 self._ready()
             case Failed():
-                sd_notify.notify(f"STATUS=failing: {happening.sentence.splitlines()[0][:200]}")
+                sd_notify.notify(f"STATUS=failing: {event.sentence.splitlines()[0][:200]}")
                 if self._reloading:
                     self._ready()
             case Converged():
-                waiting = f", {happening.waiting} tried again later" if happening.waiting else ""
+                waiting = f", {event.waiting} tried again later" if event.waiting else ""
                 sd_notify.notify(f"STATUS=converged{waiting}")
             case Leading(leads=False):
                 sd_notify.notify("STATUS=standing by: another process may lead")

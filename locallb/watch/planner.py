@@ -24,7 +24,7 @@ _UNKNOWN = object()
 
 
 @dataclass(slots=True)
-class Outlook:
+class Planner:
     """For one thread. `load` reads the configuration; `mark` is for whatever the stack is followed by."""
 
     home: Home
