@@ -13,7 +13,8 @@ from locallb.cli.exit_code import Exit
 from locallb.cli.glimpse import balancers, stacks
 from locallb.cli.grammar import make_parser
 from locallb.cli.parser import ANSWER
-from locallb.cli.projects.place import nearest_project
+from locallb.cli.projects.place import PROJECT_FILE, nearest_project
+from locallb.storage import paths
 
 SCRIPTS = {
     "bash": f"""\
@@ -100,9 +101,14 @@ class _Line:
     def _values(self, action: argparse.Action) -> Iterable[str]:
         if action.choices:
             return [choice for choice in action.choices if choice != ANSWER]
-        project = nearest_project(Path(self._given["directory"]))
+        project = self._project()
         if action.dest == "stack":
             return stacks(project)
         if action.metavar == "SERVICE":
             return balancers(project, self._given["stack"])
         return ()
+
+    def _project(self) -> Path:
+        """Return the project around, or this user's own."""
+        around = nearest_project(Path(self._given["directory"]))
+        return around if (around / PROJECT_FILE).exists() else paths.data_home()

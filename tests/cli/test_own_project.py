@@ -141,6 +141,13 @@ def test_every_cluster_of_kind_is_served_where_there_is_one(place: Path, monkeyp
     assert sources(stack_of(place, "other")) == [{"kind": "all"}]
 
 
+def test_its_stacks_are_completed(place: Path) -> None:
+    """Where there is no project."""
+    assert run("completion", "answer", "--", "--stack", "").out == ""
+    run("preview", "--stack", "mine", "--manifests", str(write_manifests(place)))
+    assert run("completion", "answer", "--", "--stack", "").out == "mine\n"
+
+
 @pytest.mark.docker
 def test_docker_tells_whether_there_is_a_cluster_of_kind(
     place: Path, image: str, monkeypatch: pytest.MonkeyPatch
