@@ -1,7 +1,11 @@
-"""What a wheel has beside code: pages, examples and units, as `locallb/shipped/`. All else stands in pyproject.toml."""
+"""What a wheel has beside code, as `locallb/shipped/`: pages, examples, units, and what it is made of (CycloneDX).
+
+All else stands in pyproject.toml.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -25,10 +29,30 @@ class Shipping(build_py):
         for name in SHIPPED:
             copy = shutil.copy if Path(name).is_file() else _copy_tree
             copy(name, target / name)
+        (target / "sbom.cdx.json").write_text(_bill_of_materials(self.distribution.get_version()), encoding="utf-8")
 
 
 def _copy_tree(source: str, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "benchmarks", "adr"))
+
+
+def _bill_of_materials(version: str) -> str:
+    """Return every dependency with its pinned version; without a date, so that builds stay equal."""
+    lines = Path("requirements.txt").read_text(encoding="utf-8").splitlines()
+    pinned = sorted(tuple(line.split("==")) for line in lines if "==" in line and not line.startswith("#"))
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": {"type": "application", **_component("local-lb", version)}},
+        "components": [{"type": "library", **_component(name, of)} for name, of in pinned],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _component(name: str, version: str) -> dict[str, str]:
+    purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{version}"
+    return {"bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
 setup(cmdclass={"build_py": Shipping})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tarfile
@@ -41,6 +42,17 @@ def test_the_wheel_has_what_a_checkout_has(wheel: Path, folder: str) -> None:
     files = [path for path in (CHECKOUT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     expected = {f"{shipped}{path.relative_to(CHECKOUT)}" for path in files}
     assert expected <= set(names(wheel))
+
+
+def test_the_wheel_says_what_it_is_made_of(wheel: Path) -> None:
+    """Each dependency that its metadata names, in the same version."""
+    with zipfile.ZipFile(wheel) as archive:
+        bill = json.loads(archive.read("locallb/shipped/sbom.cdx.json"))
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode().splitlines()
+    required = {line.removeprefix("Requires-Dist: ") for line in metadata if line.startswith("Requires-Dist: ")}
+    assert {f"{each['name']}=={each['version']}" for each in bill["components"]} == required
+    assert bill["metadata"]["component"]["version"] == __version__
 
 
 def test_the_installed_tool_says_its_version_and_has_no_checkout_on_its_path(tool: Path, tmp_path: Path) -> None:
