@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from tests.e2e.support import Stage, node
+from tests.e2e.watching import becomes, watching
 from tests.envoy.certificates import Authority, Pair
 from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
 
@@ -156,6 +157,28 @@ def test_a_route_that_changes_costs_no_request_and_no_connection(play: Stage) ->
         assert play.pids() == before
 
 
+@pytest.mark.slow
+def test_watch_follows_routes_and_costs_no_request(play: Stage) -> None:
+    """A hundred changes of routes under a client that keeps its connection: none of its requests fails."""
+    some = ([backend("one")], [backend("one"), backend("two", weight=3)], [backend("two")])
+    with answering("one") as one, answering("two") as two:
+        play.write("cluster.yaml", node(), service("one", one), service("two", two))
+        play.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=some[0])))
+        with watching(play) as watch:
+            becomes(lambda: play.run("status", "--json").json[0]["state"] == "serving", watch)
+            becomes(lambda: get(address_of(play)) == (200, "one / -"), watch)
+            before = play.pids()
+            with Client(address_of(play)) as client:
+                for number in range(99):
+                    play.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=some[number % 3])))
+                    time.sleep(0.05)
+                becomes(lambda: {get(address_of(play))[1][:3] for _ in range(9)} == {"two"}, watch)
+            assert set(client.answers) == {"200 one", "200 two"}
+            assert play.pids() == before
+            play.write("gateway.yaml", gateway_class())
+            becomes(lambda: play.run("status", "--json").json == [], watch)
+
+
 def _secret(pair: Pair) -> JsonObject:
     data = {"tls.crt": pair.chain, "tls.key": pair.key}
     return {
@@ -223,3 +246,40 @@ def test_a_gateway_asks_for_an_address(play: Stage) -> None:
         play.up()
         assert address_of(play) == play.at(9)
         assert get(play.at(9)) == (200, "one / -")
+
+
+def test_a_gateway_has_a_proxy_of_its_own_beside_shared_ones(play: Stage) -> None:
+    """Services share theirs, whatever the Gateway does; with it gone, nothing of it is left."""
+    with answering("one") as one:
+        balancer = {"type": "LoadBalancer", "ports": [{"port": 8081, "nodePort": one}]}
+        shared = {**service("plain", one), "spec": balancer}
+        play.configure(proxies="shared")
+        play.write("cluster.yaml", node(), service("one", one), shared)
+        play.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=[backend("one")])))
+        play.up()
+        addresses = {row["name"]: row["addresses"][0] for row in play.run("status", "--json").json}
+        assert get(addresses["web"]) == (200, "one / -")
+        assert get(addresses["plain"], port=8081) == (200, "one / -")
+        play.write("gateway.yaml", gateway_class())
+        play.up()
+        assert [row["name"] for row in play.run("status", "--json").json] == ["plain"]
+        assert get(addresses["plain"], port=8081) == (200, "one / -")
+        with pytest.raises(ConnectionRefusedError):
+            get(addresses["web"])
+
+
+@pytest.mark.parametrize("form", ["tree", "markdown", "html", "json"])
+def test_a_preview_knows_gateways(play: Stage, form: str) -> None:
+    """Before they are there, as they are, and after a change."""
+    with answering("one") as one:
+        play.write("cluster.yaml", node(), service("one", one))
+        play.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=[backend("one")])))
+        shown = play.run("preview", "--format", form)
+        assert shown.code == 0, shown.err
+        assert "c/gateways/shop/web" in shown.out
+        play.up()
+        assert play.run("preview", "--expect-no-changes", "--format", form).code == 0
+        play.write("gateway.yaml", gateway_class(), web(), route(rule("/x", backends=[backend("one")])))
+        changed = play.run("preview", "--expect-no-changes", "--format", form)
+        assert changed.code != 0
+        assert "c/gateways/shop/web" in changed.out
