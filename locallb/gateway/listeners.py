@@ -85,14 +85,14 @@ def is_allowed(one: ListenerSet, gateway: Gateway, namespaces: Mapping[str, Mapp
 
 
 def bound_listeners(
-    gateway: Gateway, sets: Iterable[ListenerSet], objects: GatewayObjects, served: Mapping[str, Trouble | None]
+    gateway: Gateway, sets: Iterable[ListenerSet], objects: GatewayObjects
 ) -> tuple[BoundListener, ...]:
-    """Bind all listeners of a Gateway, `sets` in order. `served` has the protocols, and why one isn't served."""
+    """Bind all listeners of a Gateway, `sets` in order."""
     grants = Grants(objects.grants)
     owned = [("Gateway", gateway.meta, gateway.listeners)]
     owned += [("ListenerSet", one.meta, one.listeners) for one in sets]
     bound = [
-        _bound(_owner(kind, meta), listener, objects, grants, served)
+        _bound(_owner(kind, meta), listener, objects, grants)
         for kind, meta, listeners in owned
         for listener in listeners
     ]
@@ -103,14 +103,8 @@ def _owner(kind: str, meta: Meta) -> Reference:
     return Reference(GROUP, kind, meta.key)
 
 
-def _bound(
-    owner: Reference,
-    listener: Listener,
-    objects: GatewayObjects,
-    grants: Grants,
-    served: Mapping[str, Trouble | None],
-) -> BoundListener:
-    accepted = _unsupported(listener, served)
+def _bound(owner: Reference, listener: Listener, objects: GatewayObjects, grants: Grants) -> BoundListener:
+    accepted = _unsupported(listener)
     possible = _KINDS.get(listener.protocol, ())
     asked = listener.allowed.kinds
     kinds = tuple(kind for kind in possible if not asked or (GROUP, kind.value) in asked)
@@ -122,16 +116,16 @@ def _bound(
     return BoundListener(owner, listener, kinds, accepted, None, resolved, certificates)
 
 
-def _unsupported(listener: Listener, served: Mapping[str, Trouble | None]) -> Trouble | None:
+def _unsupported(listener: Listener) -> Trouble | None:
     """Return why a listener isn't accepted, whatever else there is."""
     if listener.problem:
         return Trouble("UnsupportedValue", listener.problem)
-    if listener.protocol not in served:
+    if listener.protocol not in set(ListenerProtocol):
         why = (
             f"listener {listener.name} has the protocol {listener.protocol!r}; use one of {', '.join(ListenerProtocol)}"
         )
         return Trouble("UnsupportedProtocol", why)
-    return served[listener.protocol] or _odd_tls(listener)
+    return _odd_tls(listener)
 
 
 def _odd_tls(listener: Listener) -> Trouble | None:

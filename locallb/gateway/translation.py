@@ -8,7 +8,7 @@ by port what the proxy serves. Nothing here knows addresses, endpoints or this h
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from locallb.gateway.attachment import Attached, Attachment, attach
@@ -19,10 +19,13 @@ from locallb.gateway.http_translation import Hosted, http_routes
 from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners
 from locallb.model.gateway.objects import (
     CONTROLLER,
+    GROUP,
     Gateway,
     GatewayClass,
     ListenerProtocol,
     ListenerSet,
+    Reference,
+    Route,
     TlsMode,
     WantedAddress,
 )
@@ -30,11 +33,9 @@ from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http import Chain, TcpForward, Termination
 from locallb.model.http_routes import Target
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
+from locallb.model.memory import Memory
 from locallb.model.naming import part_id
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
-
-SERVED: Mapping[str, Trouble | None] = dict.fromkeys(ListenerProtocol, None)
-"""The protocols of listeners that are served, and why one isn't."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +81,38 @@ def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple
 
 
 def bind(
-    objects: GatewayObjects, names: Collection[str] | None = None, served: Mapping[str, Trouble | None] = SERVED
+    objects: GatewayObjects, names: Collection[str] | None = None, memory: Memory[BoundGateway] | None = None
 ) -> tuple[BoundGateway, ...]:
-    """Bind all that a cluster has, for the classes of these names (None: all of our controller)."""
+    """Bind all that a cluster has, for the classes of these names (None: all of our controller).
+
+    `memory` has those that were bound before: each is bound again for objects of its own, or what all share.
+    """
+    memory = memory or Memory()
     ours = {one.meta.key.name for one in our_classes(objects, names)}
-    backends = Backends(objects)
-    return tuple(
-        _bound(gateway, objects, backends, served)
-        for gateway in sorted(objects.gateways, key=lambda gateway: gateway.meta.key)
-        if gateway.class_name in ours and not gateway.meta.deleting
-    )
+    shared = replace(objects, classes=(), gateways=(), listener_sets=(), routes=())
+    by_parent: dict[Reference, dict[Reference, Route]] = {}
+    for route in objects.routes:
+        for parent in route.parents:
+            by_parent.setdefault(Reference(parent.group, parent.kind, parent.key), {})[route.reference] = route
+    bound = []
+    for gateway in sorted(objects.gateways, key=lambda gateway: gateway.meta.key):
+        if gateway.class_name in ours and not gateway.meta.deleting:
+            sets = attached_sets(gateway, objects)
+            owners = (Reference(GROUP, "Gateway", gateway.meta.key), *(one.reference for one in sets))
+            routes = {name: route for owner in owners for name, route in by_parent.get(owner, {}).items()}
+            key = ObjectKey(objects.cluster, *gateway.meta.key, ObjectKind.GATEWAY)
+            bound.append(memory.of(key, _bound, key, gateway, sets, tuple(routes.values()), shared))
+    return tuple(bound)
 
 
 def _bound(
-    gateway: Gateway, objects: GatewayObjects, backends: Backends, served: Mapping[str, Trouble | None]
+    key: ObjectKey, gateway: Gateway, sets: tuple[ListenerSet, ...], routes: tuple[Route, ...], shared: GatewayObjects
 ) -> BoundGateway:
-    sets = attached_sets(gateway, objects)
-    listeners = bound_listeners(gateway, sets, objects, served)
-    attachment = attach(listeners, objects.routes, objects.namespaces)
+    """Bind one Gateway; `shared` is what routes and listeners of any Gateway may refer to."""
+    listeners = bound_listeners(gateway, sets, shared)
+    attachment = attach(listeners, routes, shared.namespaces)
     trouble = _unusable(gateway, listeners)
-    key = ObjectKey(objects.cluster, *gateway.meta.key, ObjectKind.GATEWAY)
-    upstreams = Upstreams(backends, upstream_prefix(key))
+    upstreams = Upstreams(Backends(shared), upstream_prefix(key))
     chains, datagrams = {}, {}
     for (port, transport), group in () if trouble else _by_port(listeners):
         attached = [(listeners[number], attachment.routes.get(number, ())) for number in group]

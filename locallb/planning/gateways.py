@@ -18,6 +18,7 @@ from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.http import HttpBackends, HttpListener
 from locallb.model.identities import Family, IPAddress, ObjectKey, Protocol
+from locallb.model.memory import Memory
 from locallb.model.objects import MalformedService, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener, Upstream
@@ -58,16 +59,20 @@ class Serving(NamedTuple):
     upstreams: tuple[Upstream, ...]
 
 
-def gateways_of(objects: Iterable[ObjectOfCluster], names: frozenset[str] | None) -> Gateways:
-    """Bind the Gateways of all clusters, for the classes of these names."""
+def gateways_of(
+    objects: Iterable[ObjectOfCluster], names: frozenset[str] | None, memory: Memory[BoundGateway] | None = None
+) -> Gateways:
+    """Bind the Gateways of all clusters, for the classes of these names; `memory` has those that were bound before."""
+    memory = memory or Memory()
     by_cluster = gathered(objects)
     notices, others = [*missing_classes(by_cluster, names)], list[str]()
     bound: dict[ObjectKey, BoundGateway] = {}
     for each in by_cluster.values():
-        mine = bind(each, names)
+        mine = bind(each, names, memory)
         bound |= {one.key: one for one in mine}
         notices += sentences(each, mine)
         others += left_out(each, names)
+    memory.evict_unused()
     return Gateways(bound, tuple(notices), tuple(others))
 
 

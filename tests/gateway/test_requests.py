@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.kinds import parse_api_object
-from locallb.gateway.translation import BoundGateway
+from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.gateway.objects import Gateway, Route
 from locallb.model.http import ANY, HttpRoutes
 from locallb.model.http_routes import Forward, PathKind, PathMatch
-from tests.gateway.api import JsonObject, backend, bound, gateway, listener, route, service
+from locallb.model.memory import Memory
+from tests.gateway.api import JsonObject, backend, bound, gateway, gateway_class, listener, objects, route, service
 
 _HOSTS = ("", "*.t", "*.a.t", "a.t", "b.t", "b.a.t")
 _PATHS = ("/", "/x", "/x/y")
@@ -112,6 +113,18 @@ def test_the_order_in_which_objects_come_decides_nothing(
     shuffled = list(documents)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
     assert bound(*documents) == bound(*shuffled)
+
+
+@given(_listeners, st.lists(_routes, max_size=3), st.lists(_routes, max_size=3))
+def test_a_memory_of_what_was_bound_changes_nothing(
+    hostnames: list[str], before: list[Drawn], now: list[Drawn]
+) -> None:
+    """What is bound with it is what is bound without it."""
+    memory = Memory[BoundGateway]()
+    for routes in (before, now):
+        read = objects(gateway_class(), *_documents(hostnames, routes))
+        assert bind(read, memory=memory) == bind(read)
+        memory.evict_unused()
 
 
 def test_what_is_read_is_frozen() -> None:

@@ -156,6 +156,11 @@ class ListenerSet:
     listeners: tuple[Listener, ...] = ()
     problem: str = ""
 
+    @property
+    def reference(self) -> Reference:
+        """Return what it is called."""
+        return Reference(GROUP, "ListenerSet", self.meta.key)
+
 
 @dataclass(frozen=True, slots=True)
 class ParentRef:
