@@ -135,7 +135,7 @@ class Redirect:
     scheme: str = ""
     hostname: str = ""
     port: int = 0
-    """0: the client's own, or with a scheme or hostname the one that goes without saying."""
+    """0: with a scheme the one that goes without saying, otherwise the listener's."""
     path: PathRewrite | None = None
 
     def __post_init__(self) -> None:

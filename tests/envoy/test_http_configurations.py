@@ -18,18 +18,23 @@ from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
 from locallb.model.http import (
     ANY,
     BackendTls,
+    Certificate,
     Chain,
     ClientValidation,
     HttpBackends,
     HttpListener,
     HttpRoutes,
+    Speaks,
+    TcpForward,
     Termination,
     VirtualHost,
 )
-from locallb.model.http_routes import Forward, Match, Route, Target
-from locallb.model.identities import PartId, Protocol, ProxyId, ProxyName
+from locallb.model.http_policies import HeaderChanges
+from locallb.model.http_routes import Forward, Match, PathKind, PathMatch, PathRewrite, Redirect, Route, Target
+from locallb.model.identities import ClusterName, PartId, Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
-from locallb.model.serving import Part, Proxy, Upstream
+from locallb.model.serving import Backend, ConnectCheck, Part, Proxy, Upstream
+from tests.conftest import Golden
 from tests.envoy import http_strategies
 from tests.envoy.certificates import Authority, Pair
 from tests.envoy.support import Envoy, validate
@@ -122,3 +127,34 @@ def test_a_part_of_a_stacks_proxy_has_all_of_it_inside(tmp_path: Path, pair: Pai
     assert set(files) == {"bootstrap.json", "lds.json", "cds.json"}
     result = validate(_prepared(tmp_path, pair, authority), files)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("discovery", list(Discovery))
+def test_a_proxy_with_http_renders_to_its_golden_files(discovery: Discovery, golden: Golden) -> None:
+    """What was written stays what it is, byte for byte: routes, a certificate by reference, backends by TLS."""
+    certificate = Certificate(ClusterName("kind"), "default", "web", "ab" * 32)
+    forward = Forward(
+        (Target("tcp-80", 9, HeaderChanges((("x-a", "1%"),))), Target("")), path=PathRewrite("", prefix=True)
+    )
+    routes = HttpRoutes(
+        (
+            VirtualHost(("a.test", "*.b.test"), (Route(Match(PathMatch(PathKind.PREFIX, "/a/")), forward),)),
+            VirtualHost((ANY,), (Route(Match(), Redirect(301, "https")),)),
+        )
+    )
+    chain = Chain(routes, ("a.test",), Termination((certificate,)))
+    through = Chain(TcpForward((Target("tcp-443"),)), ("*.c.test",))
+    address, backends = ip_address("127.77.0.5"), (Backend.at(ip_address("127.0.0.1"), 30080),)
+    secure = HttpBackends(Speaks.HTTP2, BackendTls("a.test", dns_names=("*.a.test",)))
+    proxy = Proxy(
+        ProxyName("kind/gateways/default/web"),
+        ProxyId("0123456789ab"),
+        discovery,
+        upstreams=(
+            Upstream("tcp-80", Protocol.TCP, backends, health=ConnectCheck(), http=secure),
+            Upstream("tcp-443", Protocol.TCP, backends),
+        ),
+        http=(HttpListener(address, 80, (Chain(routes),)), HttpListener(address, 443, (chain, through))),
+        may_serve_http=True,
+    )
+    golden.check(f"envoy_http/{discovery}", render(proxy).files)

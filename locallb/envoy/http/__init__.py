@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from locallb.envoy.document import Discovered, typed
 from locallb.envoy.http import names
+from locallb.envoy.http.actions import Entrance
 from locallb.envoy.http.routes import TABLE, table
 from locallb.envoy.http.tls import certificates, secrets
 from locallb.model.http import HttpListener, HttpRoutes
@@ -22,7 +23,7 @@ __all__ = ["certificates", "files", "watched_files"]
 def files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> Mapping[str, Discovered]:
     """Make the files besides listeners, clusters and endpoints, by name."""
     tables = {
-        name: typed(TABLE, **table(name, chain.serves))
+        name: typed(TABLE, **table(name, chain.serves, Entrance.of(listener, chain)))
         for listener in listeners
         for chain in listener.chains
         if isinstance(chain.serves, HttpRoutes) and (name := names.table(listener, chain))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from locallb.envoy.document import Json, Message
 from locallb.envoy.http.policies import mirror, retries, seconds
+from locallb.model.http import Chain, HttpListener
 from locallb.model.http_policies import HeaderChanges
 from locallb.model.http_routes import Answer, Forward, PathMatch, PathRewrite, Redirect, Route, Target
 
@@ -22,7 +24,19 @@ _CODES = {
 _PORTS = {"http": 80, "https": 443}
 
 
-def action(route: Route) -> Message:
+class Entrance(NamedTuple):
+    """Where clients came in, as far as redirects lead back there."""
+
+    port: int
+    scheme: str
+
+    @classmethod
+    def of(cls, listener: HttpListener, chain: Chain) -> Entrance:
+        """Return how clients come to a chain."""
+        return cls(listener.port, "https" if chain.termination else "http")
+
+
+def action(route: Route, entrance: Entrance) -> Message:
     """Make the action of a Route."""
     path = route.match.path
     prefix = path.value.rstrip("/") if isinstance(path, PathMatch) else ""
@@ -30,7 +44,7 @@ def action(route: Route) -> Message:
         case Forward() as forward if any(target.weight for target in forward.targets):
             return {"route": _forward(forward, prefix)}
         case Redirect() as redirect:
-            return {"redirect": _redirect(redirect, prefix)}
+            return {"redirect": _redirect(redirect, prefix, entrance)}
         case Answer(status=status, body=body):
             return {"direct_response": {"status": status, **({"body": {"inline_string": body}} if body else {})}}
         case _:
@@ -82,16 +96,26 @@ def _forward(forward: Forward, prefix: str) -> Message:
     }
 
 
-def _redirect(redirect: Redirect, prefix: str) -> Message:
-    # A port that goes without saying isn't said, where the client's own doesn't stand in its place.
-    silent = redirect.hostname and redirect.port == _PORTS.get(redirect.scheme)
+def _redirect(redirect: Redirect, prefix: str, entrance: Entrance) -> Message:
+    port = _port(redirect, entrance)
     return {
         "response_code": _CODES[redirect.code],
         **({"scheme_redirect": redirect.scheme} if redirect.scheme else {}),
         **({"host_redirect": redirect.hostname} if redirect.hostname else {}),
-        **({"port_redirect": redirect.port} if redirect.port and not silent else {}),
+        **({"port_redirect": port} if port else {}),
         **_rewritten(redirect.path, prefix, "path_redirect"),
     }
+
+
+def _port(redirect: Redirect, entrance: Entrance) -> int:
+    """Return the port to be said; 0 where it goes without saying, or where the client said it itself."""
+    scheme = redirect.scheme or entrance.scheme
+    port = redirect.port or (_PORTS[scheme] if redirect.scheme else entrance.port)
+    if port != _PORTS[scheme]:
+        return port if redirect.hostname or redirect.scheme or redirect.port else 0
+    # Without a hostname of its own the client's is taken, together with the port that it asked for.
+    asked_for = not redirect.hostname and entrance.port != _PORTS[entrance.scheme]
+    return port if asked_for else 0
 
 
 def _rewritten(path: PathRewrite | None, prefix: str, whole: str) -> Message:

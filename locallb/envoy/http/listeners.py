@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from locallb.envoy.document import KEEPALIVE, Json, Message, subscription, typed
 from locallb.envoy.http import names, tls
-from locallb.envoy.http.actions import NOBODY, targets
+from locallb.envoy.http.actions import NOBODY, Entrance, targets
 from locallb.envoy.http.policies import CORS, SESSION
 from locallb.envoy.http.routes import table
 from locallb.envoy.listeners import bound_at, ranges
@@ -54,7 +54,7 @@ def _chain(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
 def _filter(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
     if isinstance(chain.serves, TcpForward):
         return {"name": "envoy.filters.network.tcp_proxy", "typed_config": _forwarded(chain.serves)}
-    manager = _manager(names.table(spec, chain), chain.serves, discovery)
+    manager = _manager(_source(spec, chain, chain.serves, discovery))
     return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
 
 
@@ -69,11 +69,14 @@ def _forwarded(forward: TcpForward) -> Message:
     )
 
 
-def _manager(name: str, routes: HttpRoutes, discovery: Discovery) -> Message:
+def _source(spec: HttpListener, chain: Chain, routes: HttpRoutes, discovery: Discovery) -> Message:
+    name = names.table(spec, chain)
     if discovery is Discovery.EDS:
-        source: Message = {"rds": {"route_config_name": name, "config_source": subscription(f"./{name}.json")}}
-    else:
-        source = {"route_config": table(name, routes)}
+        return {"rds": {"route_config_name": name, "config_source": subscription(f"./{name}.json")}}
+    return {"route_config": table(name, routes, Entrance.of(spec, chain))}
+
+
+def _manager(source: Message) -> Message:
     return typed(
         f"{_FILTERS}.network.http_connection_manager.v3.HttpConnectionManager",
         stat_prefix="http",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from locallb.envoy.document import Message
-from locallb.envoy.http.actions import action, header_changes
+from locallb.envoy.http.actions import Entrance, action, header_changes
 from locallb.envoy.http.policies import per_filter
 from locallb.model.http import HttpRoutes, VirtualHost
 from locallb.model.http_routes import GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
@@ -20,11 +20,11 @@ _ANY_PART = "[^/]+"
 TABLE = "envoy.config.route.v3.RouteConfiguration"
 
 
-def table(name: str, routes: HttpRoutes) -> Message:
+def table(name: str, routes: HttpRoutes, entrance: Entrance) -> Message:
     """Make the RouteConfiguration (`TABLE`) of a chain."""
     return {
         "name": name,
-        "virtual_hosts": [_host(host) for host in routes.hosts],
+        "virtual_hosts": [_host(host, entrance) for host in routes.hosts],
         "ignore_port_in_host_matching": True,
         # Envoy's own, beside x-forwarded-for.
         "request_headers_to_remove": ["x-envoy-external-address"],
@@ -35,15 +35,19 @@ def table(name: str, routes: HttpRoutes) -> Message:
     }
 
 
-def _host(host: VirtualHost) -> Message:
-    return {"name": host.domains[0], "domains": list(host.domains), "routes": [_route(each) for each in host.routes]}
+def _host(host: VirtualHost, entrance: Entrance) -> Message:
+    return {
+        "name": host.domains[0],
+        "domains": list(host.domains),
+        "routes": [_route(each, entrance) for each in host.routes],
+    }
 
 
-def _route(route: Route) -> Message:
+def _route(route: Route, entrance: Entrance) -> Message:
     filters = per_filter(route)
     return {
         "match": _match(route.match),
-        **action(route),
+        **action(route, entrance),
         **header_changes(route.request, route.response),
         **({"typed_per_filter_config": filters} if filters else {}),
     }

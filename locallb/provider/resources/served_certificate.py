@@ -20,7 +20,7 @@ from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
 from locallb.storage import files, paths
-from locallb.storage.proxy_directories import Proxies
+from locallb.storage.proxy_directories import OWNER, Proxies
 
 _REPLACING = frozenset({"proxy", "file", "namespace", "secret", "digest"})
 
@@ -44,7 +44,7 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
     def preview_outputs(self, new: ServedCertificateInputs, old: ServedCertificateState | None) -> Mapping[str, object]:
         """Return the name."""
         del old
-        return {"chain": names.chain_file(_certificate(new))}
+        return {} if is_unknown(new.digest) else {"chain": names.chain_file(_certificate(new))}
 
     def create(self, new: ServedCertificateInputs) -> tuple[str, ServedCertificateState]:
         """Read the Secret and write the files, in the proxy's directory or in one that is made for it."""
@@ -68,12 +68,14 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
         return self.create(new)[1]
 
     def delete(self, state: ServedCertificateState) -> None:
-        """Remove the files, unless the directory is somebody else's by now."""
+        """Remove the files, unless the directory is somebody else's by now; nothing else in it: that as well."""
         directory = _proxies().find(state.proxy)
         if directory is None or directory.owner != state.owner or self.belongs_to_copied_project(state.owner):
             return
         for name in _files(state):
             files.remove(directory.path / name)
+        if {path.name for path in directory.path.iterdir()} == {OWNER}:
+            _proxies().remove(state.proxy)
 
 
 def _pair(new: ServedCertificateInputs) -> TlsPair:
