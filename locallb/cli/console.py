@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
-from rich.console import Console
-from rich.text import Text
+from rich.cells import cell_len
 
 from locallb.model.formatting import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_Part: TypeAlias = tuple[str, str]
+"""A text and its style."""
 
 
 class Stream:
@@ -46,6 +52,53 @@ class Stream:
                 self.fault = error
 
 
+class _Plain:
+    """Lines without styles, for whoever isn't a terminal."""
+
+    is_terminal = False
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def line(self, parts: Iterable[_Part]) -> None:
+        """Write one line."""
+        self._stream.write("".join(text for text, _ in parts) + "\n")
+        self._stream.flush()
+
+
+class _Styled:
+    """Lines with styles, where the terminal has them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console  # noqa: PLC0415 - only on a terminal
+
+        self.console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it is one, for whoever moves the cursor."""
+        return self.console.is_terminal
+
+    def line(self, parts: Iterable[_Part]) -> None:
+        """Write one line."""
+        from rich.text import Text  # noqa: PLC0415 - as above
+
+        self.console.print(Text.assemble(*parts))
+
+
+def _printer(stream: TextIO) -> _Plain | _Styled:
+    """Choose by what the stream is, and by the variables that say otherwise."""
+    said = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
+    return _Styled(stream) if said or _is_terminal(stream) else _Plain(stream)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # nobody's any more
+        return False
+
+
 class Out:
     """Standard output for results, standard error for complaints."""
 
@@ -55,9 +108,8 @@ class Out:
         """Print to `out` and `err`; `render` completes commands in sentences."""
         self.render = render
         self._stream = Stream(out or sys.stdout)
-        out, err = cast("TextIO", self._stream), cast("TextIO", Stream(err or sys.stderr))
-        self._out = Console(file=out, highlight=False, markup=False, emoji=False, soft_wrap=True)
-        self._err = Console(file=err, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._out = _printer(cast("TextIO", self._stream))
+        self._err = _printer(cast("TextIO", Stream(err or sys.stderr)))
 
     @property
     def live(self) -> bool:
@@ -71,16 +123,16 @@ class Out:
 
     @property
     def console(self) -> Console:
-        """Return the console for live displays."""
-        return self._out
+        """Return the console for live displays, which only a terminal has."""
+        return cast("_Styled", self._out).console
 
     def line(self, *parts: str | tuple[str, str]) -> None:
         """Print one line of parts, each a text or (text, style)."""
-        self._out.print(self._styled(parts))
+        self._out.line(self._styled(parts))
 
     def raw(self, text: str) -> None:
         """Print text of our own making as it is: JSON."""
-        self._out.print(text)
+        self._out.line([(text, "")])
 
     def document(self, text: str) -> None:
         """Write a whole document to standard output: these bytes (UTF-8) and no others, wherever it goes."""
@@ -100,32 +152,26 @@ class Out:
     def error(self, message: str) -> None:
         """Print one complaint, a line for each sentence."""
         for sentence in message.splitlines():
-            self._err.print(self._styled((("error: ", "bold red"), sentence)))
+            self._err.line(self._styled((("error: ", "bold red"), sentence)))
 
     def warning(self, message: str) -> None:
         """Print one warning."""
-        self._err.print(self._styled((("warning: ", "yellow"), message)))
+        self._err.line(self._styled((("warning: ", "yellow"), message)))
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str | tuple[str, str]]]) -> None:
         """Print aligned columns; no cell is ever cut or wrapped."""
-        lines = [self._cells((name, "bold") for name in head), *(self._cells(row) for row in rows)]
-        widths = [max(cell.cell_len for cell in column) for column in zip(*lines, strict=True)]
+        lines = [self._styled((name, "bold") for name in head), *map(self._styled, rows)]
+        widths = [max(cell_len(text) for text, _ in column) for column in zip(*lines, strict=True)]
         for line in lines:
-            text = Text()
-            for cell, width in zip(line, widths, strict=True):
-                text.append_text(cell).append(" " * (width - cell.cell_len + GAP))
-            text.rstrip()
-            self._out.print(text)
+            while line and not line[-1][0]:  # a line has no blanks at its end
+                line.pop()
+            spaces = [" " * (width - cell_len(text) + GAP) for (text, _), width in zip(line, widths, strict=False)]
+            padded = [part for cell, more in zip(line[:-1], spaces, strict=False) for part in (cell, (more, ""))]
+            self._out.line([*padded, *line[-1:]])
 
-    def _cells(self, row: Iterable[str | tuple[str, str]]) -> list[Text]:
-        return [self._styled((cell,)) for cell in row]
-
-    def _styled(self, parts: Iterable[str | tuple[str, str]]) -> Text:
-        text = Text()
-        for part in parts:
-            words, style = (part, "") if isinstance(part, str) else part
-            text.append(printable(self.render(words)), style)
-        return text
+    def _styled(self, parts: Iterable[str | _Part]) -> list[_Part]:
+        both = ((part, "") if isinstance(part, str) else part for part in parts)
+        return [(printable(self.render(words)), style) for words, style in both]
 
 
 GAP = 3

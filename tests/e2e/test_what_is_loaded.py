@@ -10,13 +10,15 @@ import pytest
 
 from tests.e2e.support import Stage, node, port, service
 
+SCREEN = {"rich.console", "rich.live"}
+"""What a terminal needs."""
 SDK = {"pulumi", "grpc", "google.protobuf", "opentelemetry", "debugpy"}
 SPARED = {"dill", "opentelemetry.exporter", "pulumi.automation._cmd", "urllib.request"}
 """What the parts of the SDK bring that wait for their first use."""
 CLIENTS = {"docker", "httpx2", "kubernetes", "lightkube", "prometheus_client", "pulumi_docker", "pulumi_kubernetes"}
 REPORTS = {"locallb.report"}
 CHANGING = {"components", "locallb.engine.engine", "locallb.engine.deploy.steps", "locallb.provider", "locallb.watch"}
-LEAST = SDK | CLIENTS | REPORTS | CHANGING
+LEAST = SCREEN | SDK | CLIENTS | REPORTS | CHANGING
 RUN = """
 import json, sys
 from locallb.cli import main
@@ -63,7 +65,7 @@ def test_what_runs_the_program_loads_nothing_that_it_has_no_use_for(play: Stage,
     play.up()
     loaded = loaded_by(play, *words)
     assert "pulumi" in loaded
-    assert sorted(loaded & (SPARED | CLIENTS | {"locallb.watch"})) == []
+    assert sorted(loaded & (SPARED | SCREEN | CLIENTS | {"locallb.watch"})) == []
     assert words == ["preview"] or not loaded & REPORTS
 
 
