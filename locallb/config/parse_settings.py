@@ -24,12 +24,12 @@ from locallb.config.parse_selection import parse_classes, parse_gateway_classes,
 from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES
 from locallb.config.settings import (
     Finder,
-    IpMode,
     Pool,
     Settings,
     SettingsError,
     Source,
 )
+from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.config.values import NAMESPACE, Mistakes, usable_address
 from locallb.model.fields import LABEL
 from locallb.model.formatting import clipped, shown
@@ -39,7 +39,7 @@ from locallb.model.objects import BackendChoice
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
-    *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "gatewayClasses"),
+    *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses"),
 )
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
 
@@ -67,6 +67,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         proxies=parse_proxies(mistakes, config),
         backends=_backends(mistakes, config.get("backends", BackendChoice.AUTO)),
         ip_mode=_ip_mode(mistakes, config.get("ipMode", IpMode.PROXY)),
+        status_order=_status_order(mistakes, config.get("statusOrder", StatusOrder.IP_FAMILIES)),
         take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
         pod_routes=parse_pod_routes(mistakes, config),
         pod_cidrs=parse_cidrs_of_clusters(mistakes, config.get("podCIDRs", {})),
@@ -100,6 +101,13 @@ def _ip_mode(mistakes: Mistakes, value: object) -> IpMode:
         mistakes.add("ipMode", f"{shown(value)} is no mode; use Proxy or VIP, or remove the key")
         return IpMode.PROXY
     return IpMode(str(value))
+
+
+def _status_order(mistakes: Mistakes, value: object) -> StatusOrder:
+    if value not in list(StatusOrder):
+        mistakes.add("statusOrder", f"{shown(value)} is no order; use ipFamilies or ipv4First, or remove the key")
+        return StatusOrder.IP_FAMILIES
+    return StatusOrder(str(value))
 
 
 def _runtime(mistakes: Mistakes, value: object) -> str:

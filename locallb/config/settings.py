@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from locallb.config.lease_timing import Timing
+from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
 from locallb.model.objects import EMPTY, BackendChoice
@@ -62,15 +63,6 @@ class ProxySettings:
     """How many Services share one before there is another, where it takes as many as it takes."""
     spares: int = 0
     """How many proxies wait, started, for a Service to come, where each has its own."""
-
-
-class IpMode(StrEnum):
-    """status.loadBalancer.ingress[].ipMode (KEP-1860)."""
-
-    PROXY = "Proxy"
-    """kube-proxy leaves the address alone: Pods come through the proxy too."""
-    VIP = "VIP"
-    """kube-proxy takes Pods' connections to the address straight to the endpoints."""
 
 
 class PodRouting(StrEnum):
@@ -230,6 +222,7 @@ class Settings:
     backends: BackendChoice = BackendChoice.AUTO
     """Where connections go first, unless a Service says it itself."""
     ip_mode: IpMode = IpMode.PROXY
+    status_order: StatusOrder = StatusOrder.IP_FAMILIES
     take_over: bool = False
     """Entries of other controllers go from the status of Services that are ours."""
     outputs: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))

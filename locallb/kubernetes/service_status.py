@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from locallb.config.status_settings import StatusOrder
 from locallb.kubernetes.status_patch import DOMAIN, SERVING, Published
 from locallb.model.identities import Family, IPAddress
 from locallb.model.reasons import Problem, Reason
@@ -24,17 +25,23 @@ CONDITION_NOT_AN_ERROR = frozenset({Reason.NO_BACKENDS})
 def publication(planned: Placement | Rejection) -> Published:
     """Return all that a Service's status shall say of ours.
 
-    One ingress entry for each address, in the order of spec.ipFamilies, every port in each.
+    One ingress entry for each address, every port in each, in the order that the stack says.
     """
     if isinstance(planned, Rejection):
         return _not_serving([planned.problem])
     if planned.withdrawn:
         return _not_serving([planned.withdrawn])
-    ingress = tuple(_entry(planned, address) for address in planned.addresses)
+    ingress = tuple(_entry(planned, address) for address in _ordered(planned))
     problems = [port.problem for port in planned.ports if port.problem]
     if not problems:
         return Published(ingress, (Condition(SERVING, "True", SERVES, ""),))
     return _not_serving(problems, ingress)
+
+
+def _ordered(placement: Placement) -> Sequence[IPAddress]:
+    if placement.status_order is StatusOrder.IPV4_FIRST:
+        return sorted(placement.addresses, key=lambda address: address.version)
+    return placement.addresses
 
 
 def _not_serving(problems: Sequence[Problem], ingress: tuple[Ingress, ...] = ()) -> Published:

@@ -87,6 +87,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         access=given.access,
         notices=given.notices,
         ip_mode=frame.settings.ip_mode,
+        status_order=frame.settings.status_order,
         take_over=frame.settings.take_over,
         outputs=frame.settings.outputs,
         sharing=service.sharing_key,

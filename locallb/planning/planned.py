@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from locallb.config.settings import IpMode
+from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.envoy import Rendered, RenderedPart
 from locallb.model.http import HttpListener, HttpRoutes, TcpForward
 from locallb.model.http_routes import Forward
@@ -93,6 +93,7 @@ class Placement:
     notices: tuple[Notice, ...] = ()
     """What else its user should hear of."""
     ip_mode: IpMode = IpMode.PROXY
+    status_order: StatusOrder = StatusOrder.IP_FAMILIES
     take_over: bool = False
     """What others wrote into its status goes."""
     outputs: Mapping[str, object] = field(default_factory=lambda: EMPTY)

@@ -483,6 +483,15 @@ def test_where_connections_go_first_is_one_of_three() -> None:
     )
 
 
+def test_the_order_of_addresses_is_one_of_two() -> None:
+    """That of spec.ipFamilies where nothing is said."""
+    assert parse_settings(SOURCES).status_order == "ipFamilies"
+    assert parse_settings(SOURCES | {"statusOrder": "ipv4First"}).status_order == "ipv4First"
+    assert mistakes(statusOrder="ipv6First") == (
+        'statusOrder: "ipv6First" is no order; use ipFamilies or ipv4First, or remove the key',
+    )
+
+
 def test_the_mode_of_addresses_is_one_of_two() -> None:
     """Proxy where nothing is said."""
     assert parse_settings(SOURCES).ip_mode == "Proxy"

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 import pytest
 
 from components.digests import balancer_digest, rejection_digest
-from locallb.config.settings import IpMode
+from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.model.identities import Uid
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access
@@ -64,6 +64,15 @@ def test_a_rejection_is_told_again_when_its_reason_changes() -> None:
         replace(rejection, access=Access("/elsewhere", "kind-a")),
     )
     assert len({rejection_digest(told) for told in (rejection, replace(rejection), *others)}) == 1 + len(others)
+
+
+def test_the_order_in_a_status_is_in_the_digest_of_who_has_two_families() -> None:
+    """And of nobody else."""
+    placement = live(planned("chart"))
+    both = replace(placement, addresses=(ip_address("fd00::5"), ip_address("127.77.0.5")))
+    for before, counts in ((placement, False), (both, True)):
+        after = replace(before, status_order=StatusOrder.IPV4_FIRST)
+        assert (balancer_digest(before, "proxy") != balancer_digest(after, "proxy")) is counts
 
 
 @pytest.mark.parametrize("case", CASES)

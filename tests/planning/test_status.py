@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from locallb.cli.commands.service_table import services_json
-from locallb.config.settings import IpMode
+from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyName
 from locallb.model.objects import ServicePort
@@ -123,6 +123,15 @@ def test_the_status_body_has_every_port_and_only_real_errors() -> None:
             ),
         ),
     )
+
+
+def test_the_order_of_families_can_be_set() -> None:
+    """As spec.ipFamilies has them, or IPv4 first."""
+    (placement,) = plan_of(open_port(8080)).placements
+    both = replace(placement, addresses=(ip_address("fd00::5"), ip_address("127.77.0.5")))
+    first = replace(both, status_order=StatusOrder.IPV4_FIRST)
+    assert [entry.ip for entry in publication(both).ingress] == ["fd00::5", "127.77.0.5"]
+    assert [entry.ip for entry in publication(first).ingress] == ["127.77.0.5", "fd00::5"]
 
 
 def test_the_mode_of_an_address_can_be_set() -> None:
