@@ -8,9 +8,9 @@ from lightkube import Client
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
+from locallb.kubernetes.api.client import POD
 from tests.cluster.controlplane import Document
 from tests.kubelets.images import AGNHOST
-from tests.traffic.nodes import POD
 from tests.traffic.waiting import eventually
 
 DEPLOYMENT = create_namespaced_resource("apps", "v1", "Deployment", "deployments")

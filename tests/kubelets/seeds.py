@@ -18,12 +18,11 @@ from lightkube.codecs import load_all_yaml
 from lightkube.generic_resource import GenericGlobalResource, GenericNamespacedResource, create_global_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import NAMESPACE, NODE, SECRET
+from locallb.kubernetes.api.client import NAMESPACE, NODE, POD, SECRET
 from tests.cluster.controlplane import ControlPlane, Document, Objects, control_plane
 from tests.e2e.support import service
 from tests.kubelets.cluster import Cluster
 from tests.kubelets.images import AGNHOST
-from tests.traffic.nodes import POD
 from tests.traffic.waiting import eventually
 
 CLUSTER = create_global_resource("extensions.gardener.cloud", "v1alpha1", "Cluster", "clusters")

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import yaml
 from lightkube import ApiError
-from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import NODE, SLICE
+from locallb.kubernetes.api.client import NODE, POD, SLICE
 from locallb.kubernetes.api.health_ports import answering
 from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
@@ -36,7 +35,6 @@ NEIGHBOURS = {4: ("198.51.100.7", "198.51.100.8"), 6: ("2001:db8::7", "2001:db8:
 SERVED = 8080
 """The port that every pod serves on, TCP and UDP."""
 EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
-POD = create_namespaced_resource("", "v1", "Pod", "pods")
 PODS = ("10.244.0.0/16", "fd00:10:244::/48")
 _NET4, _NET6 = "172.18.0", "fc00:f853:ccd:e793:"
 _PREPARE = "mount -t tmpfs none /run\nip link set lo up\n"

@@ -45,6 +45,7 @@ _LEASES = "coordination.k8s.io/v1"
 NODE = create_global_resource("", "v1", "Node", "nodes")
 NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
 SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
+POD = create_namespaced_resource("", "v1", "Pod", "pods")
 
 
 @cache

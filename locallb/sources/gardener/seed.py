@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightkube import Client
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.generic_resource import create_global_resource
 
 from locallb.kubernetes.answers import Object, listed
-from locallb.kubernetes.api.client import NAMESPACE, Cluster
+from locallb.kubernetes.api.client import NAMESPACE, POD, Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.model.routes import PodRoute
 from locallb.sources.gardener import machines
@@ -22,7 +22,6 @@ from locallb.sources.kept_access import Way
 
 _GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
 _CLUSTER = create_global_resource(_GROUP, _VERSION, "Cluster", "clusters")
-_POD = create_namespaced_resource("", "v1", "Pod", "pods")
 _PAGE = 100
 _SYSTEM = "kube-system"
 
@@ -82,7 +81,7 @@ class Seed(Cluster):
         labels: dict[str, Any] = dict(machines.LABELS)
         try:
             pods = self._list(
-                "v1", "Pod", lambda client: client.list(_POD, namespace="*", chunk_size=_PAGE, labels=labels)
+                "v1", "Pod", lambda client: client.list(POD, namespace="*", chunk_size=_PAGE, labels=labels)
             )
         except KubeError as error:
             if error.fault is not Fault.REFUSED:
