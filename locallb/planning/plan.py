@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from locallb.config.settings import PodRouting, Settings
+from locallb.envoy.http import watched_by_chains
+from locallb.gateway.translation import BoundGateway
 from locallb.model.identities import Home, IPAddress, ObjectKey, Owner
 from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import Problem, Reason
@@ -46,7 +48,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         [s for s in servable if s.key in placed],
         snapshot,
         settings.proxies,
-        {key: len(one.targets) + len(one.chains) for key, one in gateways.items()},
+        {key: _files(gateway) for key, gateway in gateways.items()},
     )
     nodes, lone = eligible(snapshot.nodes)
     routing = memory.routing(snapshot, settings)
@@ -87,6 +89,14 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     gain = routes_to_gain(plan, snapshot, settings, memory.routing)
     left = (*left_out(snapshot, plan, settings), *told.left_out, *gain)
     return replace(plan, left_out=left) if left else plan
+
+
+def _files(gateway: BoundGateway) -> int:
+    """Count what the proxy of a Gateway wants to watch."""
+    chains = [chain for served in gateway.chains.values() for chain in served]
+    secured = [target.tls for target in gateway.targets.values() if target.tls]
+    of_targets = len(gateway.targets) + sum(bool(tls.authorities) + 2 * bool(tls.client) for tls in secured)
+    return of_targets + watched_by_chains(chains, len(gateway.want.families))
 
 
 def _on_host(routing: RoutePlan, home: Home, settings: Settings) -> tuple[PlannedRoutes, ...]:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from locallb.envoy import render, render_empty, render_part, watches
 from locallb.envoy.fragments import as_files
-from locallb.envoy.http import watched_files
+from locallb.envoy.http import watched_by_chains, watched_files
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
 from locallb.model.http import (
     ANY,
@@ -112,6 +112,8 @@ def test_what_is_watched_is_counted(
         counted = watched_files(proxy.http, proxy.upstreams)
         assert (envoy.watches(), counted) == (watches(discovery, counted), 9)
         assert envoy.log() == ""
+    of_upstreams = 2  # endpoints and authorities
+    assert watched_by_chains([chain for each in proxy.http for chain in each.chains], 1) + of_upstreams == counted
 
 
 def test_a_part_of_a_stacks_proxy_has_all_of_it_inside(tmp_path: Path, pair: Pair, authority: Authority) -> None:

@@ -91,6 +91,24 @@ def test_a_port_exchanged_has_both_clusters_in_between() -> None:
     assert isinstance(taken[-1], Remove)
 
 
+def test_routes_never_lack_a_cluster() -> None:
+    """Clusters that are new come before routes, those that go after Envoy has taken the routes; listeners stay."""
+    table = "rds-0123456789ab.json"
+    before, after = (files({name: 0}, version) for name, version in (("a", "1"), ("b", "2")))
+    before |= {table: json.dumps({"version_info": "r1"})}
+    after |= {table: json.dumps({"version_info": "r2"}), "lds.json": before["lds.json"]}
+    after |= {"rds-ffffffffffff.json": json.dumps({"version_info": "new"})}
+    taken = [(step.name, step.version if isinstance(step, Write) else "") for step in steps(before, after)]
+    assert taken == [
+        ("eds-b.json", ""),
+        ("cds.json", "c2+previous"),
+        (table, "r2"),
+        ("rds-ffffffffffff.json", ""),
+        ("cds.json", "c2"),
+        ("eds-a.json", ""),
+    ]
+
+
 def test_a_changed_backend_touches_its_file_only() -> None:
     """Endpoints change without listeners and clusters."""
     before, after = files({"a": 0}, "1"), files({"a": 0}, "1") | {"eds-a.json": "{}"}

@@ -14,10 +14,10 @@ from locallb.envoy.http import names
 from locallb.envoy.http.actions import Entrance
 from locallb.envoy.http.routes import TABLE, table
 from locallb.envoy.http.tls import certificates, secrets
-from locallb.model.http import HttpListener, HttpRoutes
+from locallb.model.http import Chain, HttpListener, HttpRoutes
 from locallb.model.serving import Upstream
 
-__all__ = ["certificates", "files", "watched_files"]
+__all__ = ["certificates", "files", "watched_by_chains", "watched_files"]
 
 
 def files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> Mapping[str, Discovered]:
@@ -40,3 +40,11 @@ def watched_files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstrea
     Envoy watches a certificate's own files as well as the one that names them.
     """
     return len(upstreams) + len(files(listeners, upstreams)) + len(certificates(listeners, upstreams))
+
+
+def watched_by_chains(chains: Sequence[Chain], addresses: int) -> int:
+    """Count at most what chains add to that, served at so many addresses: routes, authorities and certificates."""
+    terminations = [chain.termination for chain in chains if chain.termination]
+    pairs = {each for termination in terminations for each in termination.certificates}
+    tables = sum(isinstance(chain.serves, HttpRoutes) for chain in chains)
+    return addresses * (tables + sum(termination.clients is not None for termination in terminations)) + 2 * len(pairs)
