@@ -63,12 +63,27 @@ class FaultyApi:
     """When each came (monotonic)."""
     watched: set[socket.socket] = field(default_factory=set)
     """Connections with a watch that is passed on."""
+    changes: list[float] = field(default_factory=list)
+    """When a watch told, for the first time, that a load balancer is wanted otherwise (monotonic)."""
+    wanted: dict[str, str] = field(default_factory=dict)
+    """How each is wanted, by uid, as far as watches told."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def inject(self, line: str, times: int = 1, **what: Any) -> Fault:  # noqa: ANN401 - fields of Fault
         """Add a fault."""
         self.faults.append(Fault(line, times, **what))
         return self.faults[-1]
+
+    def told(self, line: str) -> None:
+        """Note what a watch tells."""
+        told = json.loads(line)["object"]
+        if told["kind"] != "Service" or told.get("spec", {}).get("type") != "LoadBalancer":
+            return
+        uid, going = told["metadata"]["uid"], "deletionTimestamp" in told["metadata"]
+        with self.lock:
+            if self.wanted.get(uid) != (wanted := json.dumps([told["spec"], going])):
+                self.wanted[uid] = wanted
+                self.changes.append(time.monotonic())
 
     def take(self, line: str) -> Fault | None:
         """Find the fault of a request, once."""
@@ -177,6 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.flush()
             for line in done.iter_lines():
+                self.api.told(line)
                 self.wfile.write(line.encode() + b"\n")
 
     def _answer(self, status: int, heads: dict[str, str], body: bytes) -> None:

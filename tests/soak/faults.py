@@ -43,8 +43,6 @@ class Chaos:
     done: Counter[str] = field(default_factory=Counter)
     spoiled: set[Path] = field(default_factory=set)
     """Files of proxies that were removed at some time."""
-    changes: list[float] = field(default_factory=list)
-    """When Services came, went or were given other ports (monotonic): each time they bring requests of their own."""
     _meddled: Counter[str] = field(default_factory=Counter)
 
     def step(self, *, faults: bool, loop: bool) -> None:
@@ -59,23 +57,17 @@ class Chaos:
         self.done[kind.__name__] += 1
         kind()
 
-    def note(self) -> None:
-        """Note that a Service is about to be changed as its users change it."""
-        self.changes.append(time.monotonic())
-
     def create(self) -> None:
         """Make a Service."""
         free = sorted({f"s{slot}" for slot in range(SLOTS)} - self.there.keys())
         for name in free[:1]:
             with suppress(ApiError):  # its predecessor isn't gone yet
-                self.note()
                 self.cluster.service(service(name, port(8080, FIRST + int(name[1:]))))
                 self.there[name] = 1
 
     def delete(self) -> None:
         """Delete one."""
         if name := self._any():
-            self.note()
             self.cluster.delete(name)
             del self.there[name]
 
@@ -154,7 +146,6 @@ class Chaos:
 
     def _ports(self, name: str, count: int) -> None:
         slot = FIRST + int(name[1:])
-        self.note()
         ports = [port(8080, slot), port(8081, slot + SLOTS)][:count]
         try:
             self.cluster.change(name, {"spec": {"ports": ports}})

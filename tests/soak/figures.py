@@ -6,7 +6,7 @@ import os
 import time
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +14,8 @@ from pathlib import Path
 from locallb.kubernetes.api.quota import EACH, LIFE
 from tests.cluster.faulty import FaultyApi
 
-LATE = 30.0
-"""Seconds by which a loop may hear of a change later than it is made, under any fault."""
+SLACK = 0.5
+"""Seconds by which the loop hears of a change, and the API of a request, later than they are told and sent."""
 IDLE = 0.05
 """Part of a core that a loop may use while nothing can be done."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -77,14 +77,11 @@ def size(pid: int) -> tuple[int, int, int]:
     return int(status["VmRSS"].split()[0]) // 1024, descriptors, int(status["Threads"])
 
 
-def unasked(api: FaultyApi, changes: Sequence[float], since: float = 0.0) -> int:
-    """Return the most requests in a second, besides those that Services bring which their users changed before.
-
-    `changes` says when, in order.
-    """
+def unasked(api: FaultyApi, since: float = 0.0) -> int:
+    """Return the most requests in a second, besides those that Services bring of which a watch told changes before."""
     return max(
         (
-            number - EACH * (bisect(changes, at + 1) - bisect(changes, at - LATE - LIFE))
+            number - EACH * (bisect(api.changes, at + 1) - bisect(api.changes, at - LIFE - SLACK))
             for at, number in api.in_each_second()
             if at >= since
         ),

@@ -90,7 +90,6 @@ def test_nothing_is_lost_doubled_or_left_behind(api: FaultyApi, cluster: Objects
     faults = Faults(chaos, api, tmp_path)
     soak = Soak(chaos, faults, itertools.cycle(chance.sample(sorted(faults.kinds), len(faults.kinds))))
     try:
-        chaos.note()
         cluster.service(service("keeper", port(8080, KEEPER)))
         becomes(lambda: answers(address(cluster, "keeper"), 8080, "keeper"), chaos.watch)
         with Client(address(cluster, "keeper"), 8080) as bystander:
@@ -101,15 +100,14 @@ def test_nothing_is_lost_doubled_or_left_behind(api: FaultyApi, cluster: Objects
         chaos.watch.process.send_signal(signal.SIGHUP)
         becomes(lambda: all(path.exists() for path in chaos.spoiled if path.parent.exists()), chaos.watch)
         for name in [*chaos.there, "keeper"]:
-            chaos.note()
             cluster.delete(name)
         becomes(lambda: not any(cluster.read(name) for name in [*chaos.there, "keeper"]), chaos.watch)
         becomes(lambda: not envoys(play.root) and not ledger(play), chaos.watch)
     finally:
         chaos.watch.close()
-        most, beside = len(api.busiest()), unasked(api, chaos.changes)
+        most, beside = len(api.busiest()), unasked(api)
         print(f"{soak.figures}\n{len(api.lines)} requests to the API, {most} in the busiest second")  # noqa: T201
-        print(f"at most {beside} in a second besides those of {len(chaos.changes)} changes of Services")  # noqa: T201
+        print(f"at most {beside} in a second besides those of {len(api.changes)} changes of Services")  # noqa: T201
         for backend in backends:
             backend.close()
     assert beside <= MOST
@@ -164,7 +162,7 @@ def endure(soak: Soak, kind: str) -> None:
         check(chaos)
     fault.end()
     took, asked = _converged(chaos, kind), api.busiest(since=begun)
-    assert unasked(api, chaos.changes, begun) <= MOST, (kind, asked)
+    assert unasked(api, begun) <= MOST, (kind, asked)
     soak.figures.converged(kind, took, len(asked))
 
 
