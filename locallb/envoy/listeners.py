@@ -6,6 +6,7 @@ backends come and go without touching a listener.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
@@ -26,6 +27,7 @@ _UDP_BY_CLIENT: Message = {"hash_policies": [{"source_ip": True}]}
 # An ejection reaches the worker thread in well under a millisecond. A retry without delay would come before it and,
 # with affinity, pick the same dead backend again.
 _RETRY: Message = {"base_interval": "0.020s", "max_interval": "0.050s"}
+_ATTEMPTS = re.compile(r'"max_connect_attempts":(\d+)')
 _PATIENT: Message = {"max_interval": "0.250s"}
 
 
@@ -48,6 +50,12 @@ def bound_at(spec: Listener | HttpListener, stat_prefix: str) -> Message:
         # On, a second Envoy would silently take a share of this address's clients instead of failing to bind.
         "enable_reuse_port": False,
     }
+
+
+def holds_clients(listeners: str) -> bool | None:
+    """Return whether listeners, as their texts are written, hold clients; None where none of them is for TCP."""
+    attempts = set(_ATTEMPTS.findall(listeners))
+    return str(PATIENT_ATTEMPTS) in attempts if attempts else None
 
 
 def _place(spec: Listener | HttpListener, stat_prefix: str) -> Message:

@@ -59,6 +59,8 @@ class HeldProxy:
     """None where it serves nothing yet."""
     upstreams: int = 1
     """How many files it watches besides listeners and clusters where it uses EDS: endpoints, routes, secrets."""
+    patient: bool | None = None
+    """Whether its listeners hold clients (`serving.Listener.patient`); None where it has none for TCP."""
 
 
 class HeldProxyAssignment(NamedTuple):
@@ -66,6 +68,8 @@ class HeldProxyAssignment(NamedTuple):
 
     service: ObjectKey
     proxy: ProxyName
+    patient: bool | None = None
+    """As `HeldProxy` has it."""
 
 
 @dataclass(frozen=True, slots=True)

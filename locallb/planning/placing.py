@@ -183,8 +183,11 @@ def _planned_port(
 def _is_patient(given: PlacementInputs, frame: PlanContext) -> bool:
     """Return whether clients are held until a pod is told: where pods are wanted, whatever is reached at this moment.
 
-    It is a part of the listener, which going over to NodePorts and back must not touch.
+    It is a part of the listener, which going over to NodePorts and back must not touch, nor another choice, nor a
+    version of local-lb that decides otherwise: listeners that serve stay as they are.
     """
+    if given.seat.patient is not None:
+        return given.seat.patient
     choice = given.service.backends or given.around.choice
     routed = frame.settings.pod_routes is not PodRouting.OFF
     return choice is BackendChoice.PODS or (choice is BackendChoice.AUTO and routed)

@@ -29,6 +29,8 @@ class ProxyAssignment:
 
     discovery: Discovery
     proxy: ProxyName = ProxyName("")
+    patient: bool | None = None
+    """Whether the listeners that it has hold clients: they stay so, as another listener would end open connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySe
     wanted = assign_shared(services, snapshot.seats, settings, settings.count or len(services) + 1)
     room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, ())) // EACH
     given = assign_shared(services, snapshot.seats, settings, room)
-    return ProxyAssignments(_seats(given), given.proxies)
+    return ProxyAssignments(_seats(given, snapshot), given.proxies)
 
 
 def _per_service(
@@ -83,13 +85,16 @@ def _per_service(
     budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys)) - EACH * len(given.seats)
     least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
     spares = min(settings.spares, max(0, budget - least) // EACH)
-    own = {key: ProxyAssignment(way) for key, way in share_out(needs, budget - EACH * spares).items()}
+    patient = {proxy.service: proxy.patient for proxy in snapshot.proxies}
+    ways = share_out(needs, budget - EACH * spares)
+    own = {key: ProxyAssignment(way, patient=patient.get(key)) for key, way in ways.items()}
     given = with_spares(given, snapshot.stack_proxies, spares)
-    return ProxyAssignments({**_seats(given), **own}, given.proxies)
+    return ProxyAssignments({**_seats(given, snapshot), **own}, given.proxies)
 
 
-def _seats(given: Assignment) -> Mapping[ObjectKey, ProxyAssignment]:
-    return {key: ProxyAssignment(Discovery.STATIC, proxy) for key, proxy in given.seats.items()}
+def _seats(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, ProxyAssignment]:
+    held = {(seat.service, seat.proxy): seat.patient for seat in snapshot.seats}
+    return {key: ProxyAssignment(Discovery.STATIC, proxy, held.get((key, proxy))) for key, proxy in given.seats.items()}
 
 
 def _leaving(snapshot: Snapshot, proxies: Sequence[ProxyName], own: Sequence[ObjectKey]) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from locallb.envoy import rollout
+from locallb.envoy.listeners import holds_clients
 from locallb.model.identities import ObjectKey, Owner, ProxyId, ProxyName
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_from
@@ -124,8 +125,8 @@ def _held(resources: list[HeldResource], known: Memory[Any]) -> HeldByState:
     configs = parsed(CONFIG, lambda resource: _config(resource.inputs))
     proxies = [config for config in configs if isinstance(config, HeldProxy)]
     names = {config.id: config.name for config in configs if isinstance(config, _OfStack)}
-    served = parsed(SERVICE, lambda resource: (_service(resource.inputs), ProxyId(str(resource.inputs["proxy"]))))
-    seats = [HeldProxyAssignment(service, names[proxy]) for service, proxy in served if proxy in names]
+    served = parsed(SERVICE, lambda resource: _part(resource.inputs))
+    seats = [HeldProxyAssignment(service, names[proxy], held) for service, proxy, held in served if proxy in names]
     pids = {pid for resource in by_kind.get(PROCESS, ()) if (pid := _pid(resource.outputs))}
     known.evict_unused()
     return HeldByState(
@@ -159,6 +160,12 @@ def _service(inputs: Mapping[str, object]) -> ObjectKey:
     return owner_from(_texts(inputs["owner"])).service
 
 
+def _part(inputs: Mapping[str, object]) -> tuple[ObjectKey, ProxyId, bool | None]:
+    """Return a Service's part of a proxy of the stack, and whether its listeners hold clients."""
+    listeners = "".join(_texts(inputs.get("listeners")).values())
+    return _service(inputs), ProxyId(str(inputs["proxy"])), holds_clients(listeners)
+
+
 def _config(inputs: Mapping[str, object]) -> HeldProxy | _OfStack:
     """Return how a Service's own proxy learns its endpoints; one that has none to learn has no way to keep."""
     service = _service(inputs)
@@ -166,10 +173,11 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | _OfStack:
         return _OfStack(ProxyId(str(inputs["proxy"])), ProxyName(str(inputs["name"])))
     names = _object(inputs["files"])
     endpoint_files = sum(name.startswith(_ENDPOINT_FILES) for name in names)
+    patient = holds_clients(str(names.get("lds.json", "")))
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
-        return HeldProxy(service, Discovery.EDS, watched)
+        return HeldProxy(service, Discovery.EDS, watched, patient)
     clusters = _object(json.loads(str(names.get("cds.json", "{}")))).get("resources")
-    return HeldProxy(service, Discovery.STATIC if clusters else None)
+    return HeldProxy(service, Discovery.STATIC if clusters else None, patient=patient)
 
 
 def _pid(outputs: Mapping[str, object]) -> int:

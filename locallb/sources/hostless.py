@@ -6,13 +6,14 @@ address; where that needn't be so it is told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from locallb.config.settings import Settings
 from locallb.kubernetes.pod_ranges import with_ranges
-from locallb.model.identities import Home
+from locallb.model.identities import Home, Protocol
+from locallb.model.serving import Listener
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, Snapshot
 from locallb.planning.addresses.pool_routes import unchecked
 from locallb.planning.planned import Plan
@@ -52,12 +53,23 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
         snapshot,
         claims=claims,
         remembered=claims,
-        proxies=tuple(HeldProxy(proxy.key, proxy.proxy.discovery) for proxy in plan.proxies if proxy.key.cluster),
+        proxies=tuple(
+            HeldProxy(proxy.key, proxy.proxy.discovery, patient=_patient(proxy.proxy.listeners))
+            for proxy in plan.proxies
+            if proxy.key.cluster
+        ),
         stack_proxies=tuple(proxy.proxy.name for proxy in plan.proxies if not proxy.key.cluster),
         seats=tuple(
-            HeldProxyAssignment(placement.key, placement.proxy) for placement in plan.placements if placement.part
+            HeldProxyAssignment(placement.key, placement.proxy, _patient(placement.part.part.listeners))
+            for placement in plan.placements
+            if placement.part
         ),
     )
+
+
+def _patient(listeners: Iterable[Listener]) -> bool | None:
+    """Return what the state would say of listeners (`HeldProxy.patient`)."""
+    return next((listener.patient for listener in listeners if listener.protocol is Protocol.TCP), None)
 
 
 def _flat(some: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -19,10 +19,13 @@ from locallb.model.objects import Node
 from locallb.model.ranges import AddressRange
 from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.routing_rules import Diversion
+from locallb.model.serving import Listener
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory
 from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
 from locallb.planning.pod_routes import routes_of
+from locallb.sources.hostless import holding
 from tests.planning.objects import JsonObject, endpoint, endpoints, parsed, service
 from tests.planning.objects import node as node_object
 
@@ -242,6 +245,27 @@ def test_clients_are_held_where_pods_are_wanted(annotation: str, changes: JsonOb
     """Going over to NodePorts and back doesn't change it, as listeners stay what they are."""
     annotations = {"local-lb.dev/backends": annotation} if annotation else {}
     assert is_patient(annotations, **changes) is patient
+
+
+@pytest.mark.parametrize("shared", ["per-service", "shared"])
+@pytest.mark.parametrize(("before", "after"), [("host", "off"), ("off", "host")])
+def test_listeners_that_serve_stay_as_they_are(shared: str, before: str, after: str) -> None:
+    """Another listener would end the open connections of the one before it."""
+    result = parsed(service(), node_object(), endpoints(endpoint("10.244.1.7")))
+    snapshot = Snapshot(HOME, services=result.services, nodes=result.nodes, slices=result.slices)
+    given = {"sources": [{"kubernetes": {"name": "demo"}}], "proxies": shared}
+    first, then = (parse_settings({**given, "podRoutes": way}) for way in (before, after))
+    plan = make_plan(snapshot, first)
+    again = make_plan(holding(snapshot, plan), then)
+    assert make_plan(snapshot, then) != again
+    assert listeners_of(again) == listeners_of(plan)
+
+
+def listeners_of(plan: Plan) -> list[Listener]:
+    """Return all listeners of a plan."""
+    own = [proxy.proxy.listeners for proxy in plan.proxies]
+    parts = [placement.part.part.listeners for placement in plan.placements if placement.part]
+    return [listener for listeners in (*own, *parts) for listener in listeners]
 
 
 @pytest.mark.parametrize("sources", [[{"manifests": "m", "name": "c"}], [{"kind": "all"}], [{"gardener": {}}]])

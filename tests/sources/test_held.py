@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 
 from locallb.engine.state.resource import resource_from_json
 from locallb.engine.state.snapshot import Snapshot
-from locallb.model.identities import Home, ObjectKey, Owner, ProxyName, Uid
+from locallb.envoy.document import text
+from locallb.envoy.listeners import listener
+from locallb.model.identities import Home, ObjectKey, Owner, Protocol, ProxyName, Uid
 from locallb.model.memory import Memory
 from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
+from locallb.model.serving import Listener
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.sources import SourceError
 from locallb.sources.held import HeldByState, held_by, read_held
@@ -107,6 +110,22 @@ def test_seats_at_proxies_of_the_stack_are_held(tmp_path: Path) -> None:
     held = read_held(state(tmp_path, spare, part, lost))
     assert (held.stack_proxies, held.proxies) == (("spare-1",), ())
     assert held.seats == (HeldProxyAssignment(key("web"), ProxyName("spare-1")),)
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_listeners_that_serve_say_whether_they_hold_clients(tmp_path: Path, *, patient: bool) -> None:
+    """As Envoy's own words have it, of a Service's own proxy and of its part in one of the stack's."""
+    made = Listener(ip_address("127.77.0.1"), 80, Protocol.TCP, "tcp-80-ipv4", patient=patient)
+    files = {"lds.json": text({"resources": [listener(made)]})}
+    config_of_web = resource("ProxyConfig", {"proxy": "0" * 12, "owner": owner_fields(owner("web")), "files": files})
+    own = read_held(state(tmp_path, config_of_web))
+    assert own.proxies == (HeldProxy(key("web"), None, patient=patient),)
+    its = {"proxy": "1" * 12, "name": "spare-1", "owner": owner_fields(proxy_owner(HOME, ProxyName("spare-1")))}
+    spare = resource("ProxyConfig", {**its, "files": {}})
+    listeners = {"listeners": {made.name: text(listener(made))}}
+    part = resource("ServiceConfig", {"proxy": "1" * 12, "owner": owner_fields(owner("web")), **listeners})
+    (seat,) = read_held(state(tmp_path, spare, part)).seats
+    assert seat.patient is patient
 
 
 def test_old_instances_hold_nothing_but_their_process(tmp_path: Path) -> None:
