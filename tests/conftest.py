@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +79,18 @@ class Golden:
                 shutil.rmtree(self.path(area) / stale)
             return
         assert present == set(names), f"{self.path(area)}: run pytest --update-goldens and read the diff"
+
+
+@pytest.fixture(autouse=True)
+def _places() -> Iterator[None]:
+    """Leave the variables that say where things are as this test found them, whatever it undid first."""
+    before = {name: os.environ.get(name) for name in ("XDG_STATE_HOME", "LOCALLB_LEDGER")}
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 @pytest.fixture

@@ -154,14 +154,13 @@ def test_projects_that_can_not_be_called_so(play: Stage, line: str, told: str) -
 )
 def test_places_that_can_not_be_used(play: Stage, variable: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence names the variable that leads there."""
-    if variable == "XDG_STATE_HOME":
-        monkeypatch.delenv("LOCALLB_LEDGER")
     with monkeypatch.context() as here:
+        if variable == "XDG_STATE_HOME":
+            here.delenv("LOCALLB_LEDGER")
         here.setenv(variable, str(play.root / "Pulumi.yaml"))
         done = play.run("up", "--yes")
     assert done.code == Exit.FAILED
     assert told in " ".join(done.err.split())
-    monkeypatch.setenv("LOCALLB_LEDGER", str(play.root / "s/locallb/ledger"))
 
 
 def test_a_program_that_is_gone_is_told(play: Stage) -> None:

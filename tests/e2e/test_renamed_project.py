@@ -29,10 +29,10 @@ def play() -> Iterator[Stage]:
         yield made
 
 
-def test_a_renamed_project_is_the_same_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renamed_project_is_the_same_one() -> None:
     """Its address stays; where it is now is written down by the next `up`."""
     home = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
-    with backends() as backend, stage() as made:
+    with backends() as backend, stage() as made, pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("XDG_STATE_HOME", str(home))
         monkeypatch.setenv("LOCALLB_LEDGER", str(home / "ledger"))
         made.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
