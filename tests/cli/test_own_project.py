@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -228,6 +229,24 @@ def test_a_project_of_others_is_not_touched(
     assert not (place / "data").exists()
 
 
+@pytest.mark.root(only="can give directories away")
+@pytest.mark.parametrize("command", ["preview", "status", "doctor"])
+@pytest.mark.parametrize("begun", ["", "begun"])
+def test_a_directory_of_somebody_else_is_nobodys_own_project(place: Path, command: str, begun: str) -> None:
+    """Neither begun in it nor run from it: its programs would be somebody else's."""
+    root = place / "data/local-lb"
+    if begun:
+        run("preview", "--manifests", str(write_manifests(place)))
+    root.mkdir(parents=True, exist_ok=True)
+    before = sorted(root.rglob("*"))
+    os.chown(root, 65534, 65534)
+    done = run(command)
+    told = f"{root} belongs to another user; remove it, or set XDG_DATA_HOME to a directory of your own"
+    assert (told in done.err) == (command != "doctor" and (begun == "begun" or command == "preview"))
+    assert str(root) not in done.out
+    assert sorted(root.rglob("*")) == before
+
+
 def test_init_begins_a_project_whose_own_test_passes(place: Path) -> None:
     """It plans, has a component of its own to extend, and is never written over."""
     done = run("init", "new", "--manifests", str(write_manifests(place)))
@@ -262,9 +281,22 @@ def test_init_begins_only_where_nothing_else_is(place: Path, there: list[str], t
     assert all((place / "here" / name).read_text() == "x" for name in there)
 
 
+def test_a_project_can_not_begin_where_a_file_is(place: Path) -> None:
+    """A sentence with the remedy; also where a link leads nowhere."""
+    (place / "here/file").write_text("x")
+    (place / "here/link").symlink_to("nowhere")
+    for name in ("file", "link", "file/below"):
+        done = run("init", name)
+        assert (done.code, done.out) == (Exit.FAILED, "")
+        assert f"{name} can't be made: " in done.err
+        assert "is a file or a link; name another directory" in done.err
+    assert not (place / "here/nowhere").exists()
+
+
 def test_pages_are_printed(place: Path) -> None:
     """All of them, wherever one is; unknown ones are told."""
     del place
     assert "configuration" in run("help").out
+    assert "<!--" not in run("help").out
     assert run("help", "watch").out.startswith("# ")
     assert "there is no page about 'nothing'" in run("help", "nothing").err

@@ -226,13 +226,24 @@ def test_the_project_is_found_from_below(play: Stage) -> None:
 
 
 @pytest.mark.root(only="can give files away")
-def test_a_project_of_somebody_else_is_not_found_from_below(play: Stage) -> None:
+@pytest.mark.parametrize("given", ["Pulumi.yaml", "__main__.py", "."])
+def test_a_project_of_somebody_else_is_not_found_from_below(play: Stage, given: str) -> None:
     """Its program would be run: whoever may write to a directory above ours must not decide what."""
     below = play.root / "deep"
     below.mkdir()
-    os.chown(play.root / "Pulumi.yaml", 65534, 65534)
+    os.chown(play.root / given, 65534, 65534)
     assert nearest_project(below) == below.resolve()
     assert nearest_project(play.root) == play.root.resolve()
+
+
+@pytest.mark.root(only="can give links away")
+def test_a_link_of_somebody_else_makes_no_project(play: Stage, tmp_path: Path) -> None:
+    """Whatever it leads to: a file of root's says nothing of the program that lies beside the link."""
+    below = tmp_path / "deep"
+    below.mkdir()
+    (tmp_path / "Pulumi.yaml").symlink_to(play.root / "Pulumi.yaml")
+    os.lchown(tmp_path / "Pulumi.yaml", 65534, 65534)
+    assert nearest_project(below) == below.resolve()
 
 
 def test_without_a_terminal_nothing_to_change_needs_no_question(play: Stage) -> None:

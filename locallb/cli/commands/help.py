@@ -31,5 +31,6 @@ def _pages() -> Mapping[str, Path]:
 
 
 def _title(page: Path) -> str:
+    """Return the first heading."""
     with page.open(encoding="utf-8") as lines:
-        return next(lines).removeprefix("#").strip()
+        return next(line.removeprefix("# ").strip() for line in lines if line.startswith("# "))

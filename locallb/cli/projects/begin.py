@@ -19,6 +19,15 @@ _MAY_BE_THERE = (".", "README", "LICENSE")
 
 def begin(directory: Path) -> None:
     """Write a project. Raises Refused where something else is there."""
+    try:
+        _write(directory)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise Refused(
+            f"a project in {directory} can't be made: {error.filename} is a file or a link; name another directory"
+        ) from None
+
+
+def _write(directory: Path) -> None:
     if directory.is_dir():
         _require_room(directory)
     jobs = {path: shipped(name).read_text(encoding="utf-8") for path, name in _JOBS.items()}

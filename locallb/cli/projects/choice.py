@@ -9,7 +9,7 @@ import yaml
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
-from locallb.cli.projects.place import PROJECT_FILE, nearest_project
+from locallb.cli.projects.place import PROGRAM_FILE, PROJECT_FILE, is_trusted, nearest_project
 
 MAKING = frozenset({"up", "preview", "watch"})
 """Commands that begin this user's own project."""
@@ -37,13 +37,13 @@ def chosen(args: Arguments, out: Out) -> Path:
         return prepare(args, out)
     if args.command in USING:
         return require_own()
-    return own_project() if (own_project() / PROJECT_FILE).exists() else directory
+    return own_project() if is_trusted(own_project()) else directory
 
 
 def require_ours(directory: Path) -> None:
     """Raise Refused for another Pulumi project: ours names us, in the project's file or in the program."""
     path = directory / PROJECT_FILE
-    texts = [_text(path), _text(directory / "__main__.py")]
+    texts = [_text(path), _text(directory / PROGRAM_FILE)]
     if not any(word in text for text in texts for word in _OF_OURS) and _is_project(texts[0]):
         raise Refused(
             f"{path} is another Pulumi project's, and stays as it is; change to another directory, or name a project of"

@@ -17,7 +17,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Refused
 from locallb.cli.projects.first_sources import default_sources, described, named
 from locallb.cli.projects.layout import Sources, program_files, stack_text
-from locallb.cli.projects.place import PROJECT_FILE, is_trusted
+from locallb.cli.projects.place import PROJECT_FILE, is_ours
 from locallb.config.parse_settings import parse_settings
 from locallb.engine.state.project import check_stack_name
 from locallb.storage import files, paths
@@ -36,9 +36,13 @@ def require_own() -> Path:
             f"there is no project here and none in {root}: `locallb watch` or `locallb up` makes that one; or change to"
             " the directory of a project, or name it with -C"
         )
-    if not is_trusted(root / PROJECT_FILE):
-        raise Refused(f"{root} belongs to another user; remove it, or set XDG_DATA_HOME to a directory of your own")
+    _require_ours(root)
     return root
+
+
+def _require_ours(root: Path) -> None:
+    if not is_ours(root):
+        raise Refused(f"{root} belongs to another user; remove it, or set XDG_DATA_HOME to a directory of your own")
 
 
 def prepare(args: Arguments, out: Out) -> Path:
@@ -52,8 +56,8 @@ def prepare(args: Arguments, out: Out) -> Path:
     check_stack_name(args.stack)
     root = own_project()
     is_new = not (root / PROJECT_FILE).exists()
-    if not is_new:
-        require_own()
+    if root.exists():
+        _require_ours(root)
     stack = root / "stacks" / f"Pulumi.{args.stack}.yaml"
     sources = _wanted(stack, named(args.sources))
     for directory in (root, root / "stacks", root / ".state", root / "provider"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from locallb.cli.failures import Refused
 
 PROJECT_FILE = "Pulumi.yaml"
+PROGRAM_FILE = "__main__.py"
 
 
 def nearest_project(directory: Path) -> Path:
@@ -28,14 +29,21 @@ def nearest_project(directory: Path) -> Path:
         ) from None
     if (start / PROJECT_FILE).exists():
         return start
-    return next((above for above in start.parents if is_trusted(above / PROJECT_FILE)), start)
+    return next((above for above in start.parents if is_trusted(above)), start)
 
 
-def is_trusted(path: Path) -> bool:
-    """Return whether a project's file is there and belongs to whoever runs this, also by sudo."""
+def is_trusted(project: Path) -> bool:
+    """Return whether a project is there, and belongs to whoever runs this, also by sudo."""
+    return (project / PROJECT_FILE).exists() and is_ours(project)
+
+
+def is_ours(directory: Path) -> bool:
+    """Return whether a directory, and what lies in it that decides what is run, belongs to whoever runs this."""
     trusted = {0, os.geteuid()}
     if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
         trusted.add(int(os.environ["SUDO_UID"]))
+    deciding = [path for path in (directory / PROJECT_FILE, directory / PROGRAM_FILE) if os.path.lexists(path)]
     with suppress(OSError):
-        return path.stat().st_uid in trusted
+        # A link is whose it is: anybody may make one to a file of root's.
+        return {directory.stat().st_uid, *(path.lstat().st_uid for path in deciding)} <= trusted
     return False
