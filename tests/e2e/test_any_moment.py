@@ -35,6 +35,7 @@ LOOKING = (
     ("preview",), ("preview", "--format", "html"), ("preview", "--json"), ("status",), ("status", "web"), ("doctor",),
     ("gc",), ("state", "check"), ("stack", "list"), ("host", "status"), ("host", "setup"), ("init",), ("--help",),
     ("completion", "bash"), ("completion", "answer", "--", "up", "-t", ""), ("--version",), ("image", "-h"), ("up",),
+    ("help",), ("help", "watch"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *LOOKING)
 
