@@ -5,9 +5,10 @@ Not here: listeners themselves (`listeners`), backends of rules (`backends`), an
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.hostnames import intersection, intersections
@@ -16,6 +17,8 @@ from locallb.model.gateway.objects import ParentRef, Reference, Route, RouteKind
 
 _BY_NAME = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
 _EXCLUSIVE = frozenset({RouteKind.HTTP, RouteKind.GRPC})
+_Taken: TypeAlias = defaultdict[tuple[int, RouteKind], set[str]]
+"""The hostnames to which routes of a kind are attached, by number of the listener."""
 
 
 class Attached(NamedTuple):
@@ -51,21 +54,23 @@ def attach(
     """Attach routes, the oldest first, to one Gateway's listeners."""
     owners = {bound.owner for bound in listeners}
     attached: dict[int, list[Attached]] = {}
+    taken: _Taken = defaultdict(set)
     verdicts = []
     for route in sorted(routes, key=lambda route: (route.meta.age, route.kind)):
         for parent in route.parents:
             if Reference(parent.group, parent.kind, parent.key) in owners:
-                places, why = _places(route, parent, listeners, namespaces, attached)
+                places, why = _places(route, parent, listeners, namespaces, taken)
                 why = why or invalid(route)
                 verdicts.append(ParentVerdict(route, parent, why, () if why else tuple(places)))
                 for number, names in () if why else places.items():
                     _add(attached.setdefault(number, []), Attached(route, names))
+                    taken[number, route.kind].update(names)
     return Attachment({number: tuple(some) for number, some in attached.items()}, tuple(verdicts))
 
 
 def _add(attached: list[Attached], new: Attached) -> None:
     """Attach a route once, whatever the number of its parents that lead here."""
-    if all(other.route is not new.route for other in attached):
+    if not attached or attached[-1].route is not new.route:
         attached.append(new)
 
 
@@ -74,7 +79,7 @@ def _places(
     parent: ParentRef,
     listeners: Sequence[BoundListener],
     namespaces: Mapping[str, Mapping[str, str]],
-    attached: Mapping[int, Sequence[Attached]],
+    taken: _Taken,
 ) -> tuple[Mapping[int, tuple[str, ...]], Trouble | None]:
     """Return the listeners that a parent reference leads to, with the hostnames that both have, or why to none."""
     owner = Reference(parent.group, parent.kind, parent.key)
@@ -96,9 +101,9 @@ def _places(
     if not fitting:
         why = f"no listener of {parent.kind} {parent.key} has one of the hostnames {', '.join(route.hostnames)}"
         return {}, Trouble("NoMatchingListenerHostname", f"{why}; correct one of both")
-    free = {number: names for number, names in fitting.items() if not _is_taken(route, names, attached.get(number, ()))}
+    other = RouteKind.GRPC if route.kind is RouteKind.HTTP else RouteKind.HTTP
+    free = {number: names for number, names in fitting.items() if not _is_taken(route, names, taken[number, other])}
     if not free:
-        other = RouteKind.GRPC if route.kind is RouteKind.HTTP else RouteKind.HTTP
         why = f"an older {other} is attached for the same hostname; give one of both another hostname"
         return {}, Trouble("RouteConflict", why)
     return free, None
@@ -115,12 +120,11 @@ def _is_allowed(bound: BoundListener, route: Route, namespaces: Mapping[str, Map
     )
 
 
-def _is_taken(route: Route, names: Iterable[str], attached: Iterable[Attached]) -> bool:
+def _is_taken(route: Route, names: Iterable[str], taken: Iterable[str]) -> bool:
     """Return whether an older route of the other kind of HTTP is attached to one of the names."""
     if route.kind not in _EXCLUSIVE:
         return False
-    others = [other for other in attached if other.route.kind in _EXCLUSIVE and other.route.kind is not route.kind]
-    return any(intersection(name, theirs) is not None for other in others for theirs in other.names for name in names)
+    return any(intersection(name, theirs) is not None for theirs in taken for name in names)
 
 
 def invalid(route: Route) -> Trouble | None:

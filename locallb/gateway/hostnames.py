@@ -18,6 +18,13 @@ def covers(general: str, special: str) -> bool:
     return general.startswith(_WILDCARD) and special.removeprefix(_WILDCARD).endswith(general[1:])
 
 
+def covering(name: str) -> tuple[str, ...]:
+    """Return every hostname that covers `name`, the most specific one first."""
+    labels = name.removeprefix(_WILDCARD).split(".")
+    wider = (_WILDCARD + ".".join(labels[number:]) for number in range(1, len(labels)))
+    return tuple(dict.fromkeys((name, *wider, "")))
+
+
 def intersection(name: str, other: str) -> str | None:
     """Return the names that both stand for: the more specific one; None if there are none."""
     if covers(name, other):

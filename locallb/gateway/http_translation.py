@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from locallb.gateway.attachment import Attached
 from locallb.gateway.backends import Upstreams
-from locallb.gateway.hostnames import covers, specificity
+from locallb.gateway.hostnames import covering, covers, specificity
 from locallb.gateway.precedence import rank
 from locallb.model.gateway.objects import Route
 from locallb.model.gateway.rules import BackendRef, Rule
@@ -37,10 +37,13 @@ def http_routes(hosted: Iterable[Hosted], upstreams: Upstreams) -> HttpRoutes:
 def _hosts(listener: Hosted, beside: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
     """Return the hosts of one listener, but for those that belong to another one."""
     served = {id(attached.route): _Served(attached.route, upstreams) for attached in listener.attached}
-    names = {listener.hostname, *(name for attached in listener.attached for name in attached.names)}
-    for name in sorted(names, key=lambda name: (specificity(name), name)):
+    routes_by_name: dict[str, list[Route]] = {listener.hostname: []}
+    for attached in listener.attached:
+        for name in attached.names:
+            routes_by_name.setdefault(name, []).append(attached.route)
+    for name in sorted(routes_by_name, key=lambda name: (specificity(name), name)):
         if home(name, beside) is listener:
-            yield VirtualHost((name or ANY,), tuple(_routes(name, listener.attached, served)))
+            yield VirtualHost((name or ANY,), tuple(_routes(name, routes_by_name, served)))
 
 
 def home(name: str, listeners: Iterable[Hosted]) -> Hosted | None:
@@ -90,11 +93,17 @@ class _Served:
         return self._upstreams.name(self._route, ref)
 
 
-def _routes(name: str, attached: Iterable[Attached], served: Mapping[int, _Served]) -> Iterator[ServedRoute]:
+def _routes(
+    name: str, routes_by_name: Mapping[str, Iterable[Route]], served: Mapping[int, _Served]
+) -> Iterator[ServedRoute]:
     """Return the routes of one host in the order in which they are asked."""
-    sorted_routes = []
-    for binding in attached:
-        common = [specificity(theirs) for theirs in binding.names if covers(theirs, name)]
-        if common:
-            sorted_routes += [((min(common), *order), route) for order, route in served[id(binding.route)].matches]
-    return (route for _, route in sorted(sorted_routes, key=lambda entry: entry[0]))
+    nearest: dict[int, str] = {}
+    for theirs in covering(name):
+        for route in routes_by_name.get(theirs, ()):
+            nearest.setdefault(id(route), theirs)
+    sorted_routes = [
+        ((specificity(theirs), *order), match)
+        for route_id, theirs in nearest.items()
+        for order, match in served[route_id].matches
+    ]
+    return (match for _, match in sorted(sorted_routes, key=lambda entry: entry[0]))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.hostnames import covers, intersection, specificity
+from locallb.gateway.hostnames import covering, covers, intersection, specificity
+from locallb.gateway.translation import bind
 from tests.gateway.api import (
     JsonObject,
     bound,
     gateway,
+    gateway_class,
     grant,
     hosts,
     listener,
     namespace,
+    objects,
     only,
     parent,
     route,
@@ -51,6 +56,38 @@ def test_a_hostname_that_another_covers_is_more_specific(one: str, other: str) -
     """Sorting by specificity never puts the general one first."""
     if covers(one, other) and one != other:
         assert specificity(other) < specificity(one)
+
+
+@given(_hostnames, _hostnames)
+def test_the_hostnames_that_cover_one_are_listed_the_most_specific_first(general: str, special: str) -> None:
+    """All of them, and nothing else."""
+    listed = covering(special)
+    assert covers(general, special) == (general in listed)
+    assert all(covers(one, special) for one in listed)
+    assert sorted(listed, key=specificity) == list(listed)
+
+
+def _calls(count: int) -> int:
+    """Count the calls that it takes to bind routes with a hostname each."""
+    documents = [route(name=f"r{number}", hostnames=[f"h{number}.test"]) for number in range(count)]
+    read = objects(gateway_class(), gateway(), service(), *documents)
+    calls = 0
+
+    def count_it(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event.endswith("call")
+
+    sys.setprofile(count_it)
+    try:
+        bind(read)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_work_grows_with_the_routes_and_not_with_their_square() -> None:
+    """Whoever may attach routes to a Gateway must not stop its neighbours by their number."""
+    assert _calls(800) < 2.5 * _calls(400)
 
 
 def _allowing(**fields: object) -> JsonObject:
