@@ -64,7 +64,7 @@ def _lane(service: ServiceChange, top: int, height: int) -> str:
 
 def _proxy(service: ServiceChange, middle: float) -> str:
     key = service.key
-    where = f"{key.cluster}/{key.namespace}"
+    where = str(key).rpartition("/")[0]
     return (
         f'<g class="proxy"><title>{html_text(key)}: {service.change}</title>'
         f"{_box(PROXY_X, middle - PROXY / 2, PROXY_WIDTH, PROXY, 9)}"

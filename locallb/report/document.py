@@ -47,9 +47,7 @@ def fields(report: Report) -> Mapping[str, object]:
 
 def _service(service: ServiceChange) -> Mapping[str, object]:
     return {
-        "cluster": service.key.cluster,
-        "namespace": service.key.namespace,
-        "name": service.key.name,
+        **service.key._asdict(),
         "change": str(service.change),
         "before": _balancer(service.before),
         "after": _balancer(service.after),

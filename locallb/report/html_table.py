@@ -32,7 +32,7 @@ def table(rows: Sequence[ServiceChange]) -> str:
 
 def _row(service: ServiceChange) -> str:
     side, key, change = shown_side(service), service.key, service.change
-    why = list(_why(service))
+    why, where = list(_why(service)), str(key).rpartition("/")[0].replace("/", " / ")
     contents = (_addresses(service), _ports(side), _clients(side), _list(why))
     cells = "".join(
         f'<td role="cell" class="{name.lower()}" data-label="{name}">{f"<div>{content}</div>" if content else ""}</td>'
@@ -42,7 +42,7 @@ def _row(service: ServiceChange) -> str:
         f'<tr role="row" data-change="{change}" data-text="{_searched(service, why)}">'
         f'<td role="cell" class="change"><span class="tag {change}">{change}</span></td>'
         f'<td role="cell" class="who"><div class="name">{html_text(key.name, LONGEST_NAME)}</div>'
-        f'<div class="where">{html_text(f"{key.cluster} / {key.namespace}", LONGEST_NAME)}</div></td>{cells}</tr>\n'
+        f'<div class="where">{html_text(where, LONGEST_NAME)}</div></td>{cells}</tr>\n'
     )
 
 

@@ -14,6 +14,7 @@ from locallb.cli.exit_code import MEANINGS
 from locallb.cli.grammar import COMMANDS
 from tests.e2e.support import Backend, Done, Stage, backends, node, port, service, stage
 from tests.e2e.watching import becomes, watching
+from tests.gateway.api import gateway, gateway_class
 from tests.report.schema import mistakes
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -64,6 +65,20 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     assert made.run("gc", "--json").json
     (made.root / "aside").rename(made.root / ".state/.pulumi/stacks/local-lb/dev.json")
     check(made.run("destroy", "--yes", "--json"), "run")
+
+
+def test_a_gateway_is_told_from_a_service_of_the_same_name(play: tuple[Stage, Backend]) -> None:
+    """In both documents of a preview, by its kind."""
+    made, _ = play
+    made.write("g.yaml", gateway_class(), gateway(metadata={"namespace": "n"}))
+    told, reported = made.run("preview", "--json"), made.run("preview", "--format", "json")
+    check(told, "run")
+    read = json.loads((DOCS / "preview-report.schema.json").read_text())
+    assert list(mistakes(reported.json, read, read)) == []
+    for document in (told.json, reported.json):
+        kinds = [one["kind"] for one in document["services"] if one["name"] == "web"]
+        assert sorted(kinds) == ["gateways", "services"]
+    assert " / gateways / n<" in made.run("preview", "--format", "html").out
 
 
 @pytest.mark.envoy

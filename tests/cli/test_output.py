@@ -96,6 +96,7 @@ def test_the_json_has_the_documented_fields() -> None:
             "cluster": "c",
             "namespace": "shop",
             "name": "web",
+            "kind": "services",
             "state": "degraded",
             "addresses": ["127.77.0.5", "fd00::5"],
             "ports": [

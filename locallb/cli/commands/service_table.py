@@ -49,9 +49,7 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
     """Make the documented list of objects."""
     return [
         {
-            "cluster": row.key.cluster,
-            "namespace": row.key.namespace,
-            "name": row.key.name,
+            **row.key._asdict(),
             "state": str(row.state),
             "addresses": [str(address) for address in row.addresses],
             "ports": [
