@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pulumi
 
 from components.proxy import Proxy
+from locallb.config.registry import FRONTENDS
 from locallb.model.naming import address_name, owner_fields
 from locallb.model.snapshot import Access
 from locallb.outputs.output import tell
@@ -28,7 +29,8 @@ class LoadBalancer(pulumi.ComponentResource):
     def __init__(self, placement: Placement, digest: str) -> None:
         super().__init__("locallb:index:LoadBalancer", str(placement.key), _shown(placement, digest))
         self.placement = placement
-        claim = [self._claim(placement.access)] if placement.access else []
+        claimed = placement.access if placement.key.kind.value in FRONTENDS else None
+        claim = [self._claim(claimed)] if claimed else []
         self.addresses = [
             LoopbackAddress(
                 address_name(placement.key, address),

@@ -8,6 +8,7 @@ import pulumi
 
 from components.cluster_routes import ClusterRoutes
 from components.digests import balancer_digest
+from components.gateway_object import GatewayObject
 from components.load_balancer import LoadBalancer
 from components.proxy import Proxy
 from components.rejected import Rejected
@@ -34,7 +35,11 @@ def exports_the_same(plan: Plan, other: Plan) -> bool:
 
 def declare(plan: Plan) -> None:
     """Declare every placement and proxy, tell about the rest, and export the addresses."""
-    everything = {item.key for some in (plan.placements, plan.proxies, plan.rejections, plan.routes) for item in some}
+    everything = {
+        item.key
+        for some in (plan.placements, plan.proxies, plan.rejections, plan.routes, plan.statuses)
+        for item in some
+    }
     declare_some(plan, everything, exports(plan))
     for rejection in plan.rejections:
         pulumi.log.warn(str(rejection.problem))
@@ -67,5 +72,8 @@ def declare_some(
     for rejection in plan.rejections:
         if rejection.key in keys and rejection.owner and rejection.access:
             Rejected(rejection, rejection.owner)
+    for planned in plan.statuses:
+        if planned.key in keys:
+            GatewayObject(planned)
     for name, value in outputs.items():
         pulumi.export(name, value)

@@ -39,6 +39,24 @@ def says(live: Live, wanted: Status, generation: int) -> bool:
     return status_patch(live, wanted, generation, "") is None
 
 
+def is_said(live: Live) -> bool:
+    """Return whether anything stands there that we may have said, beyond that it waits for a controller."""
+    said = live.get("status") or {}
+    conditions = said.get("conditions") or ()
+    told = any(each.get("type") in _OURS and each.get("status") != "Unknown" for each in conditions)
+    return told or any(_is_ours(entry) for entry in said.get("parents") or ())
+
+
+def withdrawn(said: Status) -> Status:
+    """Return what an object shall say in place of what we said: as new ones, that it waits for a controller."""
+    if "parents" in said:
+        return {}
+    waiting = {"status": "Unknown", "reason": "Pending", "message": "Waiting for controller"}
+    conditions = [{"type": each["type"], **waiting} for each in said["conditions"]]
+    none = {"addresses": [], "listeners": [], "attachedListenerSets": 0}
+    return {"conditions": conditions, **{key: value for key, value in none.items() if key in said}}
+
+
 def is_newer(said: Status, generation: int) -> bool:
     """Return whether any condition of ours was written of a newer generation than we know."""
     parents = [entry for entry in said.get("parents") or () if _is_ours(entry)]

@@ -1,7 +1,7 @@
 """The least rights in a cluster: what each call of ours needs, and nothing else.
 
-deploy/rbac.yaml and the component `components.access` say the same; tests hold both to this, and the API server's audit
-log tells that none is unused.
+deploy/rbac*.yaml and the component `components.access` say the same; tests hold both to this, and the API server's
+audit log tells that none of those for Services is unused.
 """
 
 from __future__ import annotations
@@ -36,3 +36,23 @@ RULES = (
 """What serving needs, in every namespace. `watch` is for `locallb watch`."""
 ELECTION_RULES = (Rule("coordination.k8s.io", "leases", ("get", "create", "update")),)
 """What leader election needs, in the namespace of its Lease."""
+_KINDS = (
+    "gatewayclasses",
+    "gateways",
+    "listenersets",
+    "httproutes",
+    "grpcroutes",
+    "tlsroutes",
+    "tcproutes",
+    "udproutes",
+)
+_GROUP = "gateway.networking.k8s.io"
+GATEWAY_RULES = (
+    *(Rule(_GROUP, kind, ("get", "list", "watch")) for kind in _KINDS),
+    *(Rule(_GROUP, kind, ("list", "watch")) for kind in ("referencegrants", "backendtlspolicies")),
+    *(Rule(_GROUP, f"{kind}/status", ("patch",)) for kind in _KINDS),
+    Rule("", "namespaces", ("list", "watch")),
+)
+"""What serving Gateways needs besides, in every namespace."""
+SECRET_RULES = (Rule("", "secrets", ("get",)),)
+"""What certificates need: where the Secrets are that Gateways name, and nowhere else."""

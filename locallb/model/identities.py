@@ -65,11 +65,18 @@ def place(address: IPAddress, port: int) -> str:
 
 
 class ObjectKind(StrEnum):
-    """What kind of object gets addresses. Its value is the part of a key that names it."""
+    """What kind of object gets addresses, or is told of those. Its value is the part of a key that names it."""
 
     SERVICE = "services"
     GATEWAY = "gateways"
     INGRESS_CLASS = "ingressclasses"
+    GATEWAY_CLASS = "gatewayclasses"
+    LISTENER_SET = "listenersets"
+    HTTP_ROUTE = "httproutes"
+    GRPC_ROUTE = "grpcroutes"
+    TLS_ROUTE = "tlsroutes"
+    TCP_ROUTE = "tcproutes"
+    UDP_ROUTE = "udproutes"
 
 
 class ObjectKey(NamedTuple):

@@ -15,9 +15,9 @@ from locallb.gateway.backends import BackendTarget
 from locallb.gateway.kinds import gathered
 from locallb.gateway.telling import left_out, missing_classes, sentences
 from locallb.gateway.translation import BoundGateway, bind
-from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
 from locallb.model.http import HttpBackends, HttpListener
-from locallb.model.identities import Family, IPAddress, ObjectKey, Protocol
+from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, Protocol
 from locallb.model.memory import Memory
 from locallb.model.objects import MalformedService, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
@@ -37,6 +37,8 @@ class Gateways(NamedTuple):
     """What of listeners and routes isn't served."""
     left_out: tuple[str, ...] = ()
     """Which Gateways are somebody else's."""
+    clusters: Mapping[ClusterName, GatewayObjects] = MappingProxyType({})
+    """All that each cluster has."""
 
 
 Taken: TypeAlias = Mapping[tuple[ServicePort, IPAddress], Problem]
@@ -73,7 +75,7 @@ def gateways_of(
         notices += sentences(each, mine)
         others += left_out(each, names)
     memory.evict_unused()
-    return Gateways(bound, tuple(notices), tuple(others))
+    return Gateways(bound, tuple(notices), tuple(others), by_cluster)
 
 
 def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, BoundGateway]) -> Snapshot:

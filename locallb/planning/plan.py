@@ -20,6 +20,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.allocation import Answer
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
+from locallb.planning.gateway_statuses import with_statuses
 from locallb.planning.gateways import backends_of, with_gateways
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
@@ -86,6 +87,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         routes=_on_host(routing, snapshot.home, settings),
         notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings), *told.notices),
     )
+    plan = with_statuses(plan, told, snapshot, settings)
     gain = routes_to_gain(plan, snapshot, settings, memory.routing)
     left = (*left_out(snapshot, plan, settings), *told.left_out, *gain)
     return replace(plan, left_out=left) if left else plan

@@ -79,6 +79,33 @@ class PlannedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedStatus:
+    """What the status of an object of Gateway API in a running cluster shall say of ours."""
+
+    owner: Owner
+    access: Access
+    status: str
+    """Canonical JSON, without times and generations."""
+    generation: int
+    """Of the object that it was made from."""
+
+    @property
+    def key(self) -> ObjectKey:
+        """Which object."""
+        return self.owner.service
+
+    @property
+    def words(self) -> tuple[object, ...]:
+        """Return all that its resource gets, for digests."""
+        return self.access.kubeconfig, self.access.context, self.status, self.generation
+
+    @property
+    def digest(self) -> str:
+        """What its resource depends on, in one word."""
+        return digest([owner_fields(self.owner), *self.words])
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """A Service that gets addresses. A port without backends stays closed; the addresses stay."""
 
@@ -106,6 +133,8 @@ class Placement:
     """What a Gateway serves, a line for each route, as users read it."""
     withdrawn: Problem | None = None
     """Why nobody is told that it has its addresses: its proxy can't be brought back."""
+    status: PlannedStatus | None = None
+    """What a Gateway of a running cluster is told; None for Services, whose frontend says it."""
 
     @property
     def key(self) -> ObjectKey:
@@ -122,6 +151,8 @@ class Rejection:
     owner: Owner | None = None
     access: Access | None = None
     """Where the Service lives and is told why; None for manifests."""
+    status: PlannedStatus | None = None
+    """As of a Placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +212,8 @@ class Plan:
     proxies: tuple[PlannedProxy, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     routes: tuple[PlannedRoutes, ...] = ()
+    statuses: tuple[PlannedStatus, ...] = ()
+    """Of objects of Gateway API in running clusters, those of Gateways apart."""
     notices: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """Which Services aren't this stack's, and what was read where it serves none: a sentence each, for information."""

@@ -277,6 +277,33 @@ class ServiceStatus(pulumi.CustomResource):
         super().__init__("locallb:index:ServiceStatus", resource_name, properties, opts)
 
 
+class GatewayStatus(pulumi.CustomResource):
+    """What an object of Gateway API in a live cluster is told: conditions, and in routes the parents of our controller.
+
+    What others wrote stays; an object that is gone is fine. Withdrawn, it waits for a controller again. Its id is the
+    object.
+    """
+
+    access: pulumi.Output[Mapping[str, Any]]
+    owner: pulumi.Output[Mapping[str, Any]]
+    status: pulumi.Output[str]
+    generation: pulumi.Output[int]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        access: pulumi.Input[Mapping[str, Any]],
+        owner: pulumi.Input[Mapping[str, Any]],
+        status: pulumi.Input[str],
+        generation: pulumi.Input[int],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {"access": access, "owner": owner, "status": status, "generation": generation}
+        super().__init__("locallb:index:GatewayStatus", resource_name, properties, opts)
+
+
 class ServiceEvents(pulumi.CustomResource):
     """Events of a Service of a live cluster.
 

@@ -239,6 +239,25 @@ class ServiceStatusState(ServiceStatusInputs):
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayStatusInputs:
+    """What a program says of its `GatewayStatus`."""
+
+    access: Access
+    """Where the object lives."""
+    owner: Owner
+    """Which object, by its kind and uid too: the same name with another uid is another object."""
+    status: str
+    """What of its status is ours, as JSON, without times and generations."""
+    generation: int
+    """Generation of the object that this was made from."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayStatusState(GatewayStatusInputs):
+    """What is known of one `GatewayStatus`: its inputs and its outputs."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceEventsInputs:
     """What a program says of its `ServiceEvents`."""
 

@@ -30,7 +30,8 @@ from locallb.storage import files, paths
 from locallb.watch.work import Batch, Work
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
-ROOTS = (BALANCER, PROXY, ROUTES)
+TOLD = "locallb:index:GatewayObject"
+ROOTS = (BALANCER, PROXY, ROUTES, TOLD)
 LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
 _SILENT = Standing()
@@ -82,7 +83,7 @@ class Converger:
         for resource in self.engine.resources():
             if resource.type in ROOTS:
                 key = ObjectKey.parse(resource.name)
-                tells = resource.type == BALANCER or not key.cluster
+                tells = resource.type in {BALANCER, TOLD} or not key.cluster
                 digest = str(resource.inputs.get("digest", "")) if tells else ""
                 self.applied[key] = digest or self.applied.get(key, "")
         self._unchecked = set(self.applied)
@@ -110,7 +111,8 @@ class Converger:
         self._spare = frozenset(planned.key for planned in plan.proxies if planned.proxy.name not in needed)
         stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.key.cluster}
         routes = {planned.key: planned.digest for planned in plan.routes}
-        self._wanted = plan, routes | stacks | told | placed
+        statuses = {planned.key: planned.digest for planned in plan.statuses}
+        self._wanted = plan, routes | stacks | told | placed | statuses
         return self._wanted[1]
 
     def differing(
@@ -127,6 +129,8 @@ class Converger:
         later: float | None = None
         for planned in told:
             key = planned.key
+            if planned.status:
+                continue
             if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
             names = self._compared.of(key, _differences, planned, said.get(key, _SILENT))

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from locallb.kubernetes.rights import ELECTION_RULES, RULES
+from locallb.kubernetes.rights import ELECTION_RULES, GATEWAY_RULES, RULES, SECRET_RULES, Rule
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -31,7 +31,7 @@ from components.access import ClusterAccess
 
 @pulumi.runtime.test
 def declare():
-    return ClusterAccess("local-lb", leader_election=True).account.metadata
+    return ClusterAccess("local-lb", leader_election=True, gateways=["shop"]).account.metadata
 
 declare()
 print(json.dumps(made))
@@ -52,14 +52,42 @@ def test_the_manifests_give_the_least_rights() -> None:
     assert election.keys() == {"Role", "RoleBinding"}
 
 
+def test_the_manifest_for_gateways_gives_the_least_rights() -> None:
+    """Nothing of a Secret anywhere unless somebody binds that role in a namespace, and then reading by name only."""
+    roles, bound = of_gateways()
+    assert roles == {"local-lb-gateways": fields(GATEWAY_RULES), "local-lb-secrets": fields(SECRET_RULES)}
+    assert bound == {"local-lb-gateways"}
+    assert not any("secrets" in rule["resources"] for rule in roles["local-lb-gateways"])
+
+
+def fields(rules: tuple[Rule, ...]) -> list[dict[str, list[str]]]:
+    """Return rules as the API has them."""
+    return [rule.fields for rule in rules]
+
+
+def of_gateways() -> tuple[dict[str, Any], set[str]]:
+    """Return the rules of each role of the manifest for Gateways, and which of them are bound."""
+    loaded = list(yaml.safe_load_all((CHECKOUT / "deploy" / "rbac-gateways.yaml").read_text()))
+    roles = {one["metadata"]["name"]: one["rules"] for one in loaded if one["kind"] == "ClusterRole"}
+    return roles, {one["roleRef"]["name"] for one in loaded if one["kind"] == "ClusterRoleBinding"}
+
+
 def test_the_component_declares_what_the_manifests_have() -> None:
     """Same kinds, names, rules, bindings."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True, cwd=CHECKOUT, timeout=120
     )
-    made = {item["kind"]: item for item in json.loads(done.stdout) if "kind" in item}
+    items = [item for item in json.loads(done.stdout) if "kind" in item]
+    made = {item["kind"]: item for item in items if item["metadata"]["name"] == "local-lb"}
+    others = {(item["kind"], item["metadata"]["name"]): item for item in items if item not in made.values()}
     expected = documents("rbac.yaml") | documents("rbac-leader-election.yaml")
     assert made.keys() == expected.keys()
     for kind, document in expected.items():
         found = {key: value for key, value in made[kind].items() if key != "type"}
         assert found == document, kind
+    roles, bound = of_gateways()
+    assert {name: others.pop(("ClusterRole", name))["rules"] for name in roles} == roles
+    assert {others.pop(("ClusterRoleBinding", name))["roleRef"]["name"] for name in bound} == bound
+    (reading,) = others.values()
+    assert reading["metadata"] == {"name": "local-lb-secrets", "namespace": "shop"}
+    assert (reading["kind"], reading["roleRef"]["name"]) == ("RoleBinding", "local-lb-secrets")

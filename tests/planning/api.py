@@ -31,7 +31,7 @@ from tests.engine.support import make_project
 ACCESS = Access("/kubeconfig", "context")
 FOREIGN = "192.0.2.1"
 """An address in every status that is somebody else's."""
-_TOLD = ("ServiceClaim", "ServiceStatus", "ServiceEvents")
+_TOLD = ("ServiceClaim", "ServiceStatus", "ServiceEvents", "GatewayStatus")
 
 
 @dataclass

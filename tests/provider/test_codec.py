@@ -45,7 +45,7 @@ def test_a_service_is_written_as_before_there_were_other_kinds() -> None:
 @pytest.mark.parametrize(
     ("change", "failure"),
     [
-        ({"kind": "pods"}, ("owner.kind", "must be services or gateways or ingressclasses, not 'pods'")),
+        ({"kind": "pods"}, ("owner.kind", f"must be {' or '.join(ObjectKind)}, not 'pods'")),
         ({"kind": 5}, ("owner.kind", "must be a string, not a number")),
         ({"uid": 5}, ("owner.uid", "must be a string, not a number")),
         ({"colour": "red"}, ("owner.colour", "isn't a property of Owner")),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -23,7 +22,8 @@ from locallb.kubernetes.answers import Object, OddError, listed
 from locallb.kubernetes.api.connected import Connected
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import stamp
-from locallb.kubernetes.frontend import Frontend, frontend, frontends
+from locallb.kubernetes.api.written_types import namespaced, object_name, written_types
+from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 from locallb.threads.tally import Tally
@@ -46,14 +46,6 @@ NODE = create_global_resource("", "v1", "Node", "nodes")
 NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
 SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
 POD = create_namespaced_resource("", "v1", "Pod", "pods")
-
-
-@cache
-def namespaced(kind: ObjectKind) -> type[GenericNamespacedResource]:
-    """Return the client's type of a frontend."""
-    table = frontend(kind)
-    group, _, version = table.api_version.rpartition("/")
-    return create_namespaced_resource(group, version, table.name, table.plural)
 
 
 SERVICE = namespaced(ObjectKind.SERVICE)
@@ -95,30 +87,37 @@ class Cluster:
         return self._list(kind.api_version, kind.name, ask)
 
     def service(self, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
-        """Return a Service, or another frontend; None if there is none. Raises KubeError."""
-        return self._get(f"{frontend(kind).name} {namespace}/{name}", namespaced(kind), namespace, name)
+        """Return a Service, or an object of another kind; None if there is none. Raises KubeError."""
+        asked = (self._get(object_name(kind, namespace, name), each, namespace, name) for each in written_types(kind))
+        return next((one for one in asked if one is not None), None)
 
     def secret(self, namespace: str, name: str) -> Object | None:
         """Return a Secret; None if there is none. Raises KubeError. Whoever asks keeps what is in it to themselves."""
         return self._get(f"Secret {namespace}/{name}", SECRET, namespace, name)
 
-    def _get(self, told: str, kind: type[GenericNamespacedResource], namespace: str, name: str) -> Object | None:
-        document = self._call(told, lambda client: client.get(kind, name, namespace=namespace), absent=True)
+    def _get(self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str) -> Object | None:
+        document = self._call(what, lambda client: client.get(kind, name, namespace=namespace), absent=True)
         return None if document is None else dict(document)
 
     def patch_status(
         self, namespace: str, name: str, patch: Mapping[str, object], kind: ObjectKind = ObjectKind.SERVICE
     ) -> Object | None:
-        """Merge `patch` into a Service, or another frontend, by `status`; None if it is gone. Raises KubeError."""
-        resource = namespaced(kind)
+        """Merge `patch` into a Service, or an object of another kind, by `status`; None if it is gone.
+
+        Raises KubeError.
+        """
         WRITES.add("status")
-        done = self._call(
-            f"the status of {frontend(kind).name} {namespace}/{name}",
-            lambda client: client.patch(
-                resource.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE
-            ),
-            absent=True,
-        )
+        what = f"the status of {object_name(kind, namespace, name)}"
+        done = (self._patch(what, each, namespace, name, patch) for each in written_types(kind))
+        return next((one for one in done if one is not None), None)
+
+    def _patch(
+        self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str, patch: Mapping[str, object]
+    ) -> Object | None:
+        def send(client: Client) -> Mapping[str, Any]:
+            return client.patch(kind.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
+
+        done = self._call(what, send, absent=True)
         return None if done is None else dict(done)
 
     def create_event(self, namespace: str, body: Mapping[str, object]) -> None:

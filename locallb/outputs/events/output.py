@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from locallb.config.registry import FRONTENDS
 from locallb.kubernetes.events import placement_events, rejection_events
 from locallb.model.naming import owner_fields
 from locallb.model.status_entries import Event
@@ -28,7 +29,7 @@ class Events(Output):
 
     def tells(self, planned: Planned) -> bool:
         """Return whether it lives in a cluster."""
-        return planned.access is not None
+        return planned.access is not None and planned.key.kind.value in FRONTENDS
 
     def declare(self, telling: Telling) -> pulumi.Resource:
         """Declare a ServiceEvents."""

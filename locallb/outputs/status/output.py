@@ -9,6 +9,7 @@ from locallb.config.registry import FRONTENDS
 from locallb.kubernetes.frontend import frontend
 from locallb.model.naming import owner_fields
 from locallb.outputs.output import Output, Planned, Telling
+from locallb.outputs.status.gateway_status import GatewayStatus, declare_status
 from locallb.outputs.status.service_status import ServiceStatus
 from locallb.planning.planned import Placement
 from locallb.resources.codec import encode, value
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 class Status(Output):
     """Tells what it got once that is proven, and at once that it is withdrawn or gets nothing."""
 
-    resource_types = (ServiceStatus,)
+    resource_types = (ServiceStatus, GatewayStatus)
 
     def words(self, planned: Planned) -> Sequence[object]:
         """Return where it is written, and all that is."""
         if planned.key.kind.value not in FRONTENDS:
-            return []
+            return planned.status.words if planned.status else []
         told, where = frontend(planned.key.kind).publication(planned), encode(planned.access) if planned.access else {}
         if isinstance(planned, Placement):
             return [where, value(told.ingress), value(told.conditions), planned.take_over] if where else []
@@ -33,10 +34,12 @@ class Status(Output):
 
     def tells(self, planned: Planned) -> bool:
         """Return whether it lives in a cluster."""
-        return planned.access is not None
+        return planned.status is not None or (planned.access is not None and planned.key.kind.value in FRONTENDS)
 
     def declare(self, telling: Telling) -> pulumi.Resource:
-        """Declare a ServiceStatus."""
+        """Declare a ServiceStatus, or a GatewayStatus."""
+        if telling.planned.status:
+            return declare_status(telling.planned.status, telling.parent, telling.ready)
         import pulumi  # noqa: PLC0415 - for programs only
 
         from locallb.resources import declared  # noqa: PLC0415 - as above

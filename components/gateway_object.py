@@ -1,0 +1,18 @@
+"""A route, ListenerSet or GatewayClass of a running cluster, which is told what became of it."""
+
+from __future__ import annotations
+
+import pulumi
+
+from locallb.outputs.status.gateway_status import declare_status
+from locallb.planning.planned import PlannedStatus
+
+
+class GatewayObject(pulumi.ComponentResource):
+    """Has the status, and nothing that serves."""
+
+    def __init__(self, planned: PlannedStatus) -> None:
+        shown = {"uid": planned.owner.uid, "digest": planned.digest}
+        super().__init__("locallb:index:GatewayObject", str(planned.key), shown)
+        declare_status(planned, self)
+        self.register_outputs({})

@@ -1,0 +1,50 @@
+"""The client's types of objects whose status is written: frontends, and the kinds of Gateway API in every version.
+
+A cluster serves an object in all versions that it has of its kind, so that the first one that has it will do. Not here:
+requests.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import cast
+
+from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
+
+from locallb.config.registry import FRONTENDS
+from locallb.gateway.kinds import KINDS, ApiKind
+from locallb.kubernetes.frontend import frontend
+from locallb.model.gateway.objects import GROUP
+from locallb.model.identities import ObjectKind
+
+
+@cache
+def namespaced(kind: ObjectKind) -> type[GenericNamespacedResource]:
+    """Return the client's type of a frontend."""
+    table = frontend(kind)
+    group, _, version = table.api_version.rpartition("/")
+    return create_namespaced_resource(group, version, table.name, table.plural)
+
+
+@cache
+def written_types(kind: ObjectKind) -> tuple[type[GenericNamespacedResource], ...]:
+    """Return the client's types of a kind, the preferred version first.
+
+    The client takes a namespace for those without any, too, and leaves it out.
+    """
+    if kind.value in FRONTENDS:
+        return (namespaced(kind),)
+    known = _of_gateway_api(kind)
+    create = create_namespaced_resource if known.namespaced else create_global_resource
+    made = tuple(create(GROUP, version, known.name, known.plural) for version in known.versions)
+    return cast("tuple[type[GenericNamespacedResource], ...]", made)
+
+
+def object_name(kind: ObjectKind, namespace: str, name: str) -> str:
+    """Return how an object is called in a sentence."""
+    shown = frontend(kind).name if kind.value in FRONTENDS else _of_gateway_api(kind).name
+    return f"{shown} {namespace}/{name}" if namespace else f"{shown} {name}"
+
+
+def _of_gateway_api(kind: ObjectKind) -> ApiKind:
+    return next(known for known in KINDS.values() if known.plural == kind.value)

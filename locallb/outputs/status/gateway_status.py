@@ -1,0 +1,105 @@
+"""GatewayStatus: what is ours in the status of an object of Gateway API in a live cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from locallb.gateway.status_patch import is_said, says, status_patch, withdrawn
+from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.status_patch import Live
+from locallb.model.naming import owner_fields
+from locallb.planning.planned import PlannedStatus
+from locallb.resources.codec import encode
+from locallb.resources.properties import GatewayStatusInputs, GatewayStatusState
+from locallb.resources.resource_type import ResourceType, grown
+
+if TYPE_CHECKING:
+    import pulumi
+
+
+class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
+    """Publishes, repairs and withdraws. An object that is gone has no status, and none is missed."""
+
+    inputs = GatewayStatusInputs
+    state = GatewayStatusState
+
+    def create(self, new: GatewayStatusInputs) -> tuple[str, GatewayStatusState]:
+        """Publish it."""
+        return str(new.owner.service), self._publish(new)
+
+    def read(self, state: GatewayStatusState) -> GatewayStatusState | None:
+        """Look whether it says so still. An API that doesn't answer says nothing, so nothing has changed."""
+        if live_service.is_watched_to_be(state.access, state.owner, lambda seen: _says(seen, state)):
+            return state
+        try:
+            live = live_service.find(state.access, state.owner)
+        except KubeError:
+            return state
+        if live is None:
+            return None
+        return state if _says(live, state) else replace(state, status="{}")
+
+    def leaves_nothing(self, state: GatewayStatusState) -> bool:
+        """Return whether nothing of ours stands there, or the object or the whole cluster is gone."""
+        try:
+            live = live_service.find(state.access, state.owner)
+        except KubeError as error:
+            return error.fault is Fault.NO_CONTEXT
+        return live is None or not is_said(live)
+
+    def update(self, old: GatewayStatusState, new: GatewayStatusInputs) -> GatewayStatusState:
+        """Publish it in place of what was ours. What was another object's is gone with that object."""
+        del old
+        return self._publish(new)
+
+    def delete(self, state: GatewayStatusState) -> None:
+        """Withdraw it, unless it belongs to the project that this one is a copy of."""
+        if self.belongs_to_copied_project(state.owner):
+            return
+        wanted = withdrawn(_said(state))
+
+        def decide(live: Live) -> Mapping[str, object] | None:
+            return status_patch(live, wanted, state.generation, _now()) if is_said(live) else None
+
+        live_service.withdraw(state.access, state.owner, decide)
+
+    def _publish(self, new: GatewayStatusInputs) -> GatewayStatusState:
+        said = _said(new)
+        live_service.write(new.access, new.owner, lambda live: status_patch(live, said, new.generation, _now()))
+        return grown(self.state, new)
+
+
+def declare_status(
+    planned: PlannedStatus, parent: pulumi.Resource, ready: Sequence[pulumi.Resource] = ()
+) -> pulumi.Resource:
+    """Declare the resource that tells an object, once all is `ready`."""
+    import pulumi  # noqa: PLC0415 - for programs only
+
+    from locallb.resources import declared  # noqa: PLC0415 - as above
+
+    return declared.GatewayStatus(
+        str(planned.key),
+        access=encode(planned.access),
+        owner=owner_fields(planned.owner),
+        status=planned.status,
+        generation=planned.generation,
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=list(ready)),
+    )
+
+
+def _says(live: Live, state: GatewayStatusState) -> bool:
+    return says(live, _said(state), state.generation)
+
+
+def _said(known: GatewayStatusInputs) -> Mapping[str, Any]:
+    status: Mapping[str, Any] = json.loads(known.status)
+    return status
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,115 @@
+"""What objects of Gateway API in running clusters are told: the statuses of `gateway.statuses`, of what was planned.
+
+A Gateway's goes with its placement or rejection, all others with the plan. Manifests are told nothing. Not here: what
+statuses say, and who writes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
+
+from locallb.config.settings import Settings
+from locallb.gateway.conditions import INVALID, PENDING, Trouble
+from locallb.gateway.kinds import KINDS
+from locallb.gateway.statuses import (
+    Outcome,
+    Told,
+    class_status,
+    gateway_status,
+    listener_set_statuses,
+    route_statuses,
+)
+from locallb.gateway.translation import BoundGateway, our_classes
+from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Owner
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Snapshot
+from locallb.planning.gateways import Gateways
+from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
+
+_Served: TypeAlias = Mapping[ObjectKey, tuple[BoundGateway, Outcome]]
+_Planned = TypeVar("_Planned", Placement, Rejection)
+_REASONS: Mapping[Reason, str] = {
+    Reason.POOL_EXHAUSTED: "AddressNotAssigned",
+    Reason.NO_POOL: "AddressNotAssigned",
+    **dict.fromkeys(
+        (
+            Reason.OUT_OF_POOL,
+            Reason.SELECTOR_MISMATCH,
+            Reason.IN_USE,
+            Reason.FAMILY_MISMATCH,
+            Reason.EXCLUDED,
+            Reason.NOT_ON_HOST,
+            Reason.POOL_ON_LINK,
+            Reason.POOL_OVERLAPS,
+        ),
+        "AddressNotUsable",
+    ),
+    Reason.HOST_LIMIT: "NoResources",
+    Reason.PROXY_DOWN: PENDING,
+}
+"""The specification's reasons of Programmed; any other is Invalid."""
+
+
+def with_statuses(plan: Plan, told: Gateways, snapshot: Snapshot, settings: Settings) -> Plan:
+    """Return the plan with what objects of Gateway API in running clusters are told."""
+    live = [objects for cluster, objects in sorted(told.clusters.items()) if cluster in snapshot.access]
+    if not live:
+        return plan
+    planned: dict[ObjectKey, Placement | Rejection] = {rejection.key: rejection for rejection in plan.rejections}
+    planned |= {placement.key: placement for placement in plan.placements}
+    served = {key: (one, outcome_of(planned[key])) for key, one in told.bound.items() if key in planned}
+    statuses = (
+        _planned(one, objects.cluster, snapshot) for objects in live for one in _others(objects, served, settings)
+    )
+    return replace(
+        plan,
+        placements=tuple(_with_status(one, served, snapshot) for one in plan.placements),
+        rejections=tuple(_with_status(one, served, snapshot) for one in plan.rejections),
+        statuses=tuple(statuses),
+    )
+
+
+def outcome_of(planned: Placement | Rejection) -> Outcome:
+    """Return what became of a Gateway, in the specification's reasons."""
+    if isinstance(planned, Rejection):
+        return Outcome(trouble=_trouble(planned.problem))
+    if planned.withdrawn:
+        return Outcome(trouble=_trouble(planned.withdrawn))
+    blocked = {
+        (port.port.port, port.port.protocol): Trouble("PortUnavailable", port.problem.message)
+        for port in planned.ports
+        if port.problem and not port.listeners
+    }
+    return Outcome(planned.addresses, ports=blocked)
+
+
+def _trouble(problem: Problem) -> Trouble:
+    return Trouble(_REASONS.get(problem.reason, INVALID), problem.message)
+
+
+def _with_status(planned: _Planned, served: _Served, snapshot: Snapshot) -> _Planned:
+    """Add what a Gateway of a running cluster is told."""
+    if planned.key not in served or not planned.access:
+        return planned
+    told = gateway_status(*served[planned.key])
+    return replace(planned, status=_planned(told, planned.key.cluster, snapshot))
+
+
+def _others(objects: GatewayObjects, served: _Served, settings: Settings) -> Iterator[Told]:
+    """Return the statuses of all but Gateways in one cluster."""
+    yield from map(class_status, our_classes(objects, settings.gateway_classes))
+    mine = [both for key, both in served.items() if key.cluster == objects.cluster]
+    bound = [one for one, _ in mine]
+    yield from listener_set_statuses(bound, [outcome for _, outcome in mine], objects)
+    yield from route_statuses(bound, objects)
+
+
+def _planned(told: Told, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
+    key = ObjectKey(cluster, *told.of.key, ObjectKind(KINDS[told.of.kind].plural))
+    text = json.dumps(told.status, sort_keys=True)
+    owner = Owner(snapshot.home, key, told.meta.uid)
+    return PlannedStatus(owner, snapshot.access[cluster], text, told.meta.generation)
