@@ -124,8 +124,8 @@ def in_cluster(plan: Plan) -> Plan:
 
 
 @contextmanager
-def deployed(plan: Plan) -> Iterator[tuple[Api, Engine]]:
-    """Deploy a plan of a live cluster; give the API, and the engine that can destroy it all."""
+def deployed(plan: Plan, given: object = None) -> Iterator[tuple[Api, Engine]]:
+    """Deploy a plan of a live cluster, whose API may be `given`; give one, and the engine that can destroy it all."""
     api = Api()
     owned = {placement.key: placement.owner for placement in plan.placements} | {
         rejection.key: rejection.owner for rejection in plan.rejections
@@ -137,7 +137,7 @@ def deployed(plan: Plan) -> Iterator[tuple[Api, Engine]]:
         "locallb": Dispatcher(_Kinds({f"locallb:index:{kind.__name__}": kind(None) for kind in KINDS}), "{}"),
         "docker": Dispatcher(_Containers({}), "{}"),
     }
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(live_service, "_at", return_value=api):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(live_service, "_at", return_value=given or api):
         engine = Engine(make_project(Path(folder)), "dev", providers, parallel=1)
         result = engine.up(lambda: declare(plan))
         assert result.ok, result.diagnostics

@@ -1,0 +1,320 @@
+"""What objects of Gateway API in a running cluster are told: planned, declared, written, taken away.
+
+Everything is the production's but the host and the API, which keeps objects in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from components.stack import declare
+from locallb.config.parse_settings import parse_settings
+from locallb.gateway.kinds import KINDS
+from locallb.gateway.status_patch import says
+from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.parsing import parse_objects
+from locallb.model.gateway.objects import CONTROLLER
+from locallb.model.identities import Home, ObjectKind, Protocol
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.outputs.status.gateway_status import GatewayStatus
+from locallb.planning.gateway_statuses import outcome_of
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
+from locallb.resources.codec import decode, encode
+from locallb.resources.properties import GatewayStatusInputs
+from locallb.resources.resource_type import grown
+from tests.conftest import Golden
+from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, listener, parent, route, service
+from tests.planning.api import ACCESS, deployed
+from tests.planning.objects import node
+
+HOME = Home("local-lb", "dev", "/project")
+OTHER = "example.com/controller"
+THEIRS: JsonObject = {"type": "example.com/Fine", "status": "True", "reason": "Fine", "message": ""}
+THEIR_PARENT: JsonObject = {"parentRef": {"name": "web"}, "controllerName": OTHER, "conditions": []}
+SETTINGS = parse_settings(
+    {
+        "sources": [{"kubernetes": {"name": "demo"}}],
+        "pools": [{"name": "p", "addresses": ["127.77.0.0/28"]}],
+    }
+)
+
+
+def cluster() -> list[JsonObject]:
+    """Have a Gateway, a ListenerSet, a route of both, and one that nothing takes."""
+    allowed = {"namespaces": {"from": "Same"}}
+    set_ = {"parentRef": {"name": "web"}, "listeners": [listener("more", 8081)]}
+    everything = [
+        gateway_class(),
+        gateway(listener("http", 8080), listener("odd", 8082, "SMTP"), allowedListeners=allowed),
+        api_object("ListenerSet", "more", spec=set_),
+        route(name="api", parentRefs=[parent(), parent("more", kind="ListenerSet")]),
+        route(name="lost", hostnames=["a.test"], parentRefs=[parent(sectionName="nowhere")]),
+        service(),
+        node(),
+    ]
+    for one in everything[:5]:
+        one["metadata"].update(uid=f"uid-{one['metadata']['name']}", generation=3, resourceVersion="1")
+    everything[0]["metadata"].pop("namespace")
+    everything[1]["status"] = {"conditions": [THEIRS]}
+    everything[3]["status"] = {"parents": [THEIR_PARENT]}
+    return everything
+
+
+def plan_of(*documents: JsonObject, live: bool = True, host: HostFacts | None = None) -> Plan:
+    """Plan what a cluster has."""
+    read = parse_objects(DEMO, list(documents))
+    access = {DEMO: ACCESS} if live else {}
+    given = Snapshot(HOME, read.services, read.malformed, read.nodes, gateway_api=read.gateway_api, access=access)
+    return make_plan(replace(given, host=host or HostFacts()), SETTINGS)
+
+
+def rewritten(before: dict[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the next version of an object, with another status."""
+    version = str(int(before["metadata"]["resourceVersion"]) + 1)
+    return {**before, "metadata": {**before["metadata"], "resourceVersion": version}, "status": status}
+
+
+@dataclass
+class GatewayApi:
+    """An API server with these objects, which counts what it is asked."""
+
+    objects: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    before_patch: Callable[[], None] = lambda: None
+
+    @classmethod
+    def having(cls, *documents: JsonObject) -> GatewayApi:
+        """Have those of Gateway API."""
+        kinds = {kind.name: kind.plural for kind in KINDS.values()}
+        return cls(
+            {
+                (kinds[one["kind"]], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one
+                for one in documents
+                if one["kind"] in kinds
+            }
+        )
+
+    def service(self, namespace: str, name: str, kind: ObjectKind) -> dict[str, Any] | None:
+        """Return one."""
+        self.asked.append(f"get {kind}/{name}")
+        return self.objects.get((kind, namespace, name))
+
+    def patch_status(
+        self, namespace: str, name: str, patch: Mapping[str, Any], kind: ObjectKind
+    ) -> dict[str, Any] | None:
+        """Merge a patch of the present version, of the status alone."""
+        self.asked.append(f"patch {kind}/{name}")
+        self.before_patch()
+        before = self.objects.get((kind, namespace, name))
+        if before is None:
+            return None
+        assert patch.keys() == {"metadata", "status"}
+        assert patch["metadata"].keys() == {"resourceVersion"}
+        if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]:
+            raise KubeError(Fault.CONFLICT, "somebody was quicker")
+        after = rewritten(before, {**before.get("status", {}), **patch["status"]})
+        self.objects[kind, namespace, name] = after
+        return after
+
+    def statuses(self) -> str:
+        """Write all statuses for a reader, without times."""
+        said = {"/".join(key): one.get("status") for key, one in sorted(self.objects.items())}
+        return json.dumps(said, indent=1, default=str) + "\n"
+
+
+def undated(text: str) -> str:
+    """Leave out the lines that differ from run to run."""
+    return "".join(line for line in text.splitlines(keepends=True) if "lastTransitionTime" not in line)
+
+
+def test_a_stack_tells_every_object_and_takes_it_back(golden: Golden) -> None:
+    """Others' conditions and parents stay where they are, before and after; nothing is written twice."""
+    documents = cluster()
+    plan, api = plan_of(*documents), GatewayApi.having(*documents)
+    with deployed(plan, api) as (_, engine):
+        told = undated(api.statuses())
+        writes = [one for one in api.asked if one.startswith("patch")]
+        assert len(writes) == len(set(writes)) == 5
+        assert engine.up(lambda: declare(plan)).ok
+        assert [one for one in api.asked if one.startswith("patch")] == writes
+        assert engine.destroy().ok
+        golden.check("gateway-statuses", {"told.json": told, "withdrawn.json": undated(api.statuses())})
+    assert CONTROLLER not in api.statuses()
+    assert OTHER in api.statuses()
+
+
+def test_manifests_are_told_nothing() -> None:
+    """Their plan has no status, and so the digests that it had before there were any."""
+    plan = plan_of(*cluster(), live=False)
+    assert plan.placements
+    assert not plan.statuses
+    assert not any(placement.status for placement in plan.placements)
+
+
+def test_a_plan_that_is_made_again_is_the_same() -> None:
+    """So that a loop has nothing to do."""
+    assert plan_of(*cluster()) == plan_of(*reversed(cluster()))
+
+
+OUTCOMES: Mapping[Reason, str] = {
+    Reason.POOL_EXHAUSTED: "AddressNotAssigned",
+    Reason.OUT_OF_POOL: "AddressNotUsable",
+    Reason.HOST_LIMIT: "NoResources",
+    Reason.PROXY_DOWN: "Pending",
+    Reason.PORT_IN_USE: "Invalid",
+    Reason.MALFORMED: "Invalid",
+}
+
+
+@pytest.mark.parametrize("reason", OUTCOMES)
+def test_a_gateway_that_gets_nothing_says_why(reason: Reason) -> None:
+    """In a reason of the specification's, whether it has addresses that aren't told or none."""
+    (placement,) = plan_of(*cluster()).placements
+    problem = Problem(reason, "why")
+    rejected = outcome_of(Rejection(placement.key, problem))
+    assert rejected == outcome_of(replace(placement, withdrawn=problem))
+    assert (rejected.addresses, rejected.trouble) == ((), (OUTCOMES[reason], "why"))
+
+
+def test_a_port_that_cannot_be_had_is_told_of_its_listener() -> None:
+    """The Gateway keeps its address and the listeners that are served."""
+    (placement,) = plan_of(*cluster(), host=HostFacts(unprivileged_port_start=8081)).placements
+    assert outcome_of(placement).ports.keys() == {(8080, Protocol.TCP)}
+    assert outcome_of(placement).addresses == placement.addresses
+    assert placement.status
+    (first, *_) = json.loads(placement.status.status)["listeners"]
+    assert {one["type"]: one["reason"] for one in first["conditions"]}["Accepted"] == "PortUnavailable"
+
+
+def status_of(plan: Plan, kind: ObjectKind) -> PlannedStatus:
+    """Return the first status of a kind."""
+    of_gateways = [one.status for one in plan.placements if one.status]
+    return next(one for one in (*of_gateways, *plan.statuses) if one.key.kind is kind)
+
+
+def inputs_of(planned: PlannedStatus) -> GatewayStatusInputs:
+    """Return what its resource gets."""
+    return decode(
+        GatewayStatusInputs,
+        {
+            "access": encode(planned.access),
+            "owner": encode(planned.owner),
+            "status": planned.status,
+            "generation": planned.generation,
+        },
+    )
+
+
+KIND = [ObjectKind.GATEWAY, ObjectKind.HTTP_ROUTE, ObjectKind.LISTENER_SET, ObjectKind.GATEWAY_CLASS]
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> GatewayApi:
+    """Have an API server of the objects."""
+    made = GatewayApi.having(*cluster())
+    monkeypatch.setattr(live_service, "_at", lambda _access: made)
+    RECENT.forget(ACCESS)
+    return made
+
+
+@pytest.mark.parametrize("kind", KIND)
+def test_it_takes_one_read_and_one_write_and_none_where_it_is_said(kind: ObjectKind, api: GatewayApi) -> None:
+    """What was read or written counts as known for the next one."""
+    new = inputs_of(status_of(plan_of(*cluster()), kind))
+    GatewayStatus(None).create(new)
+    assert [one.split()[0] for one in api.asked] == ["get", "patch"]
+    GatewayStatus(None).create(new)
+    assert [one.split()[0] for one in api.asked] == ["get", "patch", "get"]
+
+
+@pytest.mark.parametrize("kind", KIND)
+def test_who_writes_meanwhile_is_read_again(kind: ObjectKind, api: GatewayApi) -> None:
+    """And what they wrote stays."""
+    planned = status_of(plan_of(*cluster()), kind)
+    key = (kind.value, planned.key.namespace, planned.key.name)
+
+    def interfere() -> None:
+        api.before_patch = lambda: None
+        before = api.objects[key]
+        api.objects[key] = rewritten(before, {**before.get("status", {}), "theirs": 1})
+
+    api.before_patch = interfere
+    GatewayStatus(None).create(inputs_of(planned))
+    assert [one.split()[0] for one in api.asked] == ["get", "patch", "get", "patch"]
+    assert api.objects[key]["status"]["theirs"] == 1
+    assert says(api.objects[key], json.loads(planned.status), planned.generation)
+
+
+@pytest.mark.parametrize("kind", KIND)
+def test_an_object_that_is_gone_or_another_one_is_fine(kind: ObjectKind, api: GatewayApi) -> None:
+    """Made, changed, deleted: nothing is written."""
+    planned = status_of(plan_of(*cluster()), kind)
+    new = inputs_of(planned)
+    state = grown(GatewayStatus.state, new)
+    key = (kind.value, planned.key.namespace, planned.key.name)
+    api.objects[key]["metadata"]["uid"] = "another"
+    for _ in range(2):
+        GatewayStatus(None).create(new)
+        GatewayStatus(None).update(state, new)
+        GatewayStatus(None).delete(state)
+        assert GatewayStatus(None).read(state) is None
+        assert GatewayStatus(None).leaves_nothing(state)
+        api.objects.pop(key, None)
+    assert not any(one.startswith("patch") for one in api.asked)
+
+
+@pytest.mark.parametrize("kind", KIND)
+def test_what_others_change_is_seen_and_repaired(kind: ObjectKind, api: GatewayApi) -> None:
+    """By a refresh, which finds another status than the program wants."""
+    planned = status_of(plan_of(*cluster()), kind)
+    new = inputs_of(planned)
+    assert GatewayStatus(None).leaves_nothing(grown(GatewayStatus.state, new))
+    _, state = GatewayStatus(None).create(new)
+    assert GatewayStatus(None).read(state) == state
+    assert not GatewayStatus(None).leaves_nothing(state)
+    key = (kind.value, planned.key.namespace, planned.key.name)
+    api.objects[key] = rewritten(api.objects[key], {})
+    seen = GatewayStatus(None).read(state)
+    assert seen is not None
+    assert GatewayStatus(None).diff(seen, new).changed == {"status"}
+    assert GatewayStatus(None).update(seen, new) == state
+    assert says(api.objects[key], json.loads(planned.status), planned.generation)
+
+
+def test_a_controller_that_took_over_is_not_written_over(api: GatewayApi) -> None:
+    """What was written of a newer generation than ours is somebody else's by now."""
+    planned = status_of(plan_of(*cluster()), ObjectKind.GATEWAY)
+    _, state = GatewayStatus(None).create(inputs_of(planned))
+    key = ("gateways", "shop", "web")
+    newer = {"type": "Accepted", "status": "True", "reason": "Accepted", "message": "ours", "observedGeneration": 4}
+    api.objects[key] = rewritten(api.objects[key], {"conditions": [newer]})
+    GatewayStatus(None).delete(state)
+    assert api.objects[key]["status"] == {"conditions": [newer]}
+
+
+def test_a_cluster_that_is_gone_has_nothing_of_ours() -> None:
+    """Its kubeconfig has no such context any more; one that doesn't answer may have."""
+    state = grown(GatewayStatus.state, inputs_of(status_of(plan_of(*cluster()), ObjectKind.GATEWAY)))
+    for fault, gone in ((Fault.NO_CONTEXT, True), (Fault.UNREACHABLE, False)):
+        error = KubeError(fault, "why")
+        with mock.patch.object(live_service, "_at", side_effect=error):
+            assert GatewayStatus(None).leaves_nothing(state) == gone
+            assert GatewayStatus(None).read(state) == state
+
+
+def test_a_placement_without_status_is_no_gateway_of_a_cluster() -> None:
+    """A Gateway of a running cluster has its status in its placement, with its uid and generation."""
+    (placement,) = plan_of(*cluster()).placements
+    assert isinstance(placement, Placement)
+    assert placement.status
+    assert (placement.status.owner, placement.status.generation) == (placement.owner, 3)
