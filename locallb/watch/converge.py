@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
+from locallb.config.registry import FRONTENDS
 from locallb.engine.deploy.events import Op, Result, Severity
 from locallb.engine.deploy.scope import only
 from locallb.engine.engine import Engine
@@ -129,9 +130,7 @@ class Converger:
         later: float | None = None
         for planned in told:
             key = planned.key
-            if planned.status:
-                continue
-            if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
+            if key.kind.value not in FRONTENDS or self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
             names = self._compared.of(key, _differences, planned, said.get(key, _SILENT))
             if names and (settled := self._touched.get(key, 0.0) + SETTLING) > now:
@@ -235,10 +234,7 @@ def _differences(planned: Placement | Rejection, said: Standing) -> tuple[str, .
     if isinstance(planned, Rejection):
         return differences(said, (), wanted)
     unclaimed = () if said.claimed else ("finalizer",)
-    return (
-        *unclaimed,
-        *differences(said, (), wanted, alone=planned.take_over),
-    )
+    return *unclaimed, *differences(said, (), wanted, alone=planned.take_over)
 
 
 def _touched(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:

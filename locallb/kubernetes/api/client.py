@@ -197,7 +197,8 @@ class Cluster:
             return KubeError(Fault.UNREACHABLE, f"{connected.server} can't serve {what} now ({code}: {message})")
         remedy = ""
         if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
-            remedy = f"; give the user of context {self.access.context} the rights of deploy/rbac.yaml"
+            rights = "deploy/rbac.yaml, and for Gateways those of deploy/rbac-gateways.yaml"
+            remedy = f"; give the user of context {self.access.context} the rights of {rights}"
         return KubeError(Fault.REFUSED, f"{connected.server} refuses {what} ({code}: {message}){remedy}")
 
 
