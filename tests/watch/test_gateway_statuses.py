@@ -1,0 +1,77 @@
+"""The loop and what objects of Gateway API are told: a root each, updated by itself, repaired once after a start."""
+
+from __future__ import annotations
+
+import pytest
+
+from locallb.engine.engine import Engine
+from locallb.model.identities import ObjectKey, ObjectKind
+from locallb.planning.planned import Plan
+from locallb.watch.converge import Converger
+from locallb.watch.work import Batch, Work
+from tests.gateway.api import DEMO, JsonObject
+from tests.planning.api import deployed
+from tests.planning.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of, rewritten
+
+LOST = ObjectKey(DEMO, "shop", "lost", ObjectKind.HTTP_ROUTE)
+
+
+def learned(engine: Engine) -> Converger:
+    """Have a loop that starts."""
+    made = Converger(HOME, engine)
+    made.learn()
+    return made
+
+
+def work(converger: Converger, plan: Plan) -> Work:
+    """Return what isn't as planned."""
+    return converger.work(converger.wanted(plan), ())
+
+
+def with_lost(**spec: object) -> list[JsonObject]:
+    """Change the route that nothing takes."""
+    documents = cluster()
+    lost = next(one for one in documents if one["metadata"]["name"] == "lost")
+    lost["spec"].update(spec)
+    lost["metadata"]["generation"] = 4
+    return documents
+
+
+def test_a_start_finds_every_status_applied() -> None:
+    """And checks each once, as it does load balancers."""
+    plan = plan_of(*cluster())
+    with deployed(plan, GatewayApi.having(*cluster())) as (_, engine):
+        converger = learned(engine)
+        assert converger.applied == converger.wanted(plan)
+        found = work(converger, plan)
+        assert found.keys == found.unchecked
+        assert {status.key for status in plan.statuses} < set(found.unchecked)
+
+
+@pytest.mark.parametrize("change", ["another generation", "gone"])
+def test_a_route_that_changes_is_one_update_and_one_write(change: str) -> None:
+    """Of itself alone; a route that nothing takes any more says nothing of ours."""
+    plan, api = plan_of(*cluster()), GatewayApi.having(*cluster())
+    spec: JsonObject = {"hostnames": ["b.test"]} if change != "gone" else {"parentRefs": []}
+    after = plan_of(*with_lost(**spec))
+    with deployed(plan, api) as (_, engine):
+        converger = learned(engine)
+        api.asked.clear()
+        found = work(converger, after)
+        assert found.changed + found.gone == (LOST,)
+        assert converger.update(after, converger.wanted(after), Batch((LOST,))).result.ok
+        assert api.asked == ["patch httproutes/lost"]
+        assert work(converger, after).urgent is False
+        assert bool(api.objects["httproutes", "shop", "lost"]["status"]["parents"]) == (change != "gone")
+
+
+def test_what_others_changed_before_the_start_is_repaired() -> None:
+    """By the look at everything that a start takes."""
+    plan, api = plan_of(*cluster()), GatewayApi.having(*cluster())
+    with deployed(plan, api) as (_, engine):
+        key = ("httproutes", "shop", "lost")
+        said = api.objects[key]["status"]
+        api.objects[key] = rewritten(api.objects[key], {"parents": []})
+        converger = learned(engine)
+        assert converger.update(plan, converger.wanted(plan), Batch((LOST,), refresh=True)).result.ok
+        assert len(api.objects[key]["status"]["parents"]) == len(said["parents"]) == 1
