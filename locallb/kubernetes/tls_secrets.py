@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from locallb.kubernetes.relevant import opened
+
 CHAIN, KEY = "tls.crt", "tls.key"
 
 
@@ -31,33 +33,32 @@ class TlsPair:
         return hashlib.sha256(self.chain + b"\0" + self.key).hexdigest()
 
 
-def tls_pair(document: Mapping[str, object]) -> TlsPair:
+def tls_pair(document: Mapping[object, object] | Mapping[str, object]) -> TlsPair:
     """Read a Secret as the API or a manifest has it. Raises TlsSecretError."""
     return TlsPair(_entry(document, CHAIN), _entry(document, KEY))
 
 
-def secret_among(documents: Iterable[object], namespace: str, name: str) -> Mapping[str, object] | None:
-    """Return the Secret of this name among documents of manifests; the last one counts."""
-    listed = [inner for document in documents for inner in _items(document)]
-    return next((document for document in reversed(listed) if _is(document, namespace, name)), None)
+def secret_among(documents: Iterable[object], namespace: str, name: str, digest: str) -> Mapping[object, object] | None:
+    """Return the Secret of this name among documents of manifests: of several the one that was meant."""
+    listed = [item for document in documents for item in opened(document) if _is(item, namespace, name)]
+    return next((secret for secret in listed if _digest(secret) == digest), listed[0] if listed else None)
 
 
-def _items(document: object) -> list[Mapping[str, object]]:
-    """Return the objects of a document, of a List too."""
-    if not isinstance(document, Mapping):
-        return []
-    items = document.get("items")
-    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else [document]
+def _digest(document: Mapping[object, object]) -> str:
+    try:
+        return tls_pair(document).digest
+    except TlsSecretError:
+        return ""
 
 
-def _is(document: Mapping[str, object], namespace: str, name: str) -> bool:
+def _is(document: Mapping[object, object], namespace: str, name: str) -> bool:
     metadata = document.get("metadata")
     if document.get("kind") != "Secret" or not isinstance(metadata, Mapping):
         return False
     return metadata.get("name") == name and (metadata.get("namespace") or "default") == namespace
 
 
-def _entry(document: Mapping[str, object], key: str) -> bytes:
+def _entry(document: Mapping[object, object] | Mapping[str, object], key: str) -> bytes:
     plain, encoded = (document.get(name) for name in ("stringData", "data"))
     if isinstance(plain, Mapping) and isinstance(plain.get(key), str):
         return str(plain[key]).encode()

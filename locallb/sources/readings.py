@@ -1,7 +1,7 @@
 """The last good reading of each source, kept so that a source that can't be read isn't taken for an empty one.
 
-One JSON file a source, mode 0600, replaced in one step. It has the Services, Nodes and EndpointSlices of each file and
-nothing else: no Secret that stood beside them, nothing of who managed them how.
+One JSON file a source, mode 0600, replaced in one step. It has the objects that are read of each file and nothing else:
+of a Secret that stood beside them a reference at most, nothing of who managed them how.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from locallb.storage import files, paths
 FORMAT = 1
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status", "addressType", "endpoints", "ports"})
-"""What Services, Nodes and EndpointSlices have; whatever else stands beside it means nothing."""
+"""What the objects that are read have; whatever else stands beside it means nothing."""
 Objects = tuple[Document, ...]
 FilesOfObjects = Mapping[str, Objects]
 """Objects by the path of their file."""

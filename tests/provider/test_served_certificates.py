@@ -140,8 +140,8 @@ def test_what_somebody_removed_is_missed(driver: Driver, wanted: Wanted, authori
     [
         ("gone", "isn't there any more"),
         ("other", "has changed since it was planned"),
-        ("mixed", "can't be served: KEY_VALUES_MISMATCH"),
-        ("noise", "can't be served: it isn't PEM"),
+        ("mixed", "can't be served: its tls.key isn't the key of its tls.crt; write the two that belong together"),
+        ("noise", "can't be served: its tls.crt or tls.key can't be used"),
         ("empty", "it has no tls.key"),
         ("missing", "can't be read"),
     ],
@@ -149,7 +149,7 @@ def test_what_somebody_removed_is_missed(driver: Driver, wanted: Wanted, authori
 def test_a_secret_that_cant_be_served_is_told(
     damage: str, complaint: str, driver: Driver, wanted: Wanted, tmp_path: Path
 ) -> None:
-    """One sentence with the Secret's name and nothing of what is in it; no file is left."""
+    """One sentence with the Secret's name and nothing of what is in it; nothing is left."""
     file, authority = tmp_path / "secret.json", Authority(tmp_path / "authority")
     pair, other = authority.sign("DNS:a.test"), authority.sign("DNS:b.test")
     noise = tmp_path / "noise"
@@ -169,4 +169,20 @@ def test_a_secret_that_cant_be_served_is_told(
         driver.create(KIND, given)
     assert "default/web" in str(caught.value)
     assert "PRIVATE" not in str(caught.value)
-    assert not list((paths.proxies_root() / wanted.proxy).glob("tls-*"))
+    assert not (paths.proxies_root() / wanted.proxy).exists()
+
+
+@pytest.mark.parametrize("meant", [0, 1])
+def test_of_several_secrets_of_one_name_the_one_that_was_planned_is_served(
+    meant: int, driver: Driver, wanted: Wanted, authority: Authority, tmp_path: Path
+) -> None:
+    """Wherever it stands in the file, in lists too; another type of the same name is none."""
+    file, pairs = tmp_path / "secret.json", [authority.sign("DNS:a.test"), authority.sign("DNS:b.test")]
+    documents = []
+    for pair in pairs:
+        secret(pair, file)
+        documents.append(json.loads(file.read_text()))
+    inner = {"kind": "List", "apiVersion": "v1", "items": [{**documents[0], "data": {}}, *documents]}
+    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [inner]}))
+    certificate = driver.create(KIND, inputs(wanted, pairs[meant], file))
+    assert (paths.proxies_root() / wanted.proxy / certificate["chain"]).read_text() == pairs[meant].chain.read_text()

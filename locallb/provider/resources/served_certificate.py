@@ -6,7 +6,6 @@ handshake ever meets half of a pair. Not here: who refers to them (`ProxyConfig`
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
 from locallb.storage import files, paths
+from locallb.storage.key_pairs import key_pair_fault
 from locallb.storage.proxy_directories import OWNER, Proxies
 
 _REPLACING = frozenset({"proxy", "file", "namespace", "secret", "digest"})
@@ -90,31 +90,31 @@ def _pair(new: ServedCertificateInputs) -> TlsPair:
         raise ProviderError(f"{told} can't be served: {error}") from None
     if pair.digest != new.digest:
         raise ProviderError(f"{told} has changed since it was planned; run up again")
+    if why := key_pair_fault(pair.chain, pair.key):
+        raise ProviderError(f"{told} can't be served: {why}")
     return pair
 
 
-def _in_file(new: ServedCertificateInputs, told: str) -> Mapping[str, object] | None:
+def _in_file(new: ServedCertificateInputs, told: str) -> Mapping[object, object] | None:
     path = Path(new.file)
     try:
         documents = read_documents(path.read_bytes(), is_json=path.suffix == ".json")
     except (OSError, DocumentError) as error:
         raise ProviderError(f"{told} can't be read: {path}: {error}") from None
-    return secret_among((document.value for document in documents), new.namespace, new.secret)
+    return secret_among((document.value for document in documents), new.namespace, new.secret, new.digest)
 
 
 def _write(directory: Path, new: ServedCertificateInputs, pair: TlsPair) -> None:
-    """Write both files, the key for nobody but Envoy. Raises ProviderError where Envoy couldn't use them."""
+    """Write both files, the key for nobody but Envoy."""
     mode = files.SHARED if new.shared else files.PRIVATE
     chain, key = (directory / name for name in _files(new))
     try:
         files.write(key, pair.key.decode(), mode=mode)
         files.write(chain, pair.chain.decode(), mode=mode)
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, key, password="")
-    except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
+    except (files.FilesError, UnicodeDecodeError) as error:
         files.remove(key)
-        files.remove(chain)
-        reason = getattr(error, "reason", None) or "it isn't PEM"
-        raise ProviderError(f"Secret {new.namespace}/{new.secret} can't be served: {reason}") from None
+        why = error if isinstance(error, files.FilesError) else "it isn't PEM"
+        raise ProviderError(f"Secret {new.namespace}/{new.secret} can't be served: {why}") from None
 
 
 def _files(known: ServedCertificateInputs) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from locallb.gateway.parsing.referred import SECRET_REFERENCE
 from locallb.kubernetes.relevant import Document, opened
 from locallb.kubernetes.tls_secrets import TlsSecretError, tls_pair
+from locallb.storage.key_pairs import key_pair_fault
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END [A-Z ]*PRIVATE KEY-----")
@@ -38,10 +39,11 @@ def without_references(documents: Iterable[Document]) -> Iterator[Document]:
 def _said(document: Document) -> Mapping[str, str]:
     """Return the digest of a Secret's certificate and key, or why they can't be used."""
     try:
-        pair = tls_pair({str(key): value for key, value in document.items()})
+        pair = tls_pair(document)
     except TlsSecretError as error:
         return {"problem": f"{error}; write the certificate and the key in PEM"}
     for name, text, pattern in (("tls.crt", pair.chain, _CERTIFICATE), ("tls.key", pair.key, _KEY)):
         if not pattern.search(text):
             return {"problem": f"its {name} isn't PEM; write the certificate and the key in PEM"}
-    return {"digest": pair.digest}
+    why = key_pair_fault(pair.chain, pair.key)
+    return {"problem": why} if why else {"digest": pair.digest}
