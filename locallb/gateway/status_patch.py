@@ -29,7 +29,8 @@ def status_patch(live: Live, wanted: Status, generation: int, now: str) -> Mappi
     status = {key: _merged(key, said.get(key), value, generation, now) for key, value in wanted.items()}
     if not wanted and "parents" in said:
         status = {"parents": [entry for entry in said["parents"] if not _is_ours(entry)]}
-    if all(said.get(key) == value for key, value in status.items()) or is_newer(said, generation):
+    # Absent and empty are the same: older definitions of a kind have no place for some of it.
+    if all((said.get(key) or type(value)()) == value for key, value in status.items()) or is_newer(said, generation):
         return None
     return {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"]}, "status": status}
 

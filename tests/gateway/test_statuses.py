@@ -296,3 +296,13 @@ def test_a_certificate_that_is_there_is_used() -> None:
         type(read)(read.cluster, read.classes, read.gateways, secrets={key: TlsSecret(key, problem="it is empty")})
     )
     assert one.listeners[0].resolved == Trouble("InvalidCertificateRef", "Secret shop/cert can't be used: it is empty")
+
+
+def test_a_field_that_the_api_does_not_keep_is_not_written_again() -> None:
+    """A cluster of an older version has no place for the number of ListenerSets, of which it has none."""
+    wanted = of_gateway(gateway()).status
+    live: JsonObject = {"metadata": {"resourceVersion": "1"}}
+    patch = status_patch(live, wanted, 1, NOW)
+    assert isinstance(patch, dict)
+    kept = {key: value for key, value in patch["status"].items() if key != "attachedListenerSets"}
+    assert says({**live, "status": kept}, wanted, 1)
