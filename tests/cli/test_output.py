@@ -14,7 +14,7 @@ from locallb.cli.console import Out
 from locallb.engine.deploy.events import Op, Result, StepRecord, Subject
 from locallb.engine.state.values import PropertyChange
 from locallb.model.formatting import printable
-from locallb.model.identities import ClusterName, ObjectKey, Protocol
+from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Protocol
 from locallb.model.objects import ServicePort
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
@@ -49,6 +49,15 @@ def test_the_table_is_aligned_and_names_the_next_step() -> None:
         "",
         "Try: curl http://127.77.0.5:8080/",
     ]
+
+
+def test_of_a_gateway_its_routes_are_the_next_step() -> None:
+    """An address alone is answered 404, or not by HTTP; where there is a Service that is tried."""
+    ports = (PortRow(ServicePort(8443), State.SERVING),)
+    gateway = Row(KEY._replace(kind=ObjectKind.GATEWAY), State.SERVING, (ip_address("127.77.0.4"),), ports)
+    assert printed([gateway]).splitlines()[-1] == "Try: `locallb status c/gateways/shop/web`"
+    service = Row(KEY, State.SERVING, (ip_address("127.77.0.5"),), ports)
+    assert printed([gateway, service]).splitlines()[-1] == "Try: curl http://127.77.0.5:8443/"
 
 
 def test_the_table_says_which_ports_go_straight_to_pods() -> None:

@@ -247,6 +247,17 @@ def test_a_directory_of_somebody_else_is_nobodys_own_project(place: Path, comman
     assert sorted(root.rglob("*")) == before
 
 
+@pytest.mark.parametrize("text", ["[" * 5000, "name: 2026-13-13", "a: &a [*a]"])
+@pytest.mark.parametrize("command", ["up", "status", "init"])
+def test_a_file_that_is_no_project_is_told(place: Path, command: str, text: str) -> None:
+    """However odd, it is no mistake of ours."""
+    (place / "here/Pulumi.yaml").write_text(text)
+    done = run(command)
+    assert done.code == Exit.FAILED
+    assert "here/Pulumi.yaml" in done.err
+    assert "a mistake in local-lb" not in done.err
+
+
 def test_init_begins_a_project_whose_own_test_passes(place: Path) -> None:
     """It plans, has a component of its own to extend, and is never written over."""
     done = run("init", "new", "--manifests", str(write_manifests(place)))

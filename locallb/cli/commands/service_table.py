@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locallb.cli.console import Out
-from locallb.model.identities import Protocol
+from locallb.model.identities import ObjectKind, Protocol
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
 
@@ -87,10 +87,12 @@ def _port(row: PortRow) -> str:
 
 
 def _hint(rows: Sequence[Row]) -> str:
-    """Suggest a command for the first address that serves TCP."""
-    for row in rows:
+    """Suggest a command for the first address that serves TCP; what a Gateway answers, its routes say."""
+    for row in sorted(rows, key=lambda row: row.key.kind is ObjectKind.GATEWAY):
         for port_row in row.ports:
             if port_row.state is State.SERVING and port_row.port.protocol is Protocol.TCP:
+                if row.key.kind is ObjectKind.GATEWAY:
+                    return f"`locallb status {row.key}`"
                 address = row.addresses[0]
                 host = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
                 return f"curl http://{host}:{port_row.port.port}/"

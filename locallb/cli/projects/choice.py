@@ -55,7 +55,7 @@ def _is_project(text: str) -> bool:
     """Return whether it is the file of a project at all; what is broken is told by who needs it."""
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and {"name", "runtime"} <= document.keys()
 

@@ -91,7 +91,7 @@ def _sources_of(text: str) -> Sources:
     """Return what a stack's file names; nothing where it can't be understood."""
     try:
         sources = yaml.safe_load(text)["config"]["local-lb:sources"]
-    except (yaml.YAMLError, KeyError, TypeError):
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
         return ()
     return [source for source in sources if isinstance(source, dict)] if isinstance(sources, list) else ()
 
