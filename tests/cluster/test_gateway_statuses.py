@@ -1,0 +1,196 @@
+"""Statuses of Gateway API's objects in a real API, with the rights of deploy/rbac-gateways.yaml and no others."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+from lightkube import ApiError, Client
+from lightkube.generic_resource import create_global_resource
+from lightkube.types import PatchType
+
+from locallb.gateway.kinds import KINDS
+from locallb.gateway.status_patch import says
+from locallb.gateway.statuses import Status
+from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.written_types import written_types
+from locallb.model.gateway.objects import CONTROLLER, GROUP
+from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, Uid
+from locallb.model.snapshot import Access
+from locallb.outputs.status.gateway_status import GatewayStatus
+from locallb.resources.properties import GatewayStatusInputs
+from tests.cluster.controlplane import SECONDS, ControlPlane, Document, Objects
+
+pytestmark = pytest.mark.cluster
+
+CRD = create_global_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
+ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
+BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
+MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "rbac-gateways.yaml"
+ACCEPTED = {"type": "Accepted", "status": "True", "reason": "Accepted", "message": ""}
+TOLD: dict[ObjectKind, Status] = {
+    ObjectKind.GATEWAY_CLASS: {"conditions": [ACCEPTED]},
+    ObjectKind.GATEWAY: {"conditions": [ACCEPTED], "addresses": [{"type": "IPAddress", "value": "127.77.0.9"}]},
+    ObjectKind.TCP_ROUTE: {
+        "parents": [{"parentRef": {"name": "web"}, "controllerName": CONTROLLER, "conditions": [ACCEPTED]}]
+    },
+}
+SERVED = {ObjectKind.GATEWAY_CLASS: "v1", ObjectKind.GATEWAY: "v1", ObjectKind.TCP_ROUTE: "v1alpha2"}
+"""In which version each is served: the preferred one, and the oldest that is read."""
+OTHERS = {"parentRef": {"name": "web"}, "controllerName": "example.com/controller", "conditions": []}
+KIND = pytest.mark.parametrize("kind", TOLD)
+
+
+def definition(kind: ObjectKind) -> Document:
+    """Write a CRD that takes any object and has the status apart."""
+    known = next(each for each in KINDS.values() if each.plural == kind)
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    return {
+        "metadata": {
+            "name": f"{kind}.{GROUP}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced" if known.namespaced else "Cluster",
+            "names": {"plural": kind.value, "singular": known.name.lower(), "kind": known.name},
+            "versions": [{"name": SERVED[kind], **version}],
+        },
+    }
+
+
+def served_type(kind: ObjectKind) -> Any:  # noqa: ANN401 - a type of the client
+    """Return the client's type in the version that is served."""
+    known = next(each for each in KINDS.values() if each.plural == kind)
+    return written_types(kind)[known.versions.index(SERVED[kind])]
+
+
+def patiently(client: Client, kind: ObjectKind, body: Document) -> Document:
+    """Create an object as soon as its kind is served."""
+    end = time.monotonic() + SECONDS
+    while True:
+        try:
+            return dict(client.create(served_type(kind).from_dict(body), namespace="n"))
+        except httpx2.HTTPStatusError as error:
+            if error.response.status_code != httpx2.codes.NOT_FOUND or time.monotonic() > end:
+                raise
+        time.sleep(0.1)
+
+
+def until_gone(client: Client, kind: ObjectKind) -> None:
+    """Wait until a CRD is away, so that the next test can make it again."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        try:
+            client.get(CRD, f"{kind}.{GROUP}")
+        except ApiError:
+            return
+        time.sleep(0.1)
+    raise AssertionError(kind)
+
+
+@pytest.fixture
+def owner(plane: ControlPlane, cluster: Objects) -> Iterator[Client]:
+    """Have the kinds in the cluster, and local-lb's rights to them."""
+    del cluster
+    with plane.client() as client:
+        documents = [
+            one for one in yaml.safe_load_all(MANIFEST.read_text()) if "secrets" not in one["metadata"]["name"]
+        ]
+        subject = {"kind": "User", "name": "local-lb", "apiGroup": "rbac.authorization.k8s.io"}
+        client.create(ROLE.from_dict(documents[0]))
+        client.create(BINDING.from_dict({**documents[1], "subjects": [subject]}))
+        for kind in TOLD:
+            client.create(CRD.from_dict(definition(kind)))
+        yield client
+        for kind in TOLD:
+            client.delete(CRD, f"{kind}.{GROUP}")
+        for kind in TOLD:
+            until_gone(client, kind)
+        client.delete(BINDING, documents[1]["metadata"]["name"])
+        client.delete(ROLE, documents[0]["metadata"]["name"])
+
+
+class Subject:
+    """One object, and what it is told."""
+
+    def __init__(self, plane: ControlPlane, client: Client, kind: ObjectKind) -> None:
+        self._client, self._kind = client, kind
+        made = patiently(client, kind, {"metadata": {"name": "web"}})
+        self.namespace = "" if kind is ObjectKind.GATEWAY_CLASS else "n"
+        key = ObjectKey(ClusterName("real"), self.namespace, "web", kind)
+        self.owner = Owner(Home("shop", "dev", "/srv/shop"), key, Uid(made["metadata"]["uid"]))
+        self.told = GatewayStatusInputs(
+            access=Access(str(plane.kubeconfig), "real"), owner=self.owner, status=json.dumps(TOLD[kind]), generation=1
+        )
+
+    def read(self) -> Document:
+        """Return it as it is."""
+        return dict(self._client.get(served_type(self._kind), "web", namespace="n"))
+
+    def write(self, status: Document) -> None:
+        """Merge into its status, as somebody else would."""
+        self._client.patch(
+            served_type(self._kind).Status, "web", {"status": status}, namespace="n", patch_type=PatchType.MERGE
+        )
+
+    def delete(self) -> None:
+        """Delete it."""
+        self._client.delete(served_type(self._kind), "web", namespace="n")
+
+    def says_it(self) -> bool:
+        """Return whether it says what it shall."""
+        return says(self.read(), TOLD[self._kind], 1)
+
+
+@KIND
+def test_a_status_arrives_is_repaired_and_goes(plane: ControlPlane, owner: Client, kind: ObjectKind) -> None:
+    """Whoever writes in between is noticed by the version; what is theirs stays, and nothing is written twice."""
+    subject = Subject(plane, owner, kind)
+    subject.write({"theirs": 1, **({"parents": [OTHERS]} if "parents" in TOLD[kind] else {})})
+    resource = GatewayStatus(None)
+    _, state = resource.create(subject.told)
+    assert subject.says_it()
+    version = subject.read()["metadata"]["resourceVersion"]
+    resource.create(subject.told)
+    assert subject.read()["metadata"]["resourceVersion"] == version
+    assert resource.read(state) == state
+    subject.write(dict.fromkeys(TOLD[kind]))
+    assert resource.read(state) != state
+    assert resource.update(state, subject.told) == state
+    assert subject.says_it()
+    resource.delete(state)
+    assert resource.leaves_nothing(state)
+    assert subject.read()["status"]["theirs"] == 1
+    subject.delete()
+    assert resource.read(state) is None
+    resource.create(subject.told)
+    resource.delete(state)
+    RECENT.forget(subject.told.access)
+
+
+def test_nothing_but_the_status_may_be_written(plane: ControlPlane, owner: Client) -> None:
+    """With these rights nobody changes a spec or reads a Secret; a refusal names the rights."""
+    subject = Subject(plane, owner, ObjectKind.GATEWAY)
+    with pytest.raises(KubeError, match=r"deploy/rbac-gateways\.yaml") as caught:
+        live_service.secret(subject.told.access, "n", "cert")
+    assert caught.value.fault is Fault.REFUSED
+    GatewayStatus(None).create(subject.told)
+    live_service.write(
+        subject.told.access,
+        subject.owner,
+        lambda live: {
+            "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
+            "spec": {"gatewayClassName": "stolen"},
+        },
+    )
+    assert "spec" not in subject.read()
