@@ -9,7 +9,9 @@ import pulumi
 from locallb.model.http import Certificate
 from locallb.model.identities import RunIdentity
 from locallb.model.naming import owner_fields
+from locallb.model.snapshot import Access
 from locallb.planning.planned import PlannedProxy
+from locallb.resources.codec import encode
 from locallb.resources.declared import LoopbackAddress, PodRoutes, ProxyConfig, ServedCertificate
 from locallb.runtimes.runtime import runtime
 
@@ -28,13 +30,15 @@ class Proxy(pulumi.ComponentResource):
     identity: pulumi.Output[str]
     """Which run of Envoy this is: another one means that it has to prove itself again."""
 
-    def __init__(self, planned: PlannedProxy, addresses: Sequence[LoopbackAddress]) -> None:
+    def __init__(
+        self, planned: PlannedProxy, addresses: Sequence[LoopbackAddress], access: Access | None = None
+    ) -> None:
         name, owner, rendered = planned.proxy.name, owner_fields(planned.owner), planned.rendered
         shown = {"listeners": [listener.name for listener in planned.proxy.every_listener], "digest": planned.digest}
         super().__init__("locallb:index:Proxy", name, shown)
         self.id = planned.proxy.id
         self.published = bool(planned.proxy.published)
-        certificates = [self._certificate(planned, one) for one in planned.proxy.certificates]
+        certificates = [self._certificate(planned, one, access) for one in planned.proxy.certificates]
         self.config = ProxyConfig(
             name,
             proxy=planned.proxy.id,
@@ -49,14 +53,14 @@ class Proxy(pulumi.ComponentResource):
         self._route(planned)
         self.register_outputs({"process": self.identity})
 
-    def _certificate(self, planned: PlannedProxy, certificate: Certificate) -> ServedCertificate:
+    def _certificate(self, planned: PlannedProxy, certificate: Certificate, access: Access | None) -> ServedCertificate:
         """Put a certificate and its key where the proxy reads them; both lie there before anything refers to them."""
         return ServedCertificate(
             f"{planned.proxy.name}/{certificate.namespace}.{certificate.name}",
             proxy=planned.proxy.id,
             name=planned.proxy.name,
             owner=owner_fields(planned.owner),
-            access={"kubeconfig": "", "context": ""},
+            access=encode(Access("", "") if certificate.file or access is None else access),
             file=certificate.file,
             namespace=certificate.namespace,
             secret=certificate.name,

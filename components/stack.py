@@ -65,7 +65,11 @@ def declare_some(
     routes = {way.cluster: ClusterRoutes(way).routes for way in ways}
     # One of the stack's waits for nobody's addresses: it is told of them one by one.
     claimed = {balancer.placement.proxy: balancer.addresses for balancer in balancers if not balancer.placement.part}
-    running = {planned.proxy.name: Proxy(planned, claimed.get(planned.proxy.name, ())) for planned in proxies}
+    lives = {placement.proxy: placement.access for placement in wanted if not placement.part}
+    running = {
+        planned.proxy.name: Proxy(planned, claimed.get(planned.proxy.name, ()), lives.get(planned.proxy.name))
+        for planned in proxies
+    }
     for balancer in balancers:
         way = routes.get(balancer.placement.key.cluster)
         balancer.serve(running[balancer.placement.proxy], [way] if way else [])

@@ -42,6 +42,11 @@ class Told:
     """Empty with ERROR."""
 
 
+def whole(text: bytes) -> Object:
+    """Read an answer that is neither list nor watch. Raises OddError."""
+    return _mapping(_json(text), "the answer")
+
+
 def list_page(text: bytes, api: str, kind: str) -> ListPage:
     """Read a page of a list; items of a list don't say what they are, so that is added. Raises OddError."""
     document = _mapping(_json(text), "the list")

@@ -14,9 +14,9 @@ from typing import Any
 
 from locallb.cli import main
 from locallb.kubernetes.api.feed import Feed
-from locallb.sources.kubernetes.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.followed_kinds import FollowedKinds
 
-PLACES = {"_take": FollowedCluster, "_replace": FollowedCluster, "_pace": FollowedCluster, "list": Feed}
+PLACES = {"_take": FollowedKinds, "_replace": FollowedKinds, "_pace": FollowedKinds, "list": Feed}
 """What only followers call, while they list and watch."""
 
 

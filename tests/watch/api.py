@@ -19,13 +19,17 @@ from typing import Any
 
 import yaml
 
+from locallb.gateway.kinds import KINDS as GATEWAY_KINDS
+from locallb.model.gateway.objects import GROUP
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 
 NAME = ClusterName("demo")
 PATIENCE = 20.0
-KINDS = {"services": "Service", "nodes": "Node", "endpointslices": "EndpointSlice"}
+KINDS = {"services": "Service", "nodes": "Node", "endpointslices": "EndpointSlice", "namespaces": "Namespace"}
+KINDS |= {kind.plural: kind.name for kind in GATEWAY_KINDS.values()}
+ROOT = f"/apis/{GROUP}"
 
 
 def becomes(fact: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
@@ -77,8 +81,20 @@ class Api:
     """Take requests and answer nothing."""
     drip: float = 0.0
     """Seconds between two bytes of a list."""
+    others: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Namespaces and what there is of Gateway API, by plural: the kinds that are served."""
+    other_events: dict[str, list[tuple[str, dict[str, Any]]]] = field(default_factory=dict)
+    """What healthy watches of these say, as it is added here."""
+    secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By path, from `namespaces` on."""
+    refused: set[str] = field(default_factory=set)
+    """Plurals that may not be read."""
     asked: list[tuple[float, str]] = field(default_factory=list)
-    """When, and `list` or `watch`."""
+    """When, and `list`, `watch`, `object`, `secret` or `discovery`."""
+    patched: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    """Plural, name and patch of each status that was written."""
+    paths: list[str] = field(default_factory=list)
+    """What was asked for, without parameters."""
     over: threading.Event = field(default_factory=threading.Event)
     renewed: threading.Event = field(default_factory=threading.Event)
     """Set: healthy watches end."""
@@ -86,6 +102,23 @@ class Api:
     def count(self, what: str) -> int:
         """Count requests."""
         return sum(kind == what for _, kind in tuple(self.asked))
+
+    def discovered(self, path: str) -> tuple[int, bytes]:
+        """Say which kinds of Gateway API there are, all in v1."""
+        kinds = [plural for plural in self.others if plural != "namespaces"]
+        if not kinds or path not in {ROOT, f"{ROOT}/v1"}:
+            return 404, b"{}"
+        group = {"kind": "APIGroup", "versions": [{"version": "v1"}]}
+        resources = {"kind": "APIResourceList", "resources": [{"name": plural} for plural in kinds]}
+        return 200, json.dumps(group if path == ROOT else resources).encode()
+
+    def kept(self, plural: str) -> list[dict[str, Any]]:
+        """Return all that there is of a kind."""
+        return {"nodes": self.nodes, "services": self.services, **self.others}.get(plural, [])
+
+    def named(self, plural: str, name: str) -> dict[str, Any] | None:
+        """Return the object of a name."""
+        return next((one for one in self.kept(plural) if one["metadata"]["name"] == name), None)
 
     def end_watches(self) -> None:
         """End those that are open, as a server does after a while."""
@@ -97,18 +130,40 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     api: Api
 
+    def do_PATCH(self) -> None:
+        """Take over a status, without asking whether it fits."""
+        patch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        plural, name, _ = self.path.partition("?")[0].split("/")[-3:]
+        self.api.patched.append((plural, name, patch))
+        found = self.api.named(plural, name) or {}
+        found["status"] = {**found.get("status", {}), **patch.get("status", {})}
+        self._whole(200, json.dumps(found).encode())
+
     def do_GET(self) -> None:
         """Answer a list or a watch."""
         api, watched = self.api, "watch=true" in self.path
         renewed = api.renewed
-        api.asked.append((time.monotonic(), "watch" if watched else "list"))
+        path = self.path.partition("?")[0]
+        of, plural = path.split("/")[-2:]
+        other = (
+            "" if plural in KINDS else "object" if of in KINDS else "discovery" if path.startswith(ROOT) else "secret"
+        )
+        api.asked.append((time.monotonic(), other or ("watch" if watched else "list")))
+        api.paths.append(path)
         if api.silent:
             self._wait(renewed)
+        elif plural in api.refused or (other == "secret" and "secrets" in api.refused):
+            self._whole(403, b'{"kind": "Status", "code": 403}')
+        elif of in KINDS:
+            found = api.named(of, plural)
+            self._whole(200 if found else 404, json.dumps(found or {"kind": "Status", "code": 404}).encode())
+        elif other == "discovery":
+            self._whole(*api.discovered(path))
+        elif other:
+            secret = api.secrets.get(path.removeprefix("/api/v1/namespaces/"))
+            self._whole(200 if secret else 404, json.dumps(secret or {"kind": "Status", "code": 404}).encode())
         elif not watched:
-            kind = KINDS[self.path.partition("?")[0].rpartition("/")[2]]
-            self._whole(
-                *(api.listed or (200, healthy(kind, {"Node": api.nodes, "Service": api.services}.get(kind, []))))
-            )
+            self._whole(*(api.listed or (200, healthy(KINDS[plural], api.kept(plural)))))
         elif api.watched:
             self._whole(*api.watched)
         else:
@@ -133,12 +188,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"" if self.api.drip else body)
 
     def _wait(self, renewed: threading.Event) -> None:
-        """Say what happens to Services, until the client goes or the test wants another watch."""
+        """Say what happens to objects, until the client goes or the test wants another watch."""
         said = 0
         while not (self.api.over.is_set() or renewed.is_set()):
             if select.select([self.connection], [], [], 0.01)[0]:
                 break
-            for kind, item in self.api.events[said:] if "/services" in self.path else []:
+            plural = self.path.partition("?")[0].rpartition("/")[2]
+            events = self.api.events if plural == "services" else self.api.other_events.get(plural, [])
+            for kind, item in events[said:]:
                 self._say(kind, item)
                 said += 1
         if renewed.is_set():

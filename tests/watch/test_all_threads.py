@@ -31,6 +31,7 @@ from locallb.model.pacing import Pace
 from locallb.runtimes.docker.events import ContainerEvents
 from locallb.runtimes.process.exits import Exits
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.followed_kinds import FollowedKinds
 from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.threads import supervised
 from locallb.threads.supervised import THREADS, Escape, SupervisedThread, Task, do_once
@@ -84,7 +85,7 @@ class Case:
 def a_follower(case: Case) -> None:
     """One of three; the source counts as old meanwhile."""
     _, access = case.stack.enter_context(served(case.directory))
-    case.trap.set(FollowedCluster, "_replace")
+    case.trap.set(FollowedKinds, "_replace")
     stale: list[str] = []
     followed = FollowedCluster(ClusterName("demo"), access, lambda: stale.append(followed.stale()))
     case.stack.callback(followed.stop)

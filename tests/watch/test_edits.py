@@ -53,7 +53,7 @@ def test_edits_of_a_kubeconfig_leave_no_thread_and_no_descriptor(api: tuple[Api,
     answers, port = api
     following = Following(Home("p", "s", str(tmp_path)), lambda _name: None)
     following.read(source(tmp_path), (), everything=True, moved=True)
-    becomes(lambda: answers.count("watch") == 3)
+    becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 2)
     before = resources()
     begun = len(answers.asked)
     for number in range(EDITS):
@@ -84,7 +84,7 @@ def test_edits_of_the_configuration_go_on_following_what_stays(api: tuple[Api, i
         workspace.cache.followed("kubernetes").read(cluster, (), everything=True, moved=True)
 
     read(source(tmp_path))
-    becomes(lambda: answers.count("watch") == 3)
+    becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 2)
     before, asked = resources(), len(answers.asked)
     caches = set()
     for _ in range(EDITS):
@@ -110,7 +110,7 @@ def test_a_cluster_that_becomes_manifests_of_the_same_name_is_followed_no_more(
     before = resources()
     cache = SnapshotCache(Home("p", "s", str(tmp_path)), base, tuple, lambda _name: None)
     cache.followed("kubernetes").read(source(tmp_path), (), everything=True, moved=True)
-    becomes(lambda: answers.count("watch") == 3)
+    becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 2)
     cache = cache.configured(replace(base, sources=(ManifestsSource(NAME, str(tmp_path)),)))
     cache._find(EVERYTHING)
     becomes(lambda: resources() <= before, resources)

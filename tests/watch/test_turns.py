@@ -65,7 +65,7 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
     assert moment.slept == []
     before = len(answers.asked)
     followed = follower(access)
-    becomes(lambda: answers.count("watch") == 3)
+    becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 1)
     while len(answers.asked) - before < 2 * MOST:
         Cluster(access).objects()
     waited = (len(answers.asked) - before - 1) // MOST
@@ -111,7 +111,7 @@ def test_more_load_balancers_may_be_told_more_at_once(api: tuple[Api, Access], m
     answers.services = [balancer(f"s{number}") for number in range(MOST + 2)]
     answers.services += [{**balancer(f"t{number}"), "spec": {"type": "ClusterIP"}} for number in range(100)]
     followed = follower(access)
-    becomes(lambda: answers.count("watch") == 3)
+    becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 1)
     for _ in range(10):
         Cluster(access).objects()
     assert moment.slept == [pytest.approx(SPAN)] * ((3 + 3 + 30 - 1) // (MOST + 2 * EACH))
@@ -163,7 +163,7 @@ def test_what_its_users_change_brings_a_service_turns_and_nothing_else_does(
     answers, access = api
     answers.services = [web()]
     followed = follower(access)
-    becomes(lambda: answers.count("watch") == 3)
+    becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 1)
     moment.turns_left(access)
     events, changes = TOLD[name]
     answers.events = [*events, ("ADDED", {**balancer("last"), "spec": {"type": "ClusterIP"}})]
@@ -180,7 +180,7 @@ def test_what_is_only_listed_brings_nothing(api: tuple[Api, Access], moment: Mom
     answers, access = api
     answers.services = [balancer(f"s{number}") for number in range(10)]
     followed = follower(access)
-    becomes(lambda: answers.count("watch") == 3)
+    becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 1)
     moment.now += SPAN
     assert moment.turns_left(access) == MOST + OWED
     followed.stop()

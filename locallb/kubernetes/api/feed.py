@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx2
 from lightkube import ConfigError
 from lightkube.config.client_adapter import user_auth
 
-from locallb.kubernetes.answers import ERROR, Object, OddError, Told, lines, list_page, watch_line
+from locallb.kubernetes.answers import ERROR, Object, OddError, Told, lines, list_page, watch_line, whole
 from locallb.kubernetes.api.auth import PluginAuth
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import connection
@@ -28,12 +28,14 @@ from locallb.kubernetes.api.tls import TLS
 from locallb.kubernetes.frontend import frontends
 from locallb.model.snapshot import Access
 
-PATHS: Mapping[str, tuple[str, str]] = {
+Place: TypeAlias = tuple[str, str]
+"""apiVersion, and where all of a kind are listed."""
+PATHS: Mapping[str, Place] = {
     **{table.name: (table.api_version, table.path) for table in frontends().values()},
     "Node": ("v1", "/api/v1/nodes"),
     "EndpointSlice": ("discovery.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"),
 }
-"""The kinds that are read: apiVersion, and where all of them are listed."""
+"""The kinds that are read of every cluster."""
 OPENED = "OPENED"
 SILENCE = 100.0
 """Seconds without a word after which a watch counts as broken."""
@@ -72,9 +74,9 @@ class Event:
 class Feed:
     """Objects of one kind of one cluster. For one thread; `cut` may be called from any."""
 
-    def __init__(self, access: Access, kind: str) -> None:
+    def __init__(self, access: Access, kind: str, place: Place | None = None) -> None:
         self.kind = kind
-        self._api, self._path = PATHS[kind]
+        self._api, self._path = place or PATHS[kind]
         self._sockets: list[socket.socket] = []
         self._is_cut = False
         self._due = float("inf")
@@ -130,6 +132,11 @@ class Feed:
                 pause(PAGE_EVERY)
         raise KubeError(Fault.UNREACHABLE, f"{self._server} lists {self.kind}s without an end")
 
+    def document(self, path: str) -> Object | None:
+        """Return what the API says at a path; None where there is nothing. Raises KubeError."""
+        with self._telling(), self._asked({}, _TIMEOUT, path) as answer:
+            return None if answer.status_code == httpx2.codes.NOT_FOUND else whole(self._text(answer))
+
     def watch(self, version: str) -> Iterator[Event]:
         """Return what happens after `version`, until the server ends it. Raises KubeError, ExpiredError."""
         parameters = {
@@ -162,24 +169,29 @@ class Feed:
     def _get(self, parameters: Mapping[str, str]) -> bytes:
         """Read a whole answer."""
         with self._asked(parameters, _TIMEOUT) as answer:
-            if answer.status_code != httpx2.codes.OK:
-                self._refuse(answer)
-            text = bytearray()
-            for chunk in answer.iter_bytes():
-                text += chunk
-                if len(text) > LARGEST:
-                    raise OddError(f"a page of the list is larger than {LARGEST >> 20} MiB")
-                if time.monotonic() > self._due:
-                    raise OddError(f"the list takes longer than {PATIENCE:.0f} s")
-            return bytes(text)
+            return self._text(answer)
+
+    def _text(self, answer: httpx2.Response) -> bytes:
+        if answer.status_code != httpx2.codes.OK:
+            self._refuse(answer)
+        text = bytearray()
+        for chunk in answer.iter_bytes():
+            text += chunk
+            if len(text) > LARGEST:
+                raise OddError(f"a page of the list is larger than {LARGEST >> 20} MiB")
+            if time.monotonic() > self._due:
+                raise OddError(f"the list takes longer than {PATIENCE:.0f} s")
+        return bytes(text)
 
     @contextmanager
-    def _asked(self, parameters: Mapping[str, str], timeout: httpx2.Timeout) -> Iterator[httpx2.Response]:
+    def _asked(
+        self, parameters: Mapping[str, str], timeout: httpx2.Timeout, path: str = ""
+    ) -> Iterator[httpx2.Response]:
         """Send a request; the answer's head has come."""
         self._due = time.monotonic() + max(PATIENCE, timeout.read or 0)
         try:
             with self._client.stream(
-                "GET", self._path, params=parameters, timeout=timeout, extensions={"trace": self._trace}
+                "GET", path or self._path, params=parameters, timeout=timeout, extensions={"trace": self._trace}
             ) as answer:
                 yield answer
         finally:

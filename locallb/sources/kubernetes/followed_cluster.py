@@ -1,63 +1,24 @@
-"""A running cluster, followed: what it has now, kept by lists and watches, each object understood once.
+"""A running cluster, followed: Services, Nodes and EndpointSlices, and whatever its Gateways need besides.
 
-One thread a kind. Where a feed breaks, what is known stays and is called stale until the feed is back; a feed that the
-server has forgotten starts again with a list. Not here: how often (`watch_pace`), and what a change leads to.
+What is told of a cluster's being stale is about the former: trouble with Gateways is a notice, and what isn't known of
+them counts as last read. Not here: how a kind is followed (`followed_kinds`), and which of Gateway API
+(`followed_gateways`).
 """
 
 from __future__ import annotations
 
-import random
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from dataclasses import dataclass, field
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 
-from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
-from locallb.kubernetes.api.errors import KubeError
-from locallb.kubernetes.api.feed import OPENED, PATHS, Event, ExpiredError, Feed
-from locallb.kubernetes.identity import Identity
+from locallb.kubernetes.api.feed import PATHS
 from locallb.kubernetes.parsing import Parsed, parse_objects
 from locallb.kubernetes.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
+from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.followed_gateways import FollowedGateways
+from locallb.sources.kubernetes.followed_kinds import NOBODY, Follow, FollowedKinds
 from locallb.sources.kubernetes.told_writers import ToldWriters
-from locallb.sources.readings import slim
-from locallb.threads.supervised import SupervisedThread, Task
-
-NOBODY: Mapping[str, Tempo] = MappingProxyType({})
-"""Nobody followed it before."""
-_SERVICE = "Service"
-_RELIST = 600.0
-"""Seconds after which everything is listed again, whatever the watch said."""
-
-
-@dataclass(slots=True)
-class _FollowedObjects:
-    """Objects of one kind, as they are and as they are understood."""
-
-    objects: dict[Identity, Document] = field(default_factory=dict)
-    parsed: dict[Identity, Parsed] = field(default_factory=dict)
-    listed: bool = False
-    broken: str = ""
-    _order: tuple[Identity, ...] = ()
-
-    def put(self, identity: Identity, document: Document | None, parsed: Parsed) -> None:
-        """Take over what an object is now and what that means; None: it is gone."""
-        if document is None:
-            self.objects.pop(identity, None)
-            self.parsed.pop(identity, None)
-        else:
-            self.objects[identity], self.parsed[identity] = document, parsed
-
-    def order(self) -> tuple[Identity, ...]:
-        """Return the objects' names, sorted."""
-        if len(self._order) != len(self.parsed) or any(identity not in self.parsed for identity in self._order):
-            self._order = tuple(sorted(self.parsed))
-        return self._order
 
 
 class FollowedCluster:
@@ -72,168 +33,66 @@ class FollowedCluster:
     ) -> None:
         self.cluster = cluster
         self.access = access
-        self._changed = changed
-        self._lock = threading.Lock()
-        self._known = {kind: _FollowedObjects() for kind in PATHS}
-        self._stopped = threading.Event()
-        self._answered = threading.Event()
-        self._feeds: dict[str, Feed] = {}
-        self._tempos = {kind: tempos.get(kind, Tempo()) for kind in PATHS}
         self._writers = ToldWriters(access)
-        self._threads = [self._follower(kind) for kind in PATHS]
-        for thread in self._threads:
-            thread.start()
+        self.gateways = FollowedGateways(cluster, access, changed, self._writers, tempos)
+        self._kinds = FollowedKinds(
+            Follow(
+                cluster,
+                access,
+                PATHS,
+                lambda document: parse_objects(cluster, [document]),
+                changed,
+                self._writers,
+                self.gateways.need,
+                tempos,
+            )
+        )
 
     def stop(self) -> None:
         """Follow it no more: threads and connections end as soon as they see it, also in the midst of an answer."""
-        for thread in self._threads:
-            thread.stop()
-        for feed in tuple(self._feeds.values()):
-            feed.cut()
+        self.gateways.stop()
+        self._kinds.stop()
         self._writers.end()
 
     def await_answer(self, seconds: float) -> None:
         """Wait until a watch of Services is open, or it is known why not; no longer than this."""
-        self._answered.wait(seconds)
+        self._kinds.await_answer(seconds)
 
     def tempos(self) -> Mapping[str, Tempo]:
         """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
-        now = time.monotonic()
-        return {kind: tempo.hurried(now) for kind, tempo in self._tempos.items()}
+        return {**self._kinds.tempos(), **self.gateways.tempos()}
 
     def look_after(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
-        now = time.monotonic()
-        for feed in tuple(self._feeds.values()):
-            feed.cut_if_overdue(now)
+        self._kinds.look_after()
+        self.gateways.look_after()
 
     def ready(self) -> bool:
-        """Return whether everything was listed once."""
-        with self._lock:
-            return all(known.listed for known in self._known.values())
+        """Return whether everything but what Gateways need was listed once."""
+        return self._kinds.ready()
 
     def stale(self) -> str:
         """Return why what is known may be old; empty if it isn't."""
-        with self._lock:
-            return next((known.broken for known in self._known.values() if known.broken), "")
+        return self._kinds.broken()
 
-    def parsed(self) -> Parsed:
-        """Return what the cluster has, as far as is known."""
-        with self._lock:
-            parts = [known.parsed[name] for known in self._known.values() for name in known.order()]
+    def parsed(self, last: tuple[ObjectOfCluster, ...] = ()) -> Parsed:
+        """Return what the cluster has, as far as is known; `last` is what it had of Gateway API at the last look."""
+        parts, of_gateways = self._kinds.parts(), () if self.stale() else self.gateways.notices()
         return Parsed(
             services=tuple(service for part in parts for service in part.services),
             malformed=tuple(malformed for part in parts for malformed in part.malformed),
             nodes=tuple(node for part in parts for node in part.nodes),
             slices=tuple(endpoint_slice for part in parts for endpoint_slice in part.slices),
-            notices=tuple(notice for part in parts for notice in part.notices),
+            notices=(
+                *(notice for part in parts for notice in part.notices),
+                *of_gateways,
+            ),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
             ranges=tuple(each for part in parts for each in part.ranges),
             standings=tuple(standing for part in parts for standing in part.standings),
-            gateway_api=tuple(each for part in parts for each in part.gateway_api),
+            gateway_api=self.gateways.parsed(last, lambda: self._kinds.objects("Service")),
         )
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
-        with self._lock:
-            return tuple(known.objects[name] for known in self._known.values() for name in known.order())
-
-    def _follower(self, kind: str) -> SupervisedThread:
-        return SupervisedThread(
-            Task.FOLLOWER,
-            f"{self.cluster} {kind}",
-            partial(self._follow, kind),
-            subject=self.cluster,
-            failed=partial(self._break, kind),
-            stopped=self._stopped,
-        )
-
-    def _follow(self, kind: str) -> None:
-        """List and watch one kind until stopped."""
-        while not self._stopped.wait(self._tempos[kind].lists.wait(time.monotonic())):
-            try:
-                with closing(Feed(self.access, kind)) as feed:
-                    self._feeds[kind] = feed
-                    self._run(kind, feed)
-            except ExpiredError:
-                self._pace(kind, Tempo.broken)
-            except KubeError as error:
-                self._pace(kind, Tempo.broken)
-                self._break(kind, str(error))
-
-    def _pace(self, kind: str, note: Callable[[Tempo, float, float], Tempo]) -> None:
-        self._tempos[kind] = note(self._tempos[kind], time.monotonic(), random.random())  # noqa: S311 - no secret
-
-    def _run(self, kind: str, feed: Feed) -> None:
-        """List, then watch for as long as the list is good for."""
-        objects, version = feed.list(self._stopped.wait)
-        self._replace(kind, objects)
-        listed = time.monotonic()
-        while not self._stopped.wait(self._tempos[kind].watches.wait(time.monotonic())):
-            if time.monotonic() - listed > _RELIST:
-                return
-            with self._writers.watching(kind):
-                for event in feed.watch(version):
-                    if self._stopped.is_set():
-                        return
-                    version = event.version
-                    self._take(kind, event)
-            self._pace(kind, Tempo.ended)
-
-    def _break(self, kind: str, why: str) -> None:
-        if self._stopped.is_set():
-            return
-        with self._lock:
-            new, self._known[kind].broken = not self._known[kind].broken, why
-        self._answered.set()
-        if new:
-            self._changed()
-
-    def _mend(self, kind: str) -> None:
-        with self._lock:
-            was, self._known[kind].broken = self._known[kind].broken, ""
-        if was:
-            self._changed()
-
-    def _replace(self, kind: str, objects: Iterable[Object]) -> None:
-        fresh = {Identity.of(document): document for document in map(_slim, objects)}
-        parsed = {identity: self._understood(document) for identity, document in fresh.items()}
-        self._writers.listed(kind, fresh, parsed.values())
-        with self._lock:
-            known = self._known[kind]
-            different = not known.listed or parsed != known.parsed
-            self._known[kind] = _FollowedObjects(fresh, parsed, listed=True, broken=known.broken)
-        if different:
-            self._changed()
-
-    def _take(self, kind: str, event: Event) -> None:
-        if event.type == OPENED:
-            self._tempos[kind] = self._tempos[kind].opened(time.monotonic())
-            self._mend(kind)
-            self._writers.opened(kind)
-            if kind == _SERVICE:
-                self._answered.set()
-        if event.type in {OPENED, BOOKMARK}:
-            return
-        document = _slim(event.object)
-        identity = Identity.of(document)
-        after, parsed = (None, Parsed()) if event.type == DELETED else (document, self._understood(document))
-        known = self._known[kind]  # which this thread alone changes
-        before = known.parsed.get(identity)
-        self._writers.changed(identity, after)
-        if after:
-            self._writers.wanted(before or Parsed(), parsed)
-        with self._lock:
-            known.put(identity, after, parsed)
-            if before is None:
-                self._writers.grown(kind, known.parsed.values())
-        if parsed != (before or Parsed()):
-            self._changed()
-
-    def _understood(self, document: Document) -> Parsed:
-        return parse_objects(self.cluster, [document])
-
-
-def _slim(item: Object) -> Document:
-    document: dict[object, object] = {key: item[key] for key in item}
-    return slim(document)
+        return (*self._kinds.objects(), *self.gateways.objects())

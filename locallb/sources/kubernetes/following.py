@@ -19,7 +19,9 @@ from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.followed_cluster import NOBODY, FollowedCluster
+from locallb.sources.kubernetes.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.followed_kinds import NOBODY
+from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
 from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
 from locallb.sources.kubernetes.told_writers import hold_back
 from locallb.sources.readings import ReadCache, readings_directory
@@ -148,7 +150,7 @@ class Following:
             return  # an API that comes up answers some questions before others: that is no complaint yet
         if live.followed.ready():
             self._keep(live, due=False)
-            parsed = live.followed.parsed()
+            parsed = live.followed.parsed(live.read.reading.parsed.gateway_api)
             # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event, and
             # not while the cluster doesn't answer.
             asked = live.read.health_ports
@@ -174,8 +176,10 @@ class Following:
         if not followed.ready() or followed.stale() or (not due and now < live.keep_at):
             return
         live.keep_at = now + KEEP_EVERY
-        objects = tuple(followed.objects())
-        ReadCache(readings_directory(self.home)).keep(followed.cluster, {followed.access.context: objects})
+        cache, lacking = ReadCache(readings_directory(self.home)), followed.gateways.lacks()
+        last = cache.load(followed.cluster) or {} if lacking else {}
+        kept = [one for listed in last.values() for one in of_gateways(listed) if word_of(one) in lacking]
+        cache.keep(followed.cluster, {followed.access.context: (*followed.objects(), *kept)})
 
 
 def _unready(source: KubernetesSource, access: Access, why: str = "") -> SourceRead:

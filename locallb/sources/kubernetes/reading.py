@@ -7,6 +7,7 @@ the context that it was read by. Not here: what objects mean (`kubernetes.parsin
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from locallb.planning.left_out import few_kinds
 from locallb.sources import SourceError
 from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.kubernetes.gateway_listing import gateway_notices, list_gateways, of_gateways
 from locallb.sources.readings import Objects, ReadCache, readings_directory, slim
 from locallb.sources.source import SourceRead, SourceResult
 
@@ -67,11 +69,13 @@ def read_kubernetes(
         listed = Cluster(access).objects()
     except KubeError as error:
         return _from_copy(source, root, readings, error, needed=held or not source.found)
-    objects = _interesting(listed)
+    told = list_gateways(source.cluster, access, _gateways_of(readings, source))
+    objects = _interesting([*listed, *told.objects])
     if keep:
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
+    parsed = replace(parsed, notices=(*parsed.notices, *gateway_notices(source.cluster, told.trouble)))
     return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed))
 
 
@@ -81,6 +85,13 @@ def read_cluster(source: KubernetesSource, home: Home, known: Collection[ObjectK
     read = read_kubernetes(source, Path(home.root), readings_directory(home), keep=keep, held=held)
     ports = {source.cluster: read.health_ports}
     return SourceRead(read.reading, {source.cluster: read.access}, ports, read.unready)
+
+
+def _gateways_of(readings: ReadCache, source: KubernetesSource) -> Objects:
+    """Return what the last good reading has of Gateways; nothing where it can't be used."""
+    with suppress(SourceError):
+        return tuple(one for listed in (readings.load(source.cluster) or {}).values() for one in of_gateways(listed))
+    return ()
 
 
 def _interesting(listed: Iterable[object]) -> Objects:

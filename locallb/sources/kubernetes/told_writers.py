@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+from locallb.gateway.needs import kind_of
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import Parsed
 from locallb.kubernetes.relevant import Document
+from locallb.model.gateway.objects import Gateway, ListenerSet, Route
 from locallb.model.identities import ObjectKind
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Access
@@ -78,6 +80,10 @@ class ToldWriters:
         if not self._is_over and _wishes(before) != _wishes(after):
             for wish in wishes:
                 QUOTAS.bring(self._access, f"{wish.key} {wish.uid} {wish.deleting}")
+        if not self._is_over and before.gateway_api != after.gateway_api:
+            for one in after.gateway_api:
+                if isinstance(one.object, Gateway | ListenerSet | Route):
+                    QUOTAS.bring(self._access, f"{kind_of(one.object)} {one.object.meta.key} {one.object.meta.uid}")
 
     def opened(self, kind: str) -> None:
         """Tell that every change of a kind is told from now on."""

@@ -1,0 +1,104 @@
+"""What Gateways of ours need of a running cluster, so that nothing else is asked for, and what is known of it by now.
+
+Classes are asked for first, then Gateways where a class is ours, then all else where a Gateway is. Not here: requests,
+and which GatewayClasses a stack chooses (`translation.our_classes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from locallb.gateway.grants import Grants
+from locallb.gateway.kinds import KINDS, gathered
+from locallb.gateway.listeners import attached_sets
+from locallb.gateway.translation import our_classes
+from locallb.model.gateway.objects import GROUP, Gateway, Listener, Named, Reference, Route
+from locallb.model.gateway.of_cluster import (
+    ApiObject,
+    BackendService,
+    GatewayObjects,
+    Namespace,
+    ObjectOfCluster,
+    TlsSecret,
+)
+
+CLASS, GATEWAY = "GatewayClass", "Gateway"
+NAMESPACE, SECRET, SERVICE = "Namespace", "Secret", "Service"
+_OTHERS = (*(kind for kind in KINDS if kind not in {CLASS, GATEWAY}), NAMESPACE, SECRET, SERVICE)
+_NAMES: Mapping[type[ApiObject], str] = {BackendService: SERVICE, Namespace: NAMESPACE, TlsSecret: SECRET}
+_SECRET = ("", SECRET)
+
+Known = Mapping[str, Collection[ObjectOfCluster]]
+"""By kind, all that there is of it; kinds of which that isn't known are absent."""
+
+
+def kind_of(one: ApiObject) -> str:
+    """Return the API's kind of an object."""
+    if isinstance(one, Route):
+        return one.kind.value
+    return _NAMES.get(type(one)) or next(kind for kind in KINDS if kind.lower() == type(one).__name__.lower())
+
+
+def by_kind(objects: Iterable[ObjectOfCluster], kinds: Iterable[str]) -> dict[str, list[ObjectOfCluster]]:
+    """Sort objects by kind; these kinds are there in any case."""
+    sorted_by: dict[str, list[ObjectOfCluster]] = {kind: [] for kind in kinds}
+    for one in objects:
+        sorted_by.setdefault(kind_of(one.object), []).append(one)
+    return sorted_by
+
+
+def wanted_kinds(served: Collection[str], known: Known) -> tuple[str, ...]:
+    """Return which kinds are to be known, of those that a cluster serves and of core ones."""
+    if not {CLASS, GATEWAY} <= set(served):
+        return ()
+    if not any(our_classes(objects, None) for objects in _gathered(known, CLASS)):
+        return (CLASS,)
+    if not any(our_gateways(objects) for objects in _gathered(known, CLASS, GATEWAY)):
+        return CLASS, GATEWAY
+    return (CLASS, GATEWAY, *(kind for kind in _OTHERS if kind in served or kind not in KINDS))
+
+
+def known_or_last(
+    served: Collection[str] | None, known: Known, last: Iterable[ObjectOfCluster]
+) -> tuple[ObjectOfCluster, ...]:
+    """Return all that Gateways of ours need, and classes where one is ours; what isn't known is as it was in `last`.
+
+    `served` are the kinds that the cluster has; None if that isn't known.
+    """
+    wanted = wanted_kinds(served or (), known)
+    missing = set(wanted) - known.keys()
+    if served is None or missing & {CLASS, GATEWAY}:
+        return tuple(last)
+    if SERVICE not in wanted:
+        return tuple(known.get(CLASS, ())) if GATEWAY in wanted else ()
+    kept = (one for one in last if kind_of(one.object) in missing)
+    return (*kept, *(one for kind in wanted for one in known.get(kind, ())))
+
+
+def our_gateways(objects: GatewayObjects) -> tuple[Gateway, ...]:
+    """Return the Gateways whose class is one of ours."""
+    classes = {one.meta.key.name for one in our_classes(objects, None)}
+    return tuple(one for one in objects.gateways if one.class_name in classes)
+
+
+def named_secrets(objects: Iterable[ObjectOfCluster]) -> frozenset[Named]:
+    """Return the Secrets that they name as certificates and may: nobody reads others."""
+    return frozenset(
+        reference.key
+        for each in gathered(objects).values()
+        for owner, listener in _listeners(each)
+        for reference in (listener.tls.certificates if listener.tls else ())
+        if reference[:2] == _SECRET and Grants(each.grants).allow(owner, reference)
+    )
+
+
+def _gathered(known: Known, *kinds: str) -> Collection[GatewayObjects]:
+    return gathered(one for kind in kinds for one in known.get(kind, ())).values()
+
+
+def _listeners(objects: GatewayObjects) -> Iterator[tuple[Reference, Listener]]:
+    for gateway in our_gateways(objects):
+        owner = Reference(GROUP, GATEWAY, gateway.meta.key)
+        yield from ((owner, one) for one in gateway.listeners)
+        for each in attached_sets(gateway, objects):
+            yield from ((each.reference, one) for one in each.listeners)

@@ -1,0 +1,249 @@
+"""What a cluster has of Gateway API, followed as far as Gateways of ours need it, in stages.
+
+A cluster is asked now and again which of the kinds it has. GatewayClasses are followed where there are any, Gateways
+where a class is ours, and all else, with the labels of Namespaces and the Secrets that are named, where a Gateway is.
+What isn't known of it counts as last read, whatever the reason. Not here: how a kind is followed (`followed_kinds`).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from typing import Any
+
+from locallb.gateway.kinds import KINDS
+from locallb.gateway.needs import (
+    CLASS,
+    GATEWAY,
+    NAMESPACE,
+    SECRET,
+    SERVICE,
+    by_kind,
+    known_or_last,
+    named_secrets,
+    wanted_kinds,
+)
+from locallb.gateway.parsing.referred import parse_referred
+from locallb.kubernetes.api.errors import KubeError
+from locallb.kubernetes.api.feed import Feed, Place
+from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
+from locallb.kubernetes.parse_gateway_api import parse_gateway_api
+from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.watch_pace import Tempo
+from locallb.model.gateway.objects import GROUP
+from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.identities import ClusterName
+from locallb.model.memory import Memory
+from locallb.model.pacing import Backoff, Pace
+from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.followed_kinds import NOBODY, Follow, FollowedKinds
+from locallb.sources.kubernetes.gateway_listing import gateway_notices, understood
+from locallb.sources.kubernetes.secret_reference import NamedSecrets
+from locallb.sources.kubernetes.told_writers import ToldWriters
+from locallb.threads.supervised import SupervisedThread, Task
+
+OTHERS = "others"
+"""The stage of all that isn't a class or a Gateway."""
+EVERY = 30.0
+"""Seconds between two times that a cluster is asked for its kinds, and for each Secret."""
+REFUSED = 60.0
+"""Seconds until a kind that may not be read is asked for again."""
+ASKED = Pace(first=2.0, longest=EVERY, floor=1.0, calm=EVERY)
+
+
+class FollowedGateways:
+    """Calls `changed` from its threads whenever something relevant is different."""
+
+    def __init__(
+        self,
+        cluster: ClusterName,
+        access: Access,
+        changed: Callable[[], None],
+        writers: ToldWriters,
+        tempos: Mapping[str, Tempo] = NOBODY,
+    ) -> None:
+        self._cluster, self._access, self._changed, self._writers = cluster, access, changed, writers
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._places: Mapping[str, Place] | None = None
+        self._stages: dict[str, FollowedKinds] = {}
+        self._secrets = NamedSecrets(access)
+        self._trouble = ""
+        self._asking: Feed | None = None
+        self._tempos = dict(tempos)
+        self._asked = tempos[GROUP].lists if GROUP in tempos else Backoff(ASKED)
+        self._due = self._asked.not_before
+        self._services: Memory[Any] = Memory()
+        self._thread = SupervisedThread(
+            Task.FOLLOWER,
+            f"{cluster} Gateway API",
+            self._run,
+            subject=cluster,
+            failed=self._fail,
+            stopped=self._stopped,
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Follow it no more."""
+        self._thread.stop()
+        self._wake.set()
+        if asking := self._asking:
+            asking.cut()
+        with self._lock:
+            stages, self._stages = self._stages, {}
+        for stage in stages.values():
+            self._tempos |= stage.tempos()
+            stage.stop()
+
+    def tempos(self) -> Mapping[str, Tempo]:
+        """Return how often who follows it in another way from now on may ask."""
+        for stage in self._running():
+            self._tempos |= stage.tempos()
+        return {**self._tempos, GROUP: Tempo(self._asked.hurried(time.monotonic()))}
+
+    def look_after(self) -> None:
+        """Break off answers that take longer than they may; to be called now and again."""
+        if asking := self._asking:
+            asking.cut_if_overdue(time.monotonic())
+        for stage in self._running():
+            stage.look_after()
+
+    def need(self, before: Document | None, after: Document | None) -> bool:
+        """Return whether a Gateway may be served otherwise for a change of a Service."""
+        return OTHERS in self._stages and _referred(before) != _referred(after)
+
+    def notices(self) -> tuple[str, ...]:
+        """Return why what is known of Gateways may be old, if it may; nothing where the cluster has no Gateway API."""
+        if self._places == {}:
+            return ()
+        why = self._trouble or next((why for stage in self._running() if (why := stage.broken())), "")
+        return gateway_notices(self._cluster, why)
+
+    def parsed(
+        self, last: Iterable[ObjectOfCluster], services: Callable[[], Iterable[Document]]
+    ) -> tuple[ObjectOfCluster, ...]:
+        """Return all that Gateways of ours need; what isn't known is as it was in `last`. For one thread."""
+        known = self._known()
+        if OTHERS in self._stages:
+            parsed = [parse_gateway_api(self._cluster, one, self._services) for one in services()]
+            known[SERVICE] = [one for some in parsed for one in some]
+        self._services.evict_unused()
+        return known_or_last(self._places, known, last)
+
+    def objects(self) -> tuple[Document, ...]:
+        """Return the objects themselves, for the last good reading."""
+        if GATEWAY not in self._stages:
+            return ()
+        return (*(one for stage in self._running() for one in stage.objects()), *self._secrets.objects())
+
+    def lacks(self) -> frozenset[str]:
+        """Return the kinds of which isn't known what there is."""
+        known = self._known()
+        missing = frozenset(wanted_kinds(self._places or (), known)) - known.keys() - {SERVICE}
+        everything = self._places is None or missing & {CLASS, GATEWAY}
+        return frozenset((*KINDS, NAMESPACE, SECRET)) if everything else missing
+
+    def _running(self) -> list[FollowedKinds]:
+        with self._lock:
+            return list(self._stages.values())
+
+    def _known(self) -> dict[str, list[ObjectOfCluster]]:
+        """Return what was listed, and the Secrets where all that are named were read."""
+        listed: list[str] = []
+        told: list[ObjectOfCluster] = []
+        for stage in self._running():
+            listed += stage.listed()
+            told += (one for part in stage.parts() for one in part.gateway_api)
+        known = by_kind(told, listed)
+        if self._secrets.know(named_secrets(told)):
+            known[SECRET] = [one for each in self._secrets.objects() for one in understood(self._cluster, each)]
+        return known
+
+    def _run(self) -> None:
+        """Ask for the kinds now and again, and follow what is needed whenever that may be something else."""
+        while not self._stopped.is_set():
+            self._wake.clear()
+            is_due = time.monotonic() >= self._due
+            if is_due:
+                self._look()
+            self._adjust()
+            self._read_secrets(again=is_due)
+            self._wake.wait(max(0.0, self._due - time.monotonic()))
+
+    def _look(self) -> None:
+        """Ask the cluster which kinds it has."""
+        self._asked = self._asked.succeeded(time.monotonic())  # also if this is cut off: others may ask instead
+        try:
+            with closing(discovery(self._access)) as asking:
+                self._asking = asking
+                if self._stopped.is_set():
+                    return
+                places = gateway_kinds(asking)
+        except KubeError as error:
+            self._fail(str(error))
+            self._asked = self._asked.failed(time.monotonic(), random.random())  # noqa: S311 - no secret
+            self._due = self._asked.not_before
+            return
+        was, told = self._places, self._trouble
+        self._places, self._trouble = places, ""
+        self._due = time.monotonic() + EVERY
+        if told or (was is None and places):
+            self._changed()
+
+    def _fail(self, why: str) -> None:
+        new, self._trouble = not self._trouble, why
+        if new and not self._stopped.is_set():
+            self._changed()
+
+    def _adjust(self) -> None:
+        """Follow what is needed by what is known now, and nothing else."""
+        places = {**(self._places or {}), NAMESPACE: NAMESPACES}
+        wanted = wanted_kinds(self._places or (), self._known())
+        for name, kinds in ((CLASS, {CLASS}), (GATEWAY, {GATEWAY}), (OTHERS, set(wanted) - {CLASS, GATEWAY})):
+            self._follow(name, {kind: places[kind] for kind in kinds & set(wanted) & places.keys()})
+
+    def _follow(self, name: str, places: Mapping[str, Place]) -> None:
+        with self._lock:
+            running = self._stages.get(name)
+            self._tempos |= running.tempos() if running else {}
+            if (running.how.places if running else {}) == places or self._stopped.is_set():
+                return
+            self._stages.pop(name, None)
+            if places:
+                how = Follow(
+                    self._cluster,
+                    self._access,
+                    places,
+                    lambda document: Parsed(gateway_api=understood(self._cluster, document)),
+                    self._notice,
+                    self._writers,
+                    tempos=self._tempos,
+                    refused=REFUSED,
+                )
+                self._stages[name] = FollowedKinds(how)
+        if running:
+            running.stop()
+        self._changed()
+
+    def _notice(self) -> None:
+        self._wake.set()
+        self._changed()
+
+    def _read_secrets(self, *, again: bool) -> None:
+        """Read the Secrets that are named: those that are new, or all."""
+        objects = (one for stage in self._running() for part in stage.parts() for one in part.gateway_api)
+        before = self._secrets.objects()
+        if not self._secrets.read(named_secrets(objects), again=again):
+            self._due = min(self._due, time.monotonic() + ASKED.first)
+        if self._secrets.objects() != before:
+            self._changed()
+
+
+def _referred(document: Document | None) -> object:
+    return parse_referred(document) if document else None

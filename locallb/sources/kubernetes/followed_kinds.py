@@ -1,0 +1,248 @@
+"""Some kinds of a cluster's objects, followed: what there is now by lists and watches, each object understood once.
+
+One thread a kind. Where a feed breaks, what is known stays and is called broken until the feed is back; a feed that the
+server has forgotten starts again with a list. Not here: which kinds (`followed_cluster`, `followed_gateways`), how
+often (`watch_pace`), and what a change leads to.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+
+from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.feed import OPENED, Event, ExpiredError, Feed, Place
+from locallb.kubernetes.identity import Identity
+from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.watch_pace import Tempo
+from locallb.model.identities import ClusterName
+from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.told_writers import ToldWriters
+from locallb.sources.readings import slim
+from locallb.threads.supervised import SupervisedThread, Task
+
+NOBODY: Mapping[str, Tempo] = MappingProxyType({})
+"""Nobody followed it before."""
+_SERVICE = "Service"
+_RELIST = 600.0
+"""Seconds after which everything is listed again, whatever the watch said."""
+
+
+def _no_more(_before: Document | None, _after: Document | None) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Which kinds are followed, and who is told."""
+
+    cluster: ClusterName
+    access: Access
+    places: Mapping[str, Place]
+    understood: Callable[[Document], Parsed]
+    changed: Callable[[], None]
+    """Called from any thread whenever something relevant is different."""
+    writers: ToldWriters
+    concerns: Callable[[Document | None, Document | None], bool] = _no_more
+    """Returns whether a change is relevant that makes no difference to what is understood."""
+    tempos: Mapping[str, Tempo] = field(default_factory=lambda: NOBODY)
+    refused: float = 0.0
+    """Seconds more until what was refused is asked for again."""
+
+
+@dataclass(slots=True)
+class _FollowedObjects:
+    """Objects of one kind, as they are and as they are understood."""
+
+    objects: dict[Identity, Document] = field(default_factory=dict)
+    parsed: dict[Identity, Parsed] = field(default_factory=dict)
+    listed: bool = False
+    broken: str = ""
+    _order: tuple[Identity, ...] = ()
+
+    def put(self, identity: Identity, document: Document | None, parsed: Parsed) -> None:
+        """Take over what an object is now and what that means; None: it is gone."""
+        if document is None:
+            self.objects.pop(identity, None)
+            self.parsed.pop(identity, None)
+        else:
+            self.objects[identity], self.parsed[identity] = document, parsed
+
+    def order(self) -> tuple[Identity, ...]:
+        """Return the objects' names, sorted."""
+        if len(self._order) != len(self.parsed) or any(identity not in self.parsed for identity in self._order):
+            self._order = tuple(sorted(self.parsed))
+        return self._order
+
+
+class FollowedKinds:
+    """Calls `changed` from its threads whenever something relevant is different."""
+
+    def __init__(self, how: Follow) -> None:
+        self.how = how
+        self._lock = threading.Lock()
+        self._known = {kind: _FollowedObjects() for kind in how.places}
+        self._stopped = threading.Event()
+        self._answered = threading.Event()
+        self._feeds: dict[str, Feed] = {}
+        self._tempos = {kind: how.tempos.get(kind, Tempo()) for kind in how.places}
+        self._threads = [self._follower(kind) for kind in how.places]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Follow it no more: threads and connections end as soon as they see it, also in the midst of an answer."""
+        for thread in self._threads:
+            thread.stop()
+        for feed in tuple(self._feeds.values()):
+            feed.cut()
+
+    def await_answer(self, seconds: float) -> None:
+        """Wait until a watch of Services is open, or it is known why not; no longer than this."""
+        self._answered.wait(seconds)
+
+    def tempos(self) -> Mapping[str, Tempo]:
+        """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
+        now = time.monotonic()
+        return {kind: tempo.hurried(now) for kind, tempo in self._tempos.items()}
+
+    def look_after(self) -> None:
+        """Break off answers that take longer than they may; to be called now and again."""
+        now = time.monotonic()
+        for feed in tuple(self._feeds.values()):
+            feed.cut_if_overdue(now)
+
+    def ready(self) -> bool:
+        """Return whether everything was listed once."""
+        return len(self.listed()) == len(self.how.places)
+
+    def listed(self) -> frozenset[str]:
+        """Return the kinds that were listed once."""
+        with self._lock:
+            return frozenset(kind for kind, known in self._known.items() if known.listed)
+
+    def broken(self) -> str:
+        """Return why what is known may be old; empty if it isn't."""
+        with self._lock:
+            return next((known.broken for known in self._known.values() if known.broken), "")
+
+    def parts(self) -> list[Parsed]:
+        """Return what is understood, object by object."""
+        with self._lock:
+            return [known.parsed[name] for known in self._known.values() for name in known.order()]
+
+    def objects(self, *kinds: str) -> tuple[Document, ...]:
+        """Return the objects themselves, all or of these kinds."""
+        with self._lock:
+            wanted = [known for kind, known in self._known.items() if not kinds or kind in kinds]
+            return tuple(known.objects[name] for known in wanted for name in known.order())
+
+    def _follower(self, kind: str) -> SupervisedThread:
+        return SupervisedThread(
+            Task.FOLLOWER,
+            f"{self.how.cluster} {kind}",
+            partial(self._follow, kind),
+            subject=self.how.cluster,
+            failed=partial(self._break, kind),
+            stopped=self._stopped,
+        )
+
+    def _follow(self, kind: str) -> None:
+        """List and watch one kind until stopped."""
+        while not self._stopped.wait(self._tempos[kind].lists.wait(time.monotonic())):
+            try:
+                with closing(Feed(self.how.access, kind, self.how.places[kind])) as feed:
+                    self._feeds[kind] = feed
+                    self._run(kind, feed)
+            except ExpiredError:
+                self._pace(kind, Tempo.broken)
+            except KubeError as error:
+                self._pace(kind, Tempo.broken)
+                self._break(kind, str(error))
+                if error.fault is Fault.REFUSED:
+                    self._stopped.wait(self.how.refused)
+
+    def _pace(self, kind: str, note: Callable[[Tempo, float, float], Tempo]) -> None:
+        self._tempos[kind] = note(self._tempos[kind], time.monotonic(), random.random())  # noqa: S311 - no secret
+
+    def _run(self, kind: str, feed: Feed) -> None:
+        """List, then watch for as long as the list is good for."""
+        objects, version = feed.list(self._stopped.wait)
+        self._replace(kind, objects)
+        listed = time.monotonic()
+        while not self._stopped.wait(self._tempos[kind].watches.wait(time.monotonic())):
+            if time.monotonic() - listed > _RELIST:
+                return
+            with self.how.writers.watching(kind):
+                for event in feed.watch(version):
+                    if self._stopped.is_set():
+                        return
+                    version = event.version
+                    self._take(kind, event)
+            self._pace(kind, Tempo.ended)
+
+    def _break(self, kind: str, why: str) -> None:
+        if self._stopped.is_set():
+            return
+        with self._lock:
+            new, self._known[kind].broken = not self._known[kind].broken, why
+        self._answered.set()
+        if new:
+            self.how.changed()
+
+    def _mend(self, kind: str) -> None:
+        with self._lock:
+            was, self._known[kind].broken = self._known[kind].broken, ""
+        if was:
+            self.how.changed()
+
+    def _replace(self, kind: str, objects: Iterable[Object]) -> None:
+        fresh = {Identity.of(document): document for document in map(_slim, objects)}
+        parsed = {identity: self.how.understood(document) for identity, document in fresh.items()}
+        self.how.writers.listed(kind, fresh, parsed.values())
+        with self._lock:
+            known = self._known[kind]
+            different = not known.listed or parsed != known.parsed or self._concern(known.objects, fresh)
+            self._known[kind] = _FollowedObjects(fresh, parsed, listed=True, broken=known.broken)
+        if different:
+            self.how.changed()
+
+    def _take(self, kind: str, event: Event) -> None:
+        if event.type == OPENED:
+            self._tempos[kind] = self._tempos[kind].opened(time.monotonic())
+            self._mend(kind)
+            self.how.writers.opened(kind)
+            if kind == _SERVICE:
+                self._answered.set()
+        if event.type in {OPENED, BOOKMARK}:
+            return
+        document = _slim(event.object)
+        identity = Identity.of(document)
+        after, parsed = (None, Parsed()) if event.type == DELETED else (document, self.how.understood(document))
+        known = self._known[kind]  # which this thread alone changes
+        before, was = known.parsed.get(identity), known.objects.get(identity)
+        self.how.writers.changed(identity, after)
+        if after:
+            self.how.writers.wanted(before or Parsed(), parsed)
+        with self._lock:
+            known.put(identity, after, parsed)
+            if before is None:
+                self.how.writers.grown(kind, known.parsed.values())
+        if parsed != (before or Parsed()) or self.how.concerns(was, after):
+            self.how.changed()
+
+    def _concern(self, before: Mapping[Identity, Document], after: Mapping[Identity, Document]) -> bool:
+        return any(self.how.concerns(before.get(name), after.get(name)) for name in before.keys() | after.keys())
+
+
+def _slim(item: Object) -> Document:
+    document: dict[object, object] = {key: item[key] for key in item}
+    return slim(document)

@@ -1,0 +1,128 @@
+"""What Gateways of ours need of a cluster, read once, as `up` does.
+
+Whatever can't be read counts as last read, and is told: Services don't wait for Gateways. Not here: which kinds are
+needed (`gateway.needs`), and Services, which are read anyway.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from locallb.gateway.kinds import KINDS
+from locallb.gateway.needs import CLASS, GATEWAY, NAMESPACE, SECRET, SERVICE, by_kind, named_secrets, wanted_kinds
+from locallb.kubernetes import parse_gateway_api
+from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.feed import Feed, Place
+from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
+from locallb.kubernetes.identity import Identity
+from locallb.kubernetes.relevant import Document
+from locallb.model.gateway.objects import Named
+from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.identities import ClusterName
+from locallb.model.memory import Memory
+from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.secret_reference import secret_reference
+
+_PAUSES = (0.2, 1.0)
+"""Seconds between attempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayListing:
+    """What there is, and why it may be old."""
+
+    objects: tuple[Document, ...] = ()
+    trouble: str = ""
+
+
+def of_gateways(objects: Iterable[Document]) -> tuple[Document, ...]:
+    """Return those of a last reading that only Gateways need."""
+    return tuple(one for one in objects if parse_gateway_api.is_read(one))
+
+
+def gateway_notices(cluster: ClusterName, why: str) -> tuple[str, ...]:
+    """Tell why what Gateways need may be old, if it may."""
+    told = f"source {cluster}: {why}; what Gateways need of it counts as last read until it is given"
+    return (f"{told}, by the rights of deploy/rbac-gateways.yaml",) if why else ()
+
+
+def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
+    """Read one object. Never raises."""
+    return parse_gateway_api.parse_gateway_api(cluster, document, Memory())
+
+
+def word_of(document: Document) -> str:
+    """Return of which kind a document tells."""
+    kind = str(document.get("kind"))
+    return kind if kind in KINDS or kind == NAMESPACE else SECRET
+
+
+def list_gateways(cluster: ClusterName, access: Access, last: Collection[Document]) -> GatewayListing:
+    """Read it; `last` is what was read of Gateways last."""
+    listing = _Listing(cluster, access, last)
+    try:
+        with closing(discovery(access)) as asking:
+            listing.places = {**gateway_kinds(asking), NAMESPACE: NAMESPACES}
+    except KubeError as error:
+        return GatewayListing(tuple(last), str(error))
+    return GatewayListing(listing.read(), listing.trouble)
+
+
+@dataclass(slots=True)
+class _Listing:
+    cluster: ClusterName
+    access: Access
+    last: Collection[Document]
+    places: dict[str, Place] = field(default_factory=dict)
+    trouble: str = ""
+    _documents: dict[str, tuple[Document, ...]] = field(default_factory=dict)
+
+    def read(self) -> tuple[Document, ...]:
+        """List kinds for as long as what they have makes others needed."""
+        while missing := self._missing():
+            for kind in missing:
+                self._documents[kind] = self._listed(kind)
+        if SERVICE not in (wanted := self._wanted()):
+            return self._documents[CLASS] if GATEWAY in wanted else ()
+        secrets = [self._secret(named) for named in sorted(named_secrets(self._objects()))]
+        return (*self._all(), *(one for one in secrets if one))
+
+    def _wanted(self) -> tuple[str, ...]:
+        return wanted_kinds(self.places.keys() - {NAMESPACE}, by_kind(self._objects(), self._documents))
+
+    def _missing(self) -> list[str]:
+        return [kind for kind in self._wanted() if kind not in {*self._documents, SECRET, SERVICE}]
+
+    def _all(self) -> list[Document]:
+        return [one for documents in self._documents.values() for one in documents]
+
+    def _objects(self) -> list[ObjectOfCluster]:
+        return [one for document in self._all() for one in understood(self.cluster, document)]
+
+    def _listed(self, kind: str) -> tuple[Document, ...]:
+        for pause in (*_PAUSES, None):
+            try:
+                with closing(Feed(self.access, kind, self.places[kind])) as feed:
+                    return tuple(dict(one.items()) for one in feed.list()[0])
+            except KubeError as error:
+                if pause is None or error.fault is not Fault.UNREACHABLE:
+                    self.trouble = self.trouble or str(error)
+                    break
+                time.sleep(pause)
+        return tuple(one for one in self.last if word_of(one) == kind)
+
+    def _secret(self, named: Named) -> Document | None:
+        before = next((one for one in self.last if word_of(one) == SECRET and _is(one, named)), None)
+        try:
+            return secret_reference(self.access, named, before)
+        except KubeError as error:
+            self.trouble = self.trouble or str(error)
+            return before
+
+
+def _is(document: Document, named: Named) -> bool:
+    identity = Identity.of(document)
+    return (identity.namespace, identity.name) == named

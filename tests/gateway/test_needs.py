@@ -1,0 +1,69 @@
+"""What is asked of a running cluster for its Gateways, and what counts while something of it isn't known."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.gateway.kinds import KINDS
+from locallb.gateway.needs import (
+    NAMESPACE,
+    SECRET,
+    SERVICE,
+    by_kind,
+    kind_of,
+    known_or_last,
+    named_secrets,
+    wanted_kinds,
+)
+from locallb.kubernetes.parse_gateway_api import parse_gateway_api
+from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.memory import Memory
+from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, grant, listener, namespace, route, service
+
+EVERYTHING = (*KINDS, NAMESPACE, SECRET, SERVICE)
+
+
+def read(*documents: JsonObject) -> list[ObjectOfCluster]:
+    """Read objects of a cluster."""
+    return [one for document in documents for one in parse_gateway_api(DEMO, document, Memory())]
+
+
+def cluster(to: str) -> list[ObjectOfCluster]:
+    """Return a cluster with a Gateway of ours, a route, and what it leads to."""
+    return read(gateway_class(), gateway(), route(name=to), service(to), namespace(to), grant(to))
+
+
+@given(st.sets(st.sampled_from(EVERYTHING)))
+def test_each_kind_is_as_it_is_known_or_as_it_was(kinds: set[str]) -> None:
+    """While classes or Gateways aren't known, all is as it was; else kind by kind."""
+    now, last = cluster("now"), cluster("last")
+    known = {kind: some for kind, some in by_kind(now, EVERYTHING).items() if kind in kinds}
+    told = known_or_last(KINDS, known, last)
+    if not {"GatewayClass", "Gateway"} <= kinds:
+        assert told == tuple(last)
+        return
+    for kind in EVERYTHING:
+        source = now if kind in kinds else last
+        assert [one for one in told if kind_of(one.object) == kind] == [
+            one for one in source if kind_of(one.object) == kind
+        ]
+
+
+def test_what_is_not_asked_yet_is_as_it_was_and_what_is_not_there_is_gone() -> None:
+    """A cluster that was asked and has no Gateway API has nothing, whatever it had."""
+    last = cluster("last")
+    assert known_or_last(None, {}, last) == tuple(last)
+    assert known_or_last((), {}, last) == ()
+    assert known_or_last(KINDS, {"GatewayClass": []}, last) == ()
+    assert wanted_kinds(KINDS, {}) == ("GatewayClass",)
+
+
+def test_secrets_are_those_that_may_be_named() -> None:
+    """By Gateways of ours: in their own namespace, elsewhere with a grant."""
+    refs = [{"name": "mine"}, {"name": "granted", "namespace": "open"}, {"name": "theirs", "namespace": "closed"}]
+    ours = gateway(listener("https", 443, "HTTPS", tls={"certificateRefs": refs}))
+    other = gateway(listener("https", 443, "HTTPS", tls={"certificateRefs": [{"name": "no"}]}), name="other")
+    other["spec"]["gatewayClassName"] = "other"
+    objects = read(gateway_class(), ours, other, grant("open", kind="Gateway", what="Secret"))
+    assert {str(one) for one in named_secrets(objects)} == {"shop/mine", "open/granted"}

@@ -1,0 +1,309 @@
+"""Gateway API of a cluster that is followed, or read once: what is asked for when, and what is known of it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.gateway.kinds import KINDS
+from locallb.gateway.needs import kind_of
+from locallb.kubernetes.api.quota import QUOTAS
+from locallb.kubernetes.parsing import Parsed
+from locallb.model.gateway.of_cluster import TlsSecret
+from locallb.model.identities import Home
+from locallb.model.snapshot import Access
+from locallb.sources.kubernetes import followed_gateways
+from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.kubernetes.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.following import Following
+from locallb.sources.kubernetes.reading import read_kubernetes
+from locallb.sources.readings import ReadCache, readings_directory
+from tests.envoy.certificates import Authority, Pair
+from tests.gateway.api import gateway, gateway_class, listener, namespace, route
+from tests.gateway.api import service as backend_service
+from tests.watch.api import NAME, Api, becomes, follower, served
+
+CLASSES, GATEWAYS = "gatewayclasses", "gateways"
+CORE = 3
+ALL = len(KINDS) + 1
+"""Kinds that are followed where a Gateway of ours is, besides those of every cluster: Namespaces as well."""
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Access]]:
+    """Serve an API that is asked often for its kinds and Secrets."""
+    monkeypatch.setattr(followed_gateways, "EVERY", 0.1)
+    with served(tmp_path) as made:
+        yield made
+
+
+def versioned(item: dict[str, Any], version: str = "1") -> dict[str, Any]:
+    """Give an object a version, as an API does."""
+    metadata = {"uid": item["metadata"]["name"], **item["metadata"], "resourceVersion": version}
+    return {**item, "metadata": metadata}
+
+
+def serve_one(answers: Api, *listeners: dict[str, Any], without: str = "") -> None:
+    """Have the cluster serve all kinds from now on, and a Gateway of ours with a route to a Service."""
+    answers.services = [versioned(backend_service())]
+    served_kinds: dict[str, list[dict[str, Any]]] = {kind.plural: [] for kind in KINDS.values()}
+    served_kinds |= {
+        "namespaces": [versioned(namespace("shop"))],
+        CLASSES: [versioned(gateway_class())],
+        GATEWAYS: [versioned(gateway(*listeners))],
+        "httproutes": [versioned(route())],
+    }
+    answers.others = {plural: objects for plural, objects in served_kinds.items() if plural != without}
+
+
+def known(parsed: Parsed) -> set[str]:
+    """Return the kinds of which something is known."""
+    return {kind_of(one.object) for one in parsed.gateway_api}
+
+
+def told(parsed: Parsed) -> list[str]:
+    """Return what is known, in an order of its own."""
+    return sorted(map(repr, parsed.gateway_api))
+
+
+WHOLE = {"GatewayClass", "Gateway", "HTTPRoute", "Namespace", "Service"}
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pair, Pair]:
+    """Make two certificates."""
+    authority = Authority(tmp_path_factory.mktemp("authority"))
+    return authority.sign("DNS:a.test"), authority.sign("DNS:a.test")
+
+
+def secret(pair: Pair) -> dict[str, Any]:
+    """Write a Secret that has a certificate."""
+    pem = {"tls.crt": pair.chain, "tls.key": pair.key}
+    data = {name: base64.b64encode(path.read_bytes()).decode() for name, path in pem.items()}
+    return {"kind": "Secret", "apiVersion": "v1", "type": "kubernetes.io/tls", "metadata": {"name": "c"}, "data": data}
+
+
+def line_of_key(pair: Pair) -> str:
+    """Return what nobody must know."""
+    return pair.key.read_text().splitlines()[1]
+
+
+def https(name: str = "c", port: int = 443, **reference: str) -> dict[str, Any]:
+    """Make a listener with a certificate."""
+    return listener(f"l{port}", port, "HTTPS", tls={"certificateRefs": [{"name": name, **reference}]})
+
+
+def digests(followed: FollowedCluster) -> list[str]:
+    """Return the digests of the Secrets that are known."""
+    objects = (one.object for one in followed.parsed().gateway_api)
+    return [one.digest for one in objects if isinstance(one, TlsSecret)]
+
+
+def test_a_cluster_without_the_group_is_asked_for_it_and_for_nothing_else(api: tuple[Api, Access]) -> None:
+    """And Services that aren't load balancers wake nobody."""
+    answers, access = api
+    answers.services = [versioned(backend_service())]
+    followed = follower(access)
+    becomes(lambda: answers.count("discovery") > 2)
+    assert (answers.count("list"), answers.count("secret")) == (CORE, 0)
+    assert set(answers.paths) & {path for path in answers.paths if "gateway" in path} == {
+        "/apis/gateway.networking.k8s.io"
+    }
+    assert followed.parsed().gateway_api == ()
+    assert not [one for one in followed.objects() if one["kind"] != "Service"]
+    followed.stop()
+
+
+@pytest.mark.parametrize(
+    ("classes", "gateways", "lists"),
+    [
+        ([], [gateway()], 1),
+        ([gateway_class(controller="example.com/other")], [gateway()], 1),
+        ([gateway_class()], [], 2),
+        ([gateway_class()], [gateway(gatewayClassName="other")], 2),
+        ([gateway_class()], [gateway()], ALL),
+    ],
+)
+def test_only_what_gateways_of_ours_need_is_listed(
+    api: tuple[Api, Access], classes: list[dict[str, Any]], gateways: list[dict[str, Any]], lists: int
+) -> None:
+    """Classes everywhere, Gateways where a class is ours, the rest where a Gateway is."""
+    answers, access = api
+    serve_one(answers)
+    answers.others |= {CLASSES: [*map(versioned, classes)], GATEWAYS: [*map(versioned, gateways)]}
+    followed = follower(access)
+    becomes(lambda: answers.count("watch") == CORE + lists and answers.count("discovery") > 5, lambda: answers.paths)
+    assert answers.count("list") == CORE + lists
+    assert known(followed.parsed()) == (WHOLE if lists == ALL else {"GatewayClass"} if lists > 1 else set())
+    followed.stop()
+
+
+def test_crds_that_come_later_are_found(api: tuple[Api, Access]) -> None:
+    """One after the other, without anybody's doing; and what goes is known no more."""
+    answers, access = api
+    answers.services = [versioned(backend_service())]
+    wakes: list[int] = []
+    followed = FollowedCluster(NAME, access, lambda: wakes.append(1))
+    becomes(followed.ready)
+    becomes(lambda: answers.count("discovery"))
+    serve_one(answers, without="httproutes")
+    becomes(lambda: known(followed.parsed()) == WHOLE - {"HTTPRoute"})
+    wakes.clear()
+    answers.others["httproutes"] = [versioned(route())]
+    becomes(lambda: known(followed.parsed(followed.parsed().gateway_api)) == WHOLE)
+    assert wakes
+    answers.others.clear()
+    becomes(lambda: followed.parsed().gateway_api == ())
+    followed.stop()
+
+
+def test_a_service_behind_a_gateway_wakes_the_loop(api: tuple[Api, Access]) -> None:
+    """A port of it is another one; the same again isn't news."""
+    answers, access = api
+    serve_one(answers)
+    wakes: list[int] = []
+    followed = FollowedCluster(NAME, access, lambda: wakes.append(1))
+    becomes(lambda: known(followed.parsed()) == WHOLE and answers.count("watch") == CORE + ALL)
+    becomes(lambda: answers.count("discovery") > 5)
+    wakes.clear()
+    answers.events.append(("MODIFIED", versioned(backend_service(), "2")))
+    answers.events.append(("MODIFIED", versioned(backend_service("api", {"port": 9090}), "3")))
+    becomes(lambda: wakes)
+    becomes(lambda: "9090" in repr(followed.parsed().gateway_api))
+    assert len(wakes) == 1
+    followed.stop()
+
+
+def test_only_secrets_that_gateways_name_and_may_are_read_and_only_a_digest_is_kept(
+    api: tuple[Api, Access], pairs: tuple[Pair, Pair]
+) -> None:
+    """Another namespace's needs a grant there. Another certificate becomes known, one that is gone as well."""
+    answers, access = api
+    serve_one(answers, https(), https("theirs", 444, namespace="other"))
+    answers.secrets = {
+        "shop/secrets/c": secret(pairs[0]),
+        "shop/secrets/d": secret(pairs[0]),
+        "other/secrets/theirs": secret(pairs[0]),
+    }
+    followed = follower(access)
+    becomes(lambda: len(digests(followed)) == 1)
+    (before,) = digests(followed)
+    answers.secrets["shop/secrets/c"] = secret(pairs[1])
+    becomes(lambda: digests(followed) not in ([], [before]))
+    assert line_of_key(pairs[1]) not in repr((followed.objects(), followed.parsed()))
+    del answers.secrets["shop/secrets/c"]
+    becomes(lambda: digests(followed) == [])
+    assert {path for path in answers.paths if "/secrets/" in path} == {"/api/v1/namespaces/shop/secrets/c"}
+    followed.stop()
+
+
+@pytest.mark.parametrize("refused", [CLASSES, "httproutes", "secrets"])
+def test_missing_rights_are_told_and_services_are_not_stale_for_them(
+    api: tuple[Api, Access], pairs: tuple[Pair, Pair], refused: str
+) -> None:
+    """Once; what was known by then stays."""
+    answers, access = api
+    serve_one(answers, https())
+    answers.secrets = {"shop/secrets/c": secret(pairs[0])}
+    followed = follower(access)
+    becomes(lambda: known(followed.parsed()) == {*WHOLE, "Secret"})
+    last = followed.parsed().gateway_api
+    answers.refused = {refused}
+    again = follower(access)
+    becomes(
+        lambda: known(again.parsed(last)) == {*WHOLE, "Secret"} and (refused == "secrets" or again.gateways.notices())
+    )
+    becomes(lambda: answers.count("discovery") > 10)
+    asked = [path for path in answers.paths if path.endswith(f"/{refused}")]
+    assert len(asked) <= 3
+    assert again.stale() == ""
+    notices = again.parsed(last).notices
+    if refused == "secrets":
+        assert "may not read it" in repr(again.parsed(last).gateway_api)
+    else:
+        assert len(notices) == 1
+        assert "403" in notices[0]
+        assert "deploy/rbac-gateways.yaml" in notices[0]
+    again.stop()
+    followed.stop()
+
+
+def test_an_api_that_is_away_is_no_news_of_gateways(api: tuple[Api, Access]) -> None:
+    """Where the cluster has none, nothing is told of them, whatever fails."""
+    answers, access = api
+    followed = follower(access)
+    becomes(lambda: answers.count("discovery"))
+    answers.refused = {"gateway.networking.k8s.io"}
+    before = answers.count("discovery")
+    becomes(lambda: answers.count("discovery") > before)
+    assert followed.parsed().notices == ()
+    answers.listed = answers.watched = (503, b"")
+    answers.end_watches()
+    becomes(followed.stale)
+    assert followed.parsed().notices == ()
+    followed.stop()
+
+
+def test_what_is_read_once_is_what_is_followed(
+    api: tuple[Api, Access], pairs: tuple[Pair, Pair], tmp_path: Path
+) -> None:
+    """With the same requests; of what may not be read then, the last good reading counts."""
+    answers, access = api
+    serve_one(answers, https())
+    answers.secrets = {"shop/secrets/c": secret(pairs[0])}
+    source = KubernetesSource(NAME, kubeconfig=access.kubeconfig)
+    once = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading
+    followed = follower(access)
+    becomes(lambda: known(followed.parsed()) == {*WHOLE, "Secret"})
+    assert told(once.parsed) == told(followed.parsed())
+    assert line_of_key(pairs[0]) not in (tmp_path / "demo.json").read_text()
+    answers.refused = {"httproutes", GATEWAYS, "secrets", "gateway.networking.k8s.io"}
+    again = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading
+    assert told(again.parsed) == told(once.parsed)
+    assert again.stale == ()
+    assert "403" in again.parsed.notices[0]
+    followed.stop()
+
+
+def test_until_it_is_known_what_gateways_need_counts_as_last_read(api: tuple[Api, Access], tmp_path: Path) -> None:
+    """Whoever follows a cluster never takes what it hasn't asked for yet for gone, nor forgets it on disk."""
+    answers, _ = api
+    serve_one(answers)
+    home = Home("p", "s", str(tmp_path))
+    following = Following(home, lambda _name: None)
+    source = KubernetesSource(NAME, kubeconfig="kubeconfig")
+    following.read(source, (), everything=True, moved=False)
+    answers.refused = {CLASSES}
+    following.stop()
+    following = Following(home, lambda _name: None)
+    first = following.read(source, (), everything=True, moved=False)
+    assert known(first.reading.parsed) == WHOLE
+    live = following._live[NAME]
+    becomes(live.followed.gateways.notices)
+    read = following.read(source, (), everything=True, moved=False)
+    assert told(read.reading.parsed) == told(first.reading.parsed)
+    following.stop()
+    kept = ReadCache(readings_directory(home)).load(NAME) or {}
+    assert {"Gateway", "HTTPRoute", "GatewayClass"} <= {str(one["kind"]) for some in kept.values() for one in some}
+
+
+def test_what_its_users_change_of_a_gateway_brings_turns(
+    api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with Services: a route does, however often it changes at once; its status doesn't."""
+    answers, access = api
+    serve_one(answers)
+    brought: list[str] = []
+    monkeypatch.setattr(QUOTAS, "bring", lambda _access, who: brought.append(who))
+    followed = follower(access)
+    becomes(lambda: answers.count("watch") == CORE + ALL)
+    status = {**versioned(route(), "2"), "status": {"parents": []}}
+    other = versioned(route(hostnames=["shop.test"]), "3")
+    answers.other_events["httproutes"] = [("MODIFIED", status), ("MODIFIED", other)]
+    becomes(lambda: "shop.test" in repr(followed.parsed().gateway_api))
+    assert brought == ["HTTPRoute shop/route route"]
+    followed.stop()
