@@ -86,7 +86,7 @@ def patiently(client: Client, kind: ObjectKind, body: Document) -> Document:
         time.sleep(0.1)
 
 
-def until_gone(client: Client, kind: ObjectKind) -> None:
+def until_gone(client: Client, kind: str) -> None:
     """Wait until a CRD is away, so that the next test can make it again."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
