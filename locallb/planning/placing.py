@@ -109,7 +109,8 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     mine = f"{part_id(service.key)}-" if given.seat.proxy else ""
     usable = [entry for entry in upstreams(service, given.around) if entry.port not in given.problems]
     served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry, mine)))
-    listen = partial(_listener, service, mine, _is_patient(given, frame))
+    straight = any(entry.straight for entry in usable)
+    listen = partial(_listener, service, mine, _is_patient(given, frame, straight=straight))
     ports = tuple(_planned_port(given, port, usable, listen) for port in service.ports)
     listeners = tuple(one for port in ports for one in port.listeners if isinstance(one, Listener))
     return Serving(ports, listeners, (), served)
@@ -180,8 +181,8 @@ def _planned_port(
     return PlannedPort(port, tuple(listeners), problem, Via.BOTH if len(ways) > 1 else next(iter(ways), None))
 
 
-def _is_patient(given: PlacementInputs, frame: PlanContext) -> bool:
-    """Return whether clients are held until a pod is told: where pods are wanted, whatever is reached at this moment.
+def _is_patient(given: PlacementInputs, frame: PlanContext, *, straight: bool) -> bool:
+    """Return whether clients are held until a pod is told: where pods are wanted, or are reached as listeners are made.
 
     It is a part of the listener, which going over to NodePorts and back must not touch, nor another choice, nor a
     version of local-lb that decides otherwise: listeners that serve stay as they are.
@@ -189,8 +190,8 @@ def _is_patient(given: PlacementInputs, frame: PlanContext) -> bool:
     if given.seat.patient is not None:
         return given.seat.patient
     choice = given.service.backends or given.around.choice
-    routed = frame.settings.pod_routes is not PodRouting.OFF
-    return choice is BackendChoice.PODS or (choice is BackendChoice.AUTO and routed)
+    wanted = straight or frame.settings.pod_routes is not PodRouting.OFF
+    return choice is BackendChoice.PODS or (choice is BackendChoice.AUTO and wanted)
 
 
 def _listener(service: Service, prefix: str, patient: bool, port: ServicePort, address: IPAddress) -> Listener:  # noqa: FBT001 - a part of the listener

@@ -247,6 +247,20 @@ def test_clients_are_held_where_pods_are_wanted(annotation: str, changes: JsonOb
     assert is_patient(annotations, **changes) is patient
 
 
+def test_clients_are_held_where_pods_are_reached_as_the_listener_is_made() -> None:
+    """A route of somebody else counts; it may go, and the listener stays."""
+    result = parsed(service(), endpoints(endpoint("10.244.1.7")))
+    routes = (BRIDGE, route("10.244.1.0/24", "172.18.0.3"))
+    own = AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255"))
+    host = HostFacts(
+        addresses=HostAddresses((own,), routes=routes), routes=routes, routed=(ip_network("10.244.1.0/24"),)
+    )
+    worker = replace(WORKER, cluster=result.services[0].key.cluster)
+    snapshot = Snapshot(HOME, services=result.services, nodes=(worker,), slices=result.slices, host=host)
+    plan = make_plan(snapshot, parse_settings({"sources": [{"kubernetes": {"name": "demo"}}]}))
+    assert [listener.patient for listener in listeners_of(plan)] == [True]
+
+
 @pytest.mark.parametrize("shared", ["per-service", "shared"])
 @pytest.mark.parametrize(("before", "after"), [("host", "off"), ("off", "host")])
 def test_listeners_that_serve_stay_as_they_are(shared: str, before: str, after: str) -> None:
