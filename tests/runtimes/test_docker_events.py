@@ -44,11 +44,11 @@ def event(value: str) -> bytes:
 
 
 class Daemon:
-    """What says `say` when it is asked for events, and then ends or waits for the client to go."""
+    """What says something when it is asked for events, and then ends or waits for the client to go."""
 
     def __init__(self) -> None:
-        self.say = b""
-        self.ends = False
+        self.then = (b"", False)
+        """What is said of events, and whether the connection ends behind it: one value, read at any moment."""
         self.asked = self.others = 0
         """Requests for events, and others."""
         self.hangs: bytes | None = None
@@ -66,8 +66,9 @@ class Daemon:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
                 continue
             self.asked += 1
-            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + self.say)
-            if self.ends:
+            said, ends = self.then
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + said)
+            if ends:
                 return
 
     def _head(self, connection: socket.socket) -> bytes:
@@ -130,12 +131,12 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_whatever_docker_says_its_next_event_is_told(docker: Daemon, name: str) -> None:
     """And that it was away meanwhile, for nobody knows what happened then."""
-    docker.say, docker.ends = ODD[name], True
+    docker.then = ODD[name], True
     changed: list[str] = []
     presence: list[str] = []
     events = ContainerEvents("l", ("die",), changed.append, presence.append)
     becomes(lambda: docker.asked > 1)
-    docker.say, docker.ends = event("p"), False
+    docker.then = event("p"), False
     becomes(lambda: "p" in changed, lambda: presence)
     becomes(lambda: presence[-1] == "")
     assert presence[0]
@@ -152,7 +153,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_a_daemon_that_hangs_is_known_to_be_away_and_back_once_it_answers(docker: Daemon) -> None:
     """Its host keeps what is connected, and takes what connects: only who asks finds out."""
-    docker.say = event("a")
+    docker.then = event("a"), False
     changed: list[str] = []
     presence: list[str] = []
     events = ContainerEvents("l", ("die",), changed.append, presence.append)
@@ -209,7 +210,7 @@ def test_stopping_ends_threads_and_connections_in_the_midst_of_a_silence(docker:
     def resources() -> tuple[int, int]:
         return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
 
-    docker.say = say
+    docker.then = say, False
     before = resources()
     for number in range(1, 51):
         events = ContainerEvents("l", ("die",), lambda _name: None, lambda _why: None)
