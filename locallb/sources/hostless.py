@@ -6,18 +6,17 @@ address; where that needn't be so it is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.model.identities import Home, Protocol
 from locallb.model.serving import Listener
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, Snapshot
 from locallb.planning.addresses.pool_routes import unchecked
 from locallb.planning.planned import Plan
-from locallb.sources.snapshot import SnapshotResult
+from locallb.sources.snapshot import SnapshotResult, flat, with_objects
 from locallb.sources.source import source_type
 
 
@@ -31,19 +30,9 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
 
     """
     read = [source_type(source.type).compared(source, root, nowhere) for source in settings.sources]
-    snapshot = Snapshot(
-        home,
-        services=tuple(service for reading in read for service in reading.parsed.services),
-        malformed=tuple(malformed for reading in read for malformed in reading.parsed.malformed),
-        nodes=tuple(node for reading in read for node in with_ranges(reading.parsed.nodes, reading.parsed.ranges)),
-        slices=tuple(endpoint_slice for reading in read for endpoint_slice in reading.parsed.slices),
-        gateway_api=tuple(each for reading in read for each in reading.parsed.gateway_api),
-        external_ips=frozenset(address for reading in read for address in reading.parsed.external_ips),
-    )
-    complaints = tuple(sentence for reading in read for sentence in reading.stale)
-    return SnapshotResult(
-        snapshot, complaints, _flat([*(reading.parsed.notices for reading in read), unchecked(settings.pools)])
-    )
+    notices = [*(reading.parsed.notices for reading in read), unchecked(settings.pools)]
+    snapshot = with_objects(home, [reading.parsed for reading in read])
+    return SnapshotResult(snapshot, flat(reading.stale for reading in read), flat(notices))
 
 
 def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
@@ -70,7 +59,3 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
 def _patient(listeners: Iterable[Listener]) -> bool | None:
     """Return what the state would say of listeners (`HeldProxy.patient`)."""
     return next((listener.patient for listener in listeners if listener.protocol is Protocol.TCP), None)
-
-
-def _flat(some: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(item for items in some for item in items)

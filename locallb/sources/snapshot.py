@@ -110,12 +110,8 @@ def assemble(
 ) -> SnapshotResult:
     """Put what was read piece by piece together."""
     parsed = [source.reading.parsed for source in read]
-    snapshot = Snapshot(
-        home,
-        services=_each(part.services for part in parsed),
-        malformed=_each(part.malformed for part in parsed),
-        nodes=_each(with_ranges(part.nodes, part.ranges) for part in parsed),
-        slices=_each(part.slices for part in parsed),
+    snapshot = replace(
+        with_objects(home, parsed),
         claims=claims,
         remembered=held.remembered,
         proxies=held.proxies,
@@ -125,13 +121,24 @@ def assemble(
         access={name: access for source in read for name, access in source.access.items()},
         health_ports={name: families for source in read for name, families in source.health_ports.items()},
         node_routes={name: ways for source in read for name, ways in source.node_routes.items()},
-        external_ips=frozenset(address for part in parsed for address in part.external_ips),
-        gateway_api=_each(part.gateway_api for part in parsed),
         contents=tuple(source.reading.contents for source in read if source.reading.contents),
     )
     standings = {key: said for part in parsed for key, said in part.standings}
     complaints, notices = (_some(source.reading.stale) for source in read), (_some(part.notices) for part in parsed)
-    return SnapshotResult(snapshot, _each(complaints), _each(notices), standings)
+    return SnapshotResult(snapshot, flat(complaints), flat(notices), standings)
+
+
+def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:
+    """Return a snapshot of the objects of all sources, of which nothing else is known."""
+    return Snapshot(
+        home,
+        services=flat(part.services for part in parsed),
+        malformed=flat(part.malformed for part in parsed),
+        nodes=flat(with_ranges(part.nodes, part.ranges) for part in parsed),
+        slices=flat(part.slices for part in parsed),
+        external_ips=frozenset(address for part in parsed for address in part.external_ips),
+        gateway_api=flat(part.gateway_api for part in parsed),
+    )
 
 
 def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
@@ -189,5 +196,6 @@ def read_routes(settings: Settings, known: HostFacts) -> HostFacts:
     return with_routes(known, settings.pools, strict=settings.publishes)
 
 
-def _each(parts: Iterable[tuple[_Part, ...]]) -> tuple[_Part, ...]:
+def flat(parts: Iterable[tuple[_Part, ...]]) -> tuple[_Part, ...]:
+    """Return all items of all parts, in order."""
     return tuple(item for some in parts for item in some)
