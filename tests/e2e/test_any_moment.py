@@ -172,7 +172,7 @@ class Show:
             _send(pid, signal.SIGTERM)
 
     def _judged(self, code: int, told: str) -> str:
-        if "Traceback" in told or "Exception ignored" in told or "a mistake in local-lb" in told:
+        if "Traceback" in told or "Exception ignored" in told or "a mistake in local-lb (" in told:
             return told
         if code not in set(Exit):
             return f"exit code {code}: {told}"
