@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.fence import FENCE
@@ -36,6 +36,7 @@ _ATTEMPTS = 10
 CONFLICTS = Pace(first=0.02, longest=1.0, spread=1.0)
 """Of writes over what was just read: whoever was quicker may write more, and others try again as we do."""
 Decide = Callable[[Live], Mapping[str, object] | None]
+_State = TypeVar("_State")
 
 
 @cache
@@ -71,6 +72,37 @@ def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool])
     """
     seen = RECENT.watched(access, *_place(owner))
     return seen is not None and is_it(seen, owner.uid) and fine(seen)
+
+
+def compare(
+    access: Access,
+    owner: Owner,
+    state: _State,
+    fine: Callable[[Live], bool],
+    otherwise: Callable[[Live], _State | None],
+) -> _State | None:
+    """Return a resource's state as it is now: None if the Service is gone, and `otherwise` where it isn't `fine`.
+
+    An API that doesn't answer says nothing: then nothing is known to have changed.
+    """
+    if is_watched_to_be(access, owner, fine):
+        return state
+    try:
+        live = find(access, owner)
+    except KubeError:
+        return state
+    if live is None:
+        return None
+    return state if fine(live) else otherwise(live)
+
+
+def has_none(access: Access, owner: Owner, has_ours: Callable[[Live], bool]) -> bool:
+    """Return whether nothing of ours is in the Service, or it or its whole cluster is gone for good."""
+    try:
+        live = find(access, owner)
+    except KubeError as error:
+        return error.fault is Fault.NO_CONTEXT
+    return live is None or not has_ours(live)
 
 
 def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
@@ -133,6 +165,11 @@ def tell(access: Access, owner: Owner, event: Event) -> None:
 def _send(access: Access, namespace: str, body: Mapping[str, object]) -> None:
     with suppress(KubeError):
         _at(access).create_event(namespace, body)
+
+
+def now() -> str:
+    """Return the time as conditions have it (RFC 3339, seconds)."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def withdraw(access: Access, owner: Owner, decide: Decide) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from locallb.gateway.status_patch import is_said, says, status_patch, withdrawn
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.status_patch import Live
 from locallb.model.naming import owner_fields
 from locallb.planning.planned import PlannedStatus
@@ -34,23 +32,14 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
 
     def read(self, state: GatewayStatusState) -> GatewayStatusState | None:
         """Look whether it says so still. An API that doesn't answer says nothing, so nothing has changed."""
-        if live_service.is_watched_to_be(state.access, state.owner, lambda seen: _says(seen, state)):
-            return state
-        try:
-            live = live_service.find(state.access, state.owner)
-        except KubeError:
-            return state
-        if live is None:
-            return None
-        return state if _says(live, state) else replace(state, status="{}")
+        silent = replace(state, status="{}")
+        return live_service.compare(
+            state.access, state.owner, state, lambda live: _says(live, state), lambda _live: silent
+        )
 
     def leaves_nothing(self, state: GatewayStatusState) -> bool:
         """Return whether nothing of ours stands there, or the object or the whole cluster is gone."""
-        try:
-            live = live_service.find(state.access, state.owner)
-        except KubeError as error:
-            return error.fault is Fault.NO_CONTEXT
-        return live is None or not is_said(live)
+        return live_service.has_none(state.access, state.owner, is_said)
 
     def update(self, old: GatewayStatusState, new: GatewayStatusInputs) -> GatewayStatusState:
         """Publish it in place of what was ours. What was another object's is gone with that object."""
@@ -64,13 +53,15 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         wanted = withdrawn(_said(state))
 
         def decide(live: Live) -> Mapping[str, object] | None:
-            return status_patch(live, wanted, state.generation, _now()) if is_said(live) else None
+            return status_patch(live, wanted, state.generation, live_service.now()) if is_said(live) else None
 
         live_service.withdraw(state.access, state.owner, decide)
 
     def _publish(self, new: GatewayStatusInputs) -> GatewayStatusState:
         said = _said(new)
-        live_service.write(new.access, new.owner, lambda live: status_patch(live, said, new.generation, _now()))
+        live_service.write(
+            new.access, new.owner, lambda live: status_patch(live, said, new.generation, live_service.now())
+        )
         return grown(self.state, new)
 
 
@@ -99,7 +90,3 @@ def _says(live: Live, state: GatewayStatusState) -> bool:
 def _said(known: GatewayStatusInputs) -> Mapping[str, Any]:
     status: Mapping[str, Any] = json.loads(known.status)
     return status
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

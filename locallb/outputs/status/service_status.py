@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.frontend import Frontend, frontend
 from locallb.kubernetes.status_patch import (
     NOTHING,
@@ -32,27 +30,13 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
     def read(self, state: ServiceStatusState) -> ServiceStatusState | None:
         """Read what the status says of ours. An API that doesn't answer says nothing, so nothing has changed."""
-        if live_service.is_watched_to_be(state.access, state.owner, lambda seen: _says(seen, state)):
-            return state
-        try:
-            live = live_service.find(state.access, state.owner)
-        except KubeError:
-            return state
-        if live is None:
-            return None
-        if _says(live, state):
-            return state
-        seen = _kind(state).published(live, None if state.alone else _addresses(state))
-        return replace(state, ingress=seen.ingress, conditions=seen.conditions)
+        return live_service.compare(
+            state.access, state.owner, state, lambda live: _says(live, state), lambda live: _seen(live, state)
+        )
 
     def leaves_nothing(self, state: ServiceStatusState) -> bool:
         """Return whether the status has nothing of ours, or its Service or the whole cluster is gone."""
-        try:
-            live = live_service.find(state.access, state.owner)
-        except KubeError as error:
-            return error.fault is Fault.NO_CONTEXT
-        ours = _kind(state).published(live, _addresses(state)) if live else NOTHING
-        return not ours.ingress and not ours.conditions
+        return live_service.has_none(state.access, state.owner, lambda live: _has_ours(live, state))
 
     def update(self, old: ServiceStatusState, new: ServiceStatusInputs) -> ServiceStatusState:
         """Publish it in place of what was ours, and withdraw that where it is another Service."""
@@ -66,13 +50,10 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
             live_service.withdraw(state.access, state.owner, _withdrawing(state))
 
     def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
-        wanted = _said(new)
-        if (
-            live_service.write(
-                new.access, new.owner, lambda live: _kind(new).publishing(live, ours, wanted, _now(), alone=new.alone)
-            )
-            is None
-        ):
+        def publish(live: Live) -> Mapping[str, object] | None:
+            return _kind(new).publishing(live, ours, _said(new), live_service.now(), alone=new.alone)
+
+        if live_service.write(new.access, new.owner, publish) is None:
             raise ProviderError(f"{new.owner.service} was deleted meanwhile; run again")
         return grown(self.state, new)
 
@@ -82,9 +63,19 @@ def _says(live: Live, state: ServiceStatusState) -> bool:
     return not differences(_kind(state).standing(live), _addresses(state), _said(state), alone=state.alone)
 
 
+def _seen(live: Live, state: ServiceStatusState) -> ServiceStatusState:
+    seen = _kind(state).published(live, None if state.alone else _addresses(state))
+    return replace(state, ingress=seen.ingress, conditions=seen.conditions)
+
+
+def _has_ours(live: Live, state: ServiceStatusState) -> bool:
+    ours = _kind(state).published(live, _addresses(state))
+    return bool(ours.ingress or ours.conditions)
+
+
 def _withdrawing(state: ServiceStatusState) -> Callable[[Live], Mapping[str, object] | None]:
     ours = _addresses(state)
-    return lambda live: _kind(state).publishing(live, ours, NOTHING, _now())
+    return lambda live: _kind(state).publishing(live, ours, NOTHING, live_service.now())
 
 
 def _kind(known: ServiceStatusInputs | ServiceStatusState) -> Frontend:
@@ -97,7 +88,3 @@ def _said(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:
 
 def _addresses(state: ServiceStatusState) -> list[str]:
     return [entry.ip for entry in state.ingress]
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.events import DELETED, NORMAL
 from locallb.kubernetes.status_patch import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
 from locallb.model.status_entries import Event
@@ -33,21 +32,11 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
 
     def read(self, state: ServiceClaimState) -> ServiceClaimState | None:
         """Check whether it is there. An API that doesn't answer says nothing, so nothing is known to have changed."""
-        if live_service.is_watched_to_be(state.access, state.owner, has_finalizer):
-            return state
-        try:
-            service = live_service.find(state.access, state.owner)
-        except KubeError:
-            return state
-        return state if service is not None and has_finalizer(service) else None
+        return live_service.compare(state.access, state.owner, state, has_finalizer, lambda _live: None)
 
     def leaves_nothing(self, state: ServiceClaimState) -> bool:
         """Return whether it isn't there, or its cluster is gone for good."""
-        try:
-            service = live_service.find(state.access, state.owner)
-        except KubeError as error:
-            return error.fault is Fault.NO_CONTEXT
-        return service is None or not has_finalizer(service)
+        return live_service.has_none(state.access, state.owner, has_finalizer)
 
     def update(self, old: ServiceClaimState, new: ServiceClaimInputs) -> ServiceClaimState:
         """Claim the Service of now, then let go of the one before, if it is another one."""
