@@ -8,6 +8,7 @@ import signal
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -83,14 +84,9 @@ class Golden:
 
 @pytest.fixture(autouse=True)
 def _places() -> Iterator[None]:
-    """Leave the variables that say where things are as this test found them, whatever it undid first."""
-    before = {name: os.environ.get(name) for name in ("XDG_STATE_HOME", "LOCALLB_LEDGER")}
-    yield
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    """Leave the environment as this test found them, whatever it undid first."""
+    with patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture

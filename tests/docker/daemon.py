@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -107,18 +108,13 @@ def hosted(*options: str, owner: int = 0) -> Iterator[Hosted]:
     with project(owner=owner) as made:
         made.root.chmod(0o755)
         daemon = Daemon(made.space, made.root, options)
-        before = os.environ.get("DOCKER_HOST")
-        os.environ["DOCKER_HOST"] = daemon.host
-        try:
-            daemon.start()
-            yield Hosted(made, daemon, make_image(Containers()))
-            made.locallb("destroy", "--yes", user=owner)
-        finally:
-            daemon.close()
-            if before is None:
-                del os.environ["DOCKER_HOST"]
-            else:
-                os.environ["DOCKER_HOST"] = before
+        with patch.dict(os.environ, {"DOCKER_HOST": daemon.host}):
+            try:
+                daemon.start()
+                yield Hosted(made, daemon, make_image(Containers()))
+                made.locallb("destroy", "--yes", user=owner)
+            finally:
+                daemon.close()
 
 
 ECHO = """

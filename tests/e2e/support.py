@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 
@@ -167,25 +168,19 @@ def stage() -> Iterator[Stage]:
         shutil.copy(CHECKOUT / name, root / name)
     for name in ("stacks", "manifests", ".state", "s"):
         (root / name).mkdir()
-    before = {name: os.environ.get(name) for name in ("XDG_STATE_HOME", "LOCALLB_LEDGER")}
-    os.environ["XDG_STATE_HOME"] = str(root / "s")
-    os.environ["LOCALLB_LEDGER"] = str(root / "s" / "locallb" / "ledger")
+    places = {"XDG_STATE_HOME": str(root / "s"), "LOCALLB_LEDGER": str(root / "s" / "locallb" / "ledger")}
     made = Stage(root)
-    made.configure()
-    try:
-        yield made
-    finally:
-        for path in (root / ".state").glob(".pulumi/stacks/local-lb/*.json"):
-            made.run("--stack", path.stem, "destroy", "--yes")
-        for pid in envoys(root):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        shutil.rmtree(root, ignore_errors=True)
+    with patch.dict(os.environ, places):
+        made.configure()
+        try:
+            yield made
+        finally:
+            for path in (root / ".state").glob(".pulumi/stacks/local-lb/*.json"):
+                made.run("--stack", path.stem, "destroy", "--yes")
+            for pid in envoys(root):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(root, ignore_errors=True)
 
 
 def service(name: str, *ports: Mapping[str, object], namespace: str = "n", **more: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import envoy
 
@@ -47,7 +48,7 @@ def envoy_binary() -> str:
 def taken(home: str) -> Iterator[Path]:
     """Lend the place of a home, empty, to one test of this host at a time; nothing stays there."""
     root = Path(f"/tmp/local-lb-recorded-{home.rpartition('/')[2]}")  # noqa: S108 - names of proxies depend on the path
-    with _alone(), _network(HOMES / home), _docker_network(HOMES / home), _environment(_variables(root)):
+    with _alone(), _network(HOMES / home), _docker_network(HOMES / home), patch.dict(os.environ, _variables(root)):
         shutil.rmtree(root, ignore_errors=True)
         try:
             yield root
@@ -124,14 +125,3 @@ def _docker_network(home: Path) -> Iterator[None]:
 def _has_own_pool(home: Path) -> bool:
     """Return whether it has containers or a cluster, which don't follow into a namespace."""
     return (home / OBJECTS).exists() or "runtime: docker" in (home / STACK).read_text(encoding="utf-8")
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
