@@ -28,6 +28,8 @@ from locallb.storage import files
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
 """Who holds an address when its file can't be understood."""
+FORMAT = 1
+"""Of a claim; one that doesn't say it is of the first."""
 TERM = "term~"
 """How the names of files begin that have the last term of a stack's leaders."""
 LARGEST = 1 << 16
@@ -56,6 +58,8 @@ def read_entry(path: Path, address: IPAddress) -> Entry | None:
         if file is None:
             return None
         document = json.loads(file.text)
+        if isinstance(written := document.get("format", FORMAT), int) and written > FORMAT:
+            return _newer(path, address, written)
         fields, sharing = document["owner"], document.get("sharing", "")
         texts = all(isinstance(value, str) for value in (sharing, *fields.values()))
         owner = owner_from(fields)
@@ -70,6 +74,12 @@ def read_entry(path: Path, address: IPAddress) -> Entry | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         why = "it is damaged"
     problem = f"{path} holds it, but {why}: remove the file if nobody uses {address}"
+    return Entry(path, Claim(address, UNKNOWN), problem=problem)
+
+
+def _newer(path: Path, address: IPAddress, written: int) -> Entry:
+    """Return the claim of a newer version, which may mean more than this one understands."""
+    problem = f"{path} holds it in the format {written}, and this version knows {FORMAT}: install a later local-lb"
     return Entry(path, Claim(address, UNKNOWN), problem=problem)
 
 
@@ -105,7 +115,8 @@ def _is_forged(uid: int, owner: Owner) -> bool:
 def entry_text(address: IPAddress | None, owner: Owner, sharing: str) -> str:
     """Write a claim; one that isn't shared has no word of it."""
     shared = {"sharing": sharing} if sharing else {}
-    return json.dumps({"address": str(address), "owner": dict(owner_fields(owner)), **shared}, indent=1) + "\n"
+    claim = {"address": str(address), "format": FORMAT, "owner": dict(owner_fields(owner)), **shared}
+    return json.dumps(claim, indent=1) + "\n"
 
 
 def entry_name(address: IPAddress | None, owner: Owner) -> str:

@@ -19,6 +19,7 @@ from locallb.sources import SourceError
 from locallb.storage import files, paths
 
 FORMAT = 1
+"""Of the stack: a version that writes what earlier ones would misread, in state or proxies' files, raises it."""
 NAME = "state-home"
 """Of the file; sources' readings end with `.json`."""
 
@@ -51,7 +52,9 @@ def belonging(home: Home, state: Path | None) -> Belonging | None:
     try:
         text = files.read(path)
         if text is not None:
-            return _parsed(json.loads(text))
+            document = json.loads(text)
+            _refuse_newer(home, document["format"])
+            return _parsed(document)
     except files.FilesError as error:
         if isinstance(error.__cause__, PermissionError):
             raise SourceError(
@@ -116,6 +119,15 @@ def settle(home: Home) -> None:
 
 def _path(home: Home) -> Path:
     return Path(home.root) / ".state" / "locallb" / home.stack / NAME
+
+
+def _refuse_newer(home: Home, written: object) -> None:
+    """Raise SourceError where a newer version serves the stack: this one would misread what that wrote."""
+    if isinstance(written, int) and written > FORMAT:
+        raise SourceError(
+            f"stack {home.stack} is served by a newer version of local-lb: {_path(home)} has the format {written}, and"
+            f" this version knows {FORMAT}; install that version again, or a later one"
+        )
 
 
 def _parsed(document: Mapping[str, object]) -> Belonging:

@@ -23,7 +23,7 @@ from tests.engine.support import Bench, World, make_project, messages, short
 HEAD = '{"journal":1,"base":"x"}\n'
 DROP = '[{"drop":"urn:pulumi:dev::local-lb::a:b:C::d"}]\n'
 NONE = {
-    "another format": HEAD.replace("1", "2"),
+    "another format": HEAD.replace("1", "0"),
     "a list first": "[]\n",
     "a text first": '"journal"\n',
     "no base": '{"journal":1}\n',
@@ -70,6 +70,17 @@ def test_a_journal_that_nobody_writes_is_refused_in_one_sentence_and_kept(name: 
     assert [Path(text.rpartition(" ")[2]).read_text() for text in told] == [NONE[name]]
     assert (store.unusable(), bench.state_path.read_bytes()) == ((), state)
     assert bench.engine().up(lambda: declare(ONE)).unchanged
+
+
+def test_a_journal_of_a_newer_local_lb_is_left_to_that(bench: Bench, path: Path) -> None:
+    """It may be sound, so nothing puts it aside."""
+    newer = HEAD.replace("1", "2")
+    path.write_text(newer)
+    store = Store(bench.project.backend, "local-lb", "dev")
+    for run in (bench.engine().resources, bench.engine().destroy, lambda: store.restore(lambda _text: None)):
+        with pytest.raises(StateBroken, match="the format 2, this engine knows 1; use a newer local-lb"):
+            run()
+    assert path.read_text() == newer
 
 
 def test_a_journal_that_does_not_fit_its_state_is_refused(bench: Bench, path: Path) -> None:

@@ -154,6 +154,20 @@ def test_a_claim_of_an_earlier_version_is_valid(ledger: Ledger) -> None:
     assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
 
 
+def test_a_claim_of_a_newer_version_is_held_and_left_alone(ledger: Ledger) -> None:
+    """Ours as well: it may mean more than this version understands."""
+    ledger.claim(ADDRESS, owner("web"))
+    (path,) = ledger.directory.glob(f"{ADDRESS}~*")
+    newer = json.dumps({**json.loads(path.read_text()), "format": 2})
+    path.write_text(newer)
+    assert ledger.claims() == (Claim(ADDRESS, UNKNOWN),)
+    for attempt in (lambda: ledger.claim(ADDRESS, owner("web")), lambda: ledger.claim(ADDRESS, owner("other"))):
+        with pytest.raises(LedgerError, match="format 2, and this version knows 1: install a later local-lb"):
+            attempt()
+    ledger.release(ADDRESS, owner("web"))
+    assert path.read_text() == newer
+
+
 @pytest.mark.root(only="can give files away")
 def test_nobody_claims_in_the_name_of_anothers_project(ledger: Ledger, tmp_path: Path) -> None:
     """A file of another user that names a directory of ours isn't ours; one that names theirs is theirs."""

@@ -9,7 +9,7 @@ import pytest
 
 from locallb.model.identities import Home
 from locallb.sources import SourceError
-from locallb.sources.stack_home import belonging, require_here, write
+from locallb.sources.stack_home import FORMAT, belonging, require_here, write
 
 
 def test_whoever_may_not_read_where_a_stack_belongs_is_sent_to_its_user(
@@ -40,3 +40,19 @@ def test_what_does_not_say_where_a_stack_belongs_is_told_with_what_helps(text: s
     next(tmp_path.rglob("state-home")).write_text(text)
     with pytest.raises(SourceError, match=r"doesn't say where stack dev belongs .* remove it if the"):
         belonging(home, None)
+
+
+def test_a_stack_that_a_newer_version_serves_is_left_to_that(tmp_path: Path) -> None:
+    """In one sentence, before anything is read or written; nobody is told to remove the file."""
+    home = Home("local-lb", "dev", str(tmp_path))
+    write(home, None)
+    (path,) = tmp_path.rglob("state-home")
+    path.write_text(path.read_text().replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}'))
+    newer = path.read_text()
+    for attempt in (require_here, write, belonging):
+        with pytest.raises(
+            SourceError, match=r"stack dev is served by a newer version .* install that version"
+        ) as told:
+            attempt(home, None)
+        assert "remove" not in str(told.value)
+    assert path.read_text() == newer

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from locallb.engine.state.errors import StateUnusable, StateUnwritable, unreadable
+from locallb.engine.state.errors import StateBroken, StateUnusable, StateUnwritable, unreadable
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import compact, pending_from_json, resource_from_json
 from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Supersede
@@ -119,8 +119,12 @@ def _read_lines(lines: Sequence[bytes], path: Path) -> Leftover:
 
 def _base(head: dict[str, Value], path: Path) -> str:
     """Read which state a journal belongs to, from its first line."""
-    if head["journal"] != _FORMAT:
-        raise StateUnusable(path, f"it has the format {head['journal']!r}, this engine knows {_FORMAT}")
+    written = head["journal"]
+    if isinstance(written, int) and written > _FORMAT:
+        why = f"it has the format {written}, this engine knows {_FORMAT}"
+        raise StateBroken(f"{path} can't be used: {why}; use a newer local-lb")
+    if written != _FORMAT:
+        raise StateUnusable(path, f"it has the format {written!r}, this engine knows {_FORMAT}")
     return str(head["base"])
 
 
