@@ -75,6 +75,13 @@ def write_manifests(place: Path, name: str = "shop") -> Path:
     return directory
 
 
+def write_contexts(place: Path, *names: str) -> None:
+    """Write the user's kubeconfig with these contexts, of which the first is current."""
+    (place / ".kube").mkdir()
+    contexts = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in names]
+    (place / ".kube/config").write_text(json.dumps({"current-context": names[0], "contexts": contexts}))
+
+
 def test_the_first_run_tells_in_five_lines_what_it_begins(place: Path) -> None:
     """What, where, and how to undo it; the second run tells it no more, and JSON stays JSON."""
     write_manifests(place)
@@ -122,7 +129,9 @@ def test_the_provider_is_a_plugin_that_starts(place: Path) -> None:
     ],
 )
 def test_options_say_what_the_stack_serves(place: Path, words: list[str], expected: list[object]) -> None:
-    """As its configuration has it, whether it can be read now or not."""
+    """As its configuration has it, whether the cluster answers now or not."""
+    write_contexts(place, "kind-shop", "admin@Talos:1")
+    (place / "here/a").mkdir()
     run("preview", *words)
     told = json.loads(json.dumps(sources(stack_of(place))).replace(str(place / "here"), "{here}"))
     assert told == expected
@@ -130,9 +139,7 @@ def test_options_say_what_the_stack_serves(place: Path, words: list[str], expect
 
 def test_every_cluster_of_kind_is_served_where_there_is_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the current context of the kubeconfig, which is served where there is none."""
-    (place / ".kube").mkdir()
-    context = {"name": "shop", "context": {"cluster": "c", "user": "u"}}
-    (place / ".kube/config").write_text(json.dumps({"current-context": "shop", "contexts": [context]}))
+    write_contexts(place, "shop")
     run("preview")
     assert sources(stack_of(place)) == [
         {"kubernetes": {"name": "shop", "context": "shop", "kubeconfig": str(place / ".kube/config")}}
@@ -200,6 +207,26 @@ def test_nothing_is_written_where_it_is_not_clear_what_to_serve(place: Path, wor
     assert (done.code, done.out) == (Exit.FAILED, "")
     assert told in done.err.replace(str(Path(sys.executable).parent) + "/", "")
     assert not (place / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--context shpo", ".kube/config has no context shpo; it has shop"),
+        ("--kind --context shpo", ".kube/config has no context shpo; it has shop"),
+        ("--manifests nowhere", "here/nowhere, it doesn't exist; name another directory"),
+    ],
+)
+@pytest.mark.parametrize("command", ["watch", "up --yes", "preview"])
+def test_what_is_not_there_begins_no_stack(place: Path, command: str, words: str, told: str) -> None:
+    """A misspelt name is told before anything is written; the right one then begins it."""
+    write_contexts(place, "shop")
+    done = run(*command.split(), *words.split())
+    assert (done.code, done.out) == (Exit.FAILED, "")
+    assert told in done.err
+    assert not (place / "data").exists()
+    run("preview", "--context", "shop")
+    assert sources(stack_of(place)) == [{"kubernetes": {"name": "shop", "context": "shop"}}]
 
 
 def test_a_stack_that_serves_something_else_is_not_rewritten(place: Path) -> None:

@@ -49,6 +49,17 @@ def default_sources() -> Sources:
     return [_context(access.context, access.kubeconfig)]
 
 
+def require_there(sources: Sources, root: Path) -> None:
+    """Refuse manifests and contexts that aren't there, by Refused or KubeError; clusters of kind may come later."""
+    for kind, value in (entry for source in sources for entry in source.items()):
+        if kind == "manifests" and not Path(str(value)).exists():
+            raise Refused(f"there are no manifests in {value}, it doesn't exist; name another directory or a file")
+        if kind == "kubernetes" and isinstance(value, dict):
+            from locallb.kubernetes.api.kubeconfig import resolve  # noqa: PLC0415 - loads a client of Kubernetes
+
+            resolve(str(value.get("kubeconfig", "")), str(value["context"]), root)
+
+
 def _why_no_kind() -> str:
     """Return why no cluster of kind is found; empty if there is one."""
     from locallb.sources.kind.finding import names_of_clusters  # noqa: PLC0415 - loads a client of Docker

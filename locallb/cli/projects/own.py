@@ -15,7 +15,7 @@ import yaml
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
-from locallb.cli.projects.first_sources import default_sources, described, named
+from locallb.cli.projects.first_sources import default_sources, described, named, require_there
 from locallb.cli.projects.layout import Sources, program_files, stack_text
 from locallb.cli.projects.place import PROJECT_FILE, is_ours
 from locallb.config.parse_settings import parse_settings
@@ -78,6 +78,7 @@ def _wanted(stack: Path, given: Sources) -> Sources:
     if text is None:
         wanted = given or default_sources()
         parse_settings({"sources": wanted})  # a mistake is told before anything is written
+        require_there(wanted, own_project())
         return wanted
     if given and _sources_of(text) != given:
         raise Refused(
