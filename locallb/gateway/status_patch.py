@@ -6,6 +6,7 @@ is the same, and none that was written of a newer generation is touched. Not her
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,26 +27,40 @@ def status_patch(live: Live, wanted: Status, generation: int, now: str) -> Mappi
 
     """
     said = live.get("status") or {}
-    status = {key: _merged(key, said.get(key), value, generation, now) for key, value in wanted.items()}
-    if not wanted and "parents" in said:
-        status = {"parents": [entry for entry in said["parents"] if not _is_ours(entry)]}
-    # Absent and empty are the same: older definitions of a kind have no place for some of it.
-    if all((said.get(key) or type(value)()) == value for key, value in status.items()) or is_newer(said, generation):
+    if not differences(said, wanted, generation, now):
         return None
-    return {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"]}, "status": status}
+    return {
+        "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
+        "status": _status(said, wanted, generation, now),
+    }
+
+
+def differences(said: Status, wanted: Status, generation: int, now: str = "") -> tuple[str, ...]:
+    """Name the fields that a patch would change. None of them: there is nothing to write."""
+    if is_newer(said, generation):
+        return ()
+    shall = _status(said, wanted, generation, now)
+    # Absent and empty are the same: older definitions of a kind have no place for some of it.
+    return tuple(key for key, value in shall.items() if (said.get(key) or type(value)()) != value)
+
+
+def _status(said: Status, wanted: Status, generation: int, now: str) -> Status:
+    if not wanted and "parents" in said:
+        return {"parents": [entry for entry in said["parents"] if not is_ours(entry)]}
+    return {key: _merged(key, said.get(key), value, generation, now) for key, value in wanted.items()}
 
 
 def says(live: Live, wanted: Status, generation: int) -> bool:
     """Return whether an object's status says what it shall."""
-    return status_patch(live, wanted, generation, "") is None
+    return not differences(live.get("status") or {}, wanted, generation)
 
 
 def is_said(live: Live) -> bool:
     """Return whether anything stands there that we may have said, beyond that it waits for a controller."""
     said = live.get("status") or {}
     conditions = said.get("conditions") or ()
-    told = any(each.get("type") in _OURS and each.get("status") != "Unknown" for each in conditions)
-    return told or any(_is_ours(entry) for entry in said.get("parents") or ())
+    told = any(each.get("type") in OURS and each.get("status") != "Unknown" for each in conditions)
+    return told or any(is_ours(entry) for entry in said.get("parents") or ())
 
 
 def withdrawn(said: Status) -> Status:
@@ -60,7 +75,7 @@ def withdrawn(said: Status) -> Status:
 
 def is_newer(said: Status, generation: int) -> bool:
     """Return whether any condition of ours was written of a newer generation than we know."""
-    parents = [entry for entry in said.get("parents") or () if _is_ours(entry)]
+    parents = [entry for entry in said.get("parents") or () if is_ours(entry)]
     conditions = [
         *(said.get("conditions") or ()),
         *(condition for entry in parents for condition in entry.get("conditions") or ()),
@@ -87,18 +102,19 @@ def _entry(before: Status, wanted: Status, generation: int, now: str) -> Status:
 def _parents(said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
     """Put ours in place of ours; others' stay where they are."""
     before = list(said)
-    ours = {_named(entry): entry for entry in before if _is_ours(entry)}
+    ours = {_named(entry): entry for entry in before if is_ours(entry)}
     mine = {_named(parent): _entry(ours.get(_named(parent), {}), parent, generation, now) for parent in wanted}
-    kept = [mine.pop(_named(parent), None) if _is_ours(parent) else parent for parent in before]
+    kept = [mine.pop(_named(parent), None) if is_ours(parent) else parent for parent in before]
     return [*(parent for parent in kept if parent), *mine.values()]
 
 
-def _is_ours(entry: Status) -> bool:
+def is_ours(entry: Status) -> bool:
+    """Return whether an entry of a route's parents was written by our controller."""
     return entry.get("controllerName") == CONTROLLER
 
 
-def _named(entry: Status) -> tuple[tuple[str, object], ...]:
-    return tuple(sorted((entry.get("parentRef") or {}).items()))
+def _named(entry: Status) -> str:
+    return json.dumps(entry.get("parentRef"), sort_keys=True)
 
 
 def _conditions(said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
@@ -106,11 +122,11 @@ def _conditions(said: Iterable[Status], wanted: Iterable[Status], generation: in
     mine = {
         condition["type"]: _dated(before.get(condition["type"], {}), condition, generation, now) for condition in wanted
     }
-    kept = [mine.pop(kind, None) if kind in _OURS else condition for kind, condition in before.items()]
+    kept = [mine.pop(kind, None) if kind in OURS else condition for kind, condition in before.items()]
     return [*(condition for condition in kept if condition), *mine.values()]
 
 
-_OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"})
+OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"})
 """Types that an object's controller writes: what we don't say is gone."""
 
 

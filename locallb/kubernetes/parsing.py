@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from locallb.gateway.standing import StatusStanding
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.kubernetes.identity import Identity
@@ -24,6 +25,8 @@ from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 
+Said: TypeAlias = Standing | StatusStanding
+"""What an object says of what is ours: that of a frontend, or one of Gateway API."""
 _Kind = TypeVar("_Kind")
 
 
@@ -40,8 +43,8 @@ class Parsed:
     """spec.externalIPs of Services of any type."""
     ranges: tuple[PodRanges, ...] = ()
     """What the CNI says of where Nodes' pods are."""
-    standings: tuple[tuple[ObjectKey, Standing], ...] = ()
-    """What Services of type LoadBalancer say of what is ours to write; those that say nothing are absent."""
+    standings: tuple[tuple[ObjectKey, Said], ...] = ()
+    """What objects say of what is ours to write; Services of type LoadBalancer that say nothing are absent."""
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     """Gateway API's objects, and what they may refer to."""
 

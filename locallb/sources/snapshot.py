@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from locallb.config.settings import PodRouting, Settings, Sharing, Source
 from locallb.host.facts import may_change_routes, with_routes
-from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.parsing import Parsed, Said
 from locallb.kubernetes.pod_ranges import with_ranges
-from locallb.kubernetes.status_patch import Standing
 from locallb.ledger.claims import Entry
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
@@ -45,8 +44,8 @@ class SnapshotResult:
     """Sources that couldn't be read and were planned as last read: the run must not end well."""
     notices: tuple[str, ...] = ()
     """What was passed over, or repaired by reading it generously."""
-    standings: Mapping[ObjectKey, Standing] = field(default_factory=dict)
-    """What Services say of what is ours to write."""
+    standings: Mapping[ObjectKey, Said] = field(default_factory=dict)
+    """What Services, Gateways and routes say of what is ours to write."""
 
 
 def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: bool) -> SnapshotResult:

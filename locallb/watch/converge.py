@@ -12,22 +12,21 @@ from dataclasses import dataclass, field
 
 from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
-from locallb.config.registry import FRONTENDS
 from locallb.engine.deploy.events import Op, Result, Severity
 from locallb.engine.deploy.scope import only
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import name_of, root_urn
-from locallb.kubernetes.frontend import frontend
-from locallb.kubernetes.status_patch import Standing, differences
+from locallb.kubernetes.parsing import Said
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.naming import named_after
 from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.planned import ROUTES as POD_ROUTES
-from locallb.planning.planned import Placement, Plan, PlannedProxy, Rejection
+from locallb.planning.planned import Plan, PlannedProxy
 from locallb.storage import files, paths
+from locallb.watch.differing import Told, differences_of
 from locallb.watch.work import Batch, Work
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
@@ -35,7 +34,6 @@ TOLD = "locallb:index:GatewayObject"
 ROOTS = (BALANCER, PROXY, ROUTES, TOLD)
 LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
-_SILENT = Standing()
 _LEAVING_AS_IT_IS = frozenset({Op.SAME, Op.REFRESH, Op.READ})
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
@@ -117,22 +115,23 @@ class Converger:
         return self._wanted[1]
 
     def differing(
-        self, said: Mapping[ObjectKey, Standing], plan: Plan, stale: Collection[ClusterName], now: float
+        self, said: Mapping[ObjectKey, Said], plan: Plan, stale: Collection[ClusterName], now: float
     ) -> tuple[Mapping[ObjectKey, tuple[str, ...]], float | None]:
-        """Name what others changed of ours in Services of live clusters, where that is known: not of stale ones.
+        """Name what others changed of ours in objects of live clusters, where that is known: not of stale ones.
 
         Just after an update it may be old news: then returns when to look again.
         """
         wanted = self.wanted(plan)
-        told: list[Placement | Rejection] = [placement for placement in plan.placements if placement.access]
+        told: list[Told] = [placement for placement in plan.placements if placement.access]
         told += [rejection for rejection in plan.rejections if rejection.access]
+        told += plan.statuses
         differing: dict[ObjectKey, tuple[str, ...]] = {}
         later: float | None = None
         for planned in told:
             key = planned.key
-            if key.kind.value not in FRONTENDS or self.applied.get(key) != wanted.get(key) or key.cluster in stale:
+            if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
-            names = self._compared.of(key, _differences, planned, said.get(key, _SILENT))
+            names = self._compared.of(key, differences_of, planned, said.get(key))
             if names and (settled := self._touched.get(key, 0.0) + SETTLING) > now:
                 later = min(settled, later or settled)
             elif names:
@@ -226,15 +225,6 @@ class Converger:
 
 def _digest(proxy: PlannedProxy) -> str:
     return proxy.digest
-
-
-def _differences(planned: Placement | Rejection, said: Standing) -> tuple[str, ...]:
-    """Name what an update would change in the Service, by the same decision that the update makes."""
-    wanted = frontend(planned.key.kind).publication(planned)
-    if isinstance(planned, Rejection):
-        return differences(said, (), wanted)
-    unclaimed = () if said.claimed else ("finalizer",)
-    return *unclaimed, *differences(said, (), wanted, alone=planned.take_over)
 
 
 def _touched(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:

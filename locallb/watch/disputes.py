@@ -1,4 +1,4 @@
-"""What others change of what is ours in Services, and when it is repaired: pure data that is told the time.
+"""What others change of what is ours in objects, and when it is repaired: pure data that is told the time.
 
 The first time at once. What comes back after its repair is repaired more and more rarely and told: another controller
 wants it otherwise then, and neither of the two would ever end. Not here: what differs (`status_patch`), threads,
@@ -11,20 +11,26 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.pacing import Backoff, Pace
 
 REPAIRS = Pace(first=1.0, longest=300.0, calm=600.0)
 """Of what others change again after it was repaired; forgotten when nobody has changed it for ten minutes."""
 CONTESTED = 2
 """Times that it has to come back until somebody is told: once may be old news that came late."""
+_CLASS = ", or give the {} a class that only one of them serves (spec.{})"
+_REMEDIES: Mapping[ObjectKind, tuple[str, str]] = {
+    ObjectKind.SERVICE: ("Service", _CLASS.format("Service", "loadBalancerClass")),
+    ObjectKind.GATEWAY: ("Gateway", _CLASS.format("Gateway", "gatewayClassName")),
+}
+_OTHERWISE = "object", ""
 _NOBODY: Mapping[ObjectKey, Backoff] = MappingProxyType({})
 _NOTHING: Mapping[ObjectKey, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Disputes:
-    """Services of which somebody changed what is ours."""
+    """Objects of which somebody changed what is ours."""
 
     repairs: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NOBODY)
     differing: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
@@ -50,7 +56,7 @@ class Disputes:
         return Disputes(MappingProxyType(repairs), differing, MappingProxyType(contested))
 
     def due(self, now: float) -> frozenset[ObjectKey]:
-        """Return which Services to repair now."""
+        """Return which to repair now."""
         return frozenset(key for key in self.differing if self.repairs[key].is_due(now))
 
     def look_at(self, now: float) -> float | None:
@@ -66,10 +72,10 @@ class Disputes:
         return replace(self, repairs=MappingProxyType(repairs), differing=MappingProxyType(differing))
 
     def notices(self) -> Iterator[str]:
-        """Return which Services somebody else changes again and again."""
+        """Return which objects somebody else changes again and again."""
         for key, names in sorted(self.contested.items()):
+            kind, remedy = _REMEDIES.get(key.kind, _OTHERWISE)
             yield (
-                f"{key}: somebody changes the {' and '.join(names)} of this Service back after every repair, so that is"
-                " repaired more and more rarely; find that controller, or give the Service a class that only one of"
-                " them serves (spec.loadBalancerClass)"
+                f"{key}: somebody changes the {' and '.join(names)} of this {kind} back after every repair, so that is"
+                f" repaired more and more rarely; find that controller{remedy}"
             )

@@ -122,9 +122,19 @@ def test_a_gateway_of_a_cluster_serves_changes_and_goes_by_itself(
             lambda: status_of(owner, "TCPRoute", "r")["parents"][0]["conditions"][0]["observedGeneration"] == 2, watch
         )
         assert [each["value"] for each in status_of(owner, "Gateway", "web")["addresses"]] == [at]
+        clear(owner, "Gateway", "web", "addresses")
+        becomes(lambda: status_of(owner, "Gateway", "web")["addresses"], watch)
+        clear(owner, "TCPRoute", "r", "parents")
+        becomes(lambda: status_of(owner, "TCPRoute", "r")["parents"], watch)
         owner.delete(resource("Gateway"), "web", namespace="n")
         becomes(lambda: not address_of(play), watch)
         becomes(lambda: status_of(owner, "TCPRoute", "r")["parents"] == [], watch)
+
+
+def clear(owner: Client, kind: str, name: str, field: str) -> None:
+    """Take what stands in a field of a status away, as somebody else would."""
+    patch: JsonObject = {"status": {field: []}}
+    owner.patch(resource(kind).Status, name, patch, namespace="n", patch_type=PatchType.MERGE)
 
 
 def status_of(owner: Client, kind: str, name: str) -> JsonObject:

@@ -169,7 +169,7 @@ def test_what_is_planned_as_before_costs_no_digest_and_no_comparison(monkeypatch
     before = made.differing({}, first, (), now=1000.0)
     assert before[0].keys() == made.wanted(first).keys()
     monkeypatch.setattr(converge, "rejection_digest", lambda rejection: pytest.fail(str(rejection.key)))
-    monkeypatch.setattr(converge, "_differences", lambda placement, _said: pytest.fail(str(placement.key)))
+    monkeypatch.setattr(converge, "differences_of", lambda placement, _said: pytest.fail(str(placement.key)))
     assert made.wanted(second) == made.applied
     assert made.differing({}, second, (), now=1000.0) == before
 

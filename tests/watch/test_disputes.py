@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 from locallb.watch.disputes import CONTESTED, REPAIRS, Disputes
 
 A, B = (ObjectKey(ClusterName("c"), "n", name) for name in "ab")
@@ -97,3 +98,18 @@ def test_what_differs_is_due_or_has_a_time(
             assert now < disputes.repairs[key].not_before <= now + REPAIRS.longest * (1 + REPAIRS.spread)
         assert differing.keys() == disputes.due(now) or disputes.look_at(now) is not None
         disputes = disputes.repaired(now, disputes.due(now)) if repairs else disputes
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (ObjectKind.SERVICE, "a class that only one of them serves (spec.loadBalancerClass)"),
+        (ObjectKind.GATEWAY, "a class that only one of them serves (spec.gatewayClassName)"),
+        (ObjectKind.HTTP_ROUTE, "find that controller"),
+    ],
+)
+def test_the_sentence_names_what_helps_for_the_kind(kind: ObjectKind, told: str) -> None:
+    """A route has no class of its own."""
+    (notice,) = Disputes(contested={A._replace(kind=kind): ("ports",)}).notices()
+    assert told in notice
+    assert ("class" in notice) == (kind is not ObjectKind.HTTP_ROUTE)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from locallb.engine.engine import Engine
+from locallb.gateway.standing import standings
+from locallb.kubernetes.parsing import Said
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
 from locallb.watch.converge import Converger
@@ -13,6 +17,8 @@ from tests.gateway.api import DEMO, JsonObject
 from tests.planning.api import deployed
 from tests.planning.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of, rewritten
 
+LATER = 1e9
+"""Long after every update."""
 LOST = ObjectKey(DEMO, "shop", "lost", ObjectKind.HTTP_ROUTE)
 
 
@@ -75,3 +81,51 @@ def test_what_others_changed_before_the_start_is_repaired() -> None:
         converger = learned(engine)
         assert converger.update(plan, converger.wanted(plan), Batch((LOST,), refresh=True)).result.ok
         assert len(api.objects[key]["status"]["parents"]) == len(said["parents"]) == 1
+
+
+def said(api: GatewayApi) -> Mapping[ObjectKey, Said]:
+    """Return what all objects say, as a follower knows it."""
+    return dict(each for one in api.objects.values() for each in standings(DEMO, one))
+
+
+KEYS = [
+    (("httproutes", "shop", "lost"), LOST, "parents"),
+    (("gateways", "shop", "web"), ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), "listeners"),
+    (("listenersets", "shop", "more"), ObjectKey(DEMO, "shop", "more", ObjectKind.LISTENER_SET), "listeners"),
+    (("gatewayclasses", "", "local"), ObjectKey(DEMO, "", "local", ObjectKind.GATEWAY_CLASS), "conditions"),
+]
+
+
+@pytest.mark.parametrize(("at", "key", "field"), KEYS)
+def test_what_others_change_while_the_loop_runs_is_repaired_by_one_update(
+    at: tuple[str, str, str], key: ObjectKey, field: str
+) -> None:
+    """Of that object alone, with one write; what stands is never touched, nor what isn't known."""
+    plan, api = plan_of(*cluster()), GatewayApi.having(*cluster())
+    with deployed(plan, api) as (_, engine):
+        converger = learned(engine)
+        assert converger.differing(said(api), plan, (), LATER) == ({}, None)
+        before = api.objects[at]["status"]
+        api.objects[at] = rewritten(api.objects[at], {**before, field: []})
+        assert converger.differing(said(api), plan, (), LATER)[0] == {key: (field,)}
+        assert converger.differing(said(api), plan, (DEMO,), LATER)[0] == {}
+        assert converger.differing({}, plan, (), LATER)[0] == {}
+        api.asked.clear()
+        assert converger.update(plan, converger.wanted(plan), Batch((key,), refresh=True)).result.ok
+        assert [one for one in api.asked if one.startswith("patch")] == [f"patch {at[0]}/{at[2]}"]
+        assert api.objects[at]["status"].keys() == before.keys()
+        assert converger.differing(said(api), plan, (), LATER)[0] == {}
+
+
+def test_a_gateway_that_gets_nothing_is_looked_after_as_well() -> None:
+    """Its status says why."""
+    documents = cluster()
+    documents[1]["spec"]["addresses"] = [{"type": "Hostname", "value": "a.test"}]
+    plan, api = plan_of(*documents), GatewayApi.having(*documents)
+    (rejection,) = plan.rejections
+    with deployed(plan, api) as (_, engine):
+        converger = learned(engine)
+        assert converger.differing(said(api), plan, (), LATER) == ({}, None)
+        at = ("gateways", "shop", "web")
+        api.objects[at] = rewritten(api.objects[at], {})
+        assert set(converger.differing(said(api), plan, (), LATER)[0]) == {rejection.key}

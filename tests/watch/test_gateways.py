@@ -11,10 +11,14 @@ import pytest
 
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import kind_of
+from locallb.gateway.standing import StatusStanding
+from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.quota import QUOTAS
+from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing import Parsed
+from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.gateway.of_cluster import TlsSecret
-from locallb.model.identities import Home
+from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import followed_gateways
 from locallb.sources.kubernetes.entry import KubernetesSource
@@ -70,6 +74,7 @@ def told(parsed: Parsed) -> list[str]:
     return sorted(map(repr, parsed.gateway_api))
 
 
+ROUTE = ObjectKey(NAME, "shop", "route", ObjectKind.HTTP_ROUTE)
 WHOLE = {"GatewayClass", "Gateway", "HTTPRoute", "Namespace", "Service"}
 
 
@@ -306,4 +311,42 @@ def test_what_its_users_change_of_a_gateway_brings_turns(
     answers.other_events["httproutes"] = [("MODIFIED", status), ("MODIFIED", other)]
     becomes(lambda: "shop.test" in repr(followed.parsed().gateway_api))
     assert brought == ["HTTPRoute shop/route route"]
+    followed.stop()
+
+
+def test_what_others_change_of_a_status_is_seen_and_writers_are_told(api: tuple[Api, Access]) -> None:
+    """And who writes next need not ask what the object is."""
+    answers, access = api
+    serve_one(answers)
+    wakes: list[int] = []
+    followed = FollowedCluster(NAME, access, lambda: wakes.append(1))
+    becomes(lambda: answers.count("watch") == CORE + ALL)
+    assert dict(followed.parsed().standings)[ROUTE] == StatusStanding()
+    woken = len(wakes)
+    parents = [{"parentRef": {"name": "web"}, "controllerName": CONTROLLER, "conditions": []}]
+    after = {**versioned(route(), "2"), "status": {"parents": parents}}
+    answers.other_events["httproutes"] = [("MODIFIED", after)]
+    becomes(lambda: dict(followed.parsed().standings)[ROUTE] == StatusStanding({"parents": parents}))
+    assert len(wakes) > woken
+    owner = Owner(Home("p", "s", "/r"), ROUTE, Uid("route"))
+    assert live_service.is_watched_to_be(access, owner, lambda live: live["metadata"]["resourceVersion"] == "2")
+    assert answers.count("object") == 0
+    answers.others[CLASSES] = []
+    answers.other_events[CLASSES] = [("DELETED", versioned(gateway_class(), "2"))]
+    becomes(lambda: not dict(followed.parsed().standings).keys() & {ROUTE})
+    becomes(lambda: RECENT.find(access, "shop", "route", ObjectKind.HTTP_ROUTE) is None)
+    followed.stop()
+
+
+def test_of_statuses_that_may_be_old_nothing_is_known(api: tuple[Api, Access]) -> None:
+    """Who can't look any more repairs nothing."""
+    answers, access = api
+    serve_one(answers)
+    followed = follower(access)
+    becomes(lambda: answers.count("watch") == CORE + ALL)
+    assert ROUTE in dict(followed.parsed().standings)
+    answers.refused = {"httproutes"}
+    answers.end_watches()
+    becomes(followed.gateways.notices)
+    assert ROUTE not in dict(followed.parsed().standings)
     followed.stop()

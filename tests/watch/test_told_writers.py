@@ -66,6 +66,20 @@ def test_writers_are_told_of_each_kind_of_frontend_by_its_own_watch(access: Acce
     writers.end()
 
 
+def test_writers_are_told_of_gateways_and_routes_until_those_are_left(access: Access) -> None:
+    """Each kind whose status is written, under the key that writers have."""
+    writers, told = ToldWriters(access), document("HTTPRoute")
+    writers.listed("HTTPRoute", {Identity.of(told): told}, ())
+    assert RECENT.find(access, "n", "web", ObjectKind.HTTP_ROUTE) is told
+    local: Document = {"kind": "GatewayClass", "metadata": {"name": "local"}}
+    writers.changed(Identity.of(local), local)
+    assert RECENT.find(access, "", "local", ObjectKind.GATEWAY_CLASS) is local
+    writers.left(["HTTPRoute", "Node"])
+    assert RECENT.find(access, "n", "web", ObjectKind.HTTP_ROUTE) is None
+    assert RECENT.find(access, "", "local", ObjectKind.GATEWAY_CLASS) is local
+    writers.end()
+
+
 def test_of_what_nobody_writes_to_nobody_is_told(access: Access) -> None:
     """A Node, an EndpointSlice."""
     writers, node = ToldWriters(access), document("Node")

@@ -89,7 +89,7 @@ class FollowedCluster:
             ),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
             ranges=tuple(each for part in parts for each in part.ranges),
-            standings=tuple(standing for part in parts for standing in part.standings),
+            standings=(*(standing for part in parts for standing in part.standings), *self.gateways.standings()),
             gateway_api=self.gateways.parsed(last, lambda: self._kinds.objects("Service")),
         )
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from locallb.gateway.kinds import KINDS
@@ -26,22 +27,21 @@ from locallb.gateway.needs import (
     named_secrets,
     wanted_kinds,
 )
-from locallb.gateway.parsing.referred import parse_referred
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
 from locallb.kubernetes.parse_gateway_api import parse_gateway_api
-from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.parsing import Said
 from locallb.kubernetes.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.gateway.objects import GROUP
 from locallb.model.gateway.of_cluster import ObjectOfCluster
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_kinds import NOBODY, Follow, FollowedKinds
-from locallb.sources.kubernetes.gateway_listing import gateway_notices, understood
+from locallb.sources.kubernetes.gateway_listing import gateway_notices, objects_in, parsed, refer_alike, understood
 from locallb.sources.kubernetes.secret_reference import NamedSecrets
 from locallb.sources.kubernetes.told_writers import ToldWriters
 from locallb.threads.supervised import SupervisedThread, Task
@@ -116,7 +116,7 @@ class FollowedGateways:
 
     def need(self, before: Document | None, after: Document | None) -> bool:
         """Return whether a Gateway may be served otherwise for a change of a Service."""
-        return OTHERS in self._stages and _referred(before) != _referred(after)
+        return OTHERS in self._stages and not refer_alike(before, after)
 
     def notices(self) -> tuple[str, ...]:
         """Return why what is known of Gateways may be old, if it may; nothing where the cluster has no Gateway API."""
@@ -135,6 +135,11 @@ class FollowedGateways:
             known[SERVICE] = [one for some in parsed for one in some]
         self._services.evict_unused()
         return known_or_last(self._places, known, last)
+
+    def standings(self) -> tuple[tuple[ObjectKey, Said], ...]:
+        """Return what objects say of what is ours to write; nothing of those that may be old."""
+        running = [stage for stage in self._running() if not stage.broken()]
+        return tuple(said for stage in running for part in stage.parts() for said in part.standings)
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
@@ -155,11 +160,8 @@ class FollowedGateways:
 
     def _known(self) -> dict[str, list[ObjectOfCluster]]:
         """Return what was listed, and the Secrets where all that are named were read."""
-        listed: list[str] = []
-        told: list[ObjectOfCluster] = []
-        for stage in self._running():
-            listed += stage.listed()
-            told += (one for part in stage.parts() for one in part.gateway_api)
+        running = self._running()
+        listed, told = [kind for stage in running for kind in stage.listed()], objects_in(running)
         known = by_kind(told, listed)
         if self._secrets.know(named_secrets(told)):
             known[SECRET] = [one for each in self._secrets.objects() for one in understood(self._cluster, each)]
@@ -220,7 +222,7 @@ class FollowedGateways:
                     self._cluster,
                     self._access,
                     places,
-                    lambda document: Parsed(gateway_api=understood(self._cluster, document)),
+                    partial(parsed, self._cluster),
                     self._notice,
                     self._writers,
                     tempos=self._tempos,
@@ -229,6 +231,7 @@ class FollowedGateways:
                 self._stages[name] = FollowedKinds(how)
         if running:
             running.stop()
+            self._writers.left(running.how.places.keys() - places.keys())
         self._changed()
 
     def _notice(self) -> None:
@@ -237,13 +240,8 @@ class FollowedGateways:
 
     def _read_secrets(self, *, again: bool) -> None:
         """Read the Secrets that are named: those that are new, or all."""
-        objects = (one for stage in self._running() for part in stage.parts() for one in part.gateway_api)
         before = self._secrets.objects()
-        if not self._secrets.read(named_secrets(objects), again=again):
+        if not self._secrets.read(named_secrets(objects_in(self._running())), again=again):
             self._due = min(self._due, time.monotonic() + ASKED.first)
         if self._secrets.objects() != before:
             self._changed()
-
-
-def _referred(document: Document | None) -> object:
-    return parse_referred(document) if document else None

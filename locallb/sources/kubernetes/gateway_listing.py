@@ -13,17 +13,21 @@ from dataclasses import dataclass, field
 
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import CLASS, GATEWAY, NAMESPACE, SECRET, SERVICE, by_kind, named_secrets, wanted_kinds
+from locallb.gateway.parsing.referred import parse_referred
+from locallb.gateway.standing import standings
 from locallb.kubernetes import parse_gateway_api
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
 from locallb.kubernetes.identity import Identity
+from locallb.kubernetes.parsing import Parsed
 from locallb.kubernetes.relevant import Document
 from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.followed_kinds import FollowedKinds
 from locallb.sources.kubernetes.secret_reference import secret_reference
 
 _PAUSES = (0.2, 1.0)
@@ -52,6 +56,22 @@ def gateway_notices(cluster: ClusterName, why: str) -> tuple[str, ...]:
 def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
     """Read one object. Never raises."""
     return parse_gateway_api.parse_gateway_api(cluster, document, Memory())
+
+
+def parsed(cluster: ClusterName, document: Document) -> Parsed:
+    """Read one object that is followed: what it is, and what it says of what is ours to write. Never raises."""
+    return Parsed(gateway_api=understood(cluster, document), standings=standings(cluster, document))
+
+
+def objects_in(running: Iterable[FollowedKinds]) -> list[ObjectOfCluster]:
+    """Return all objects of Gateway API that are followed."""
+    return [one for kinds in running for part in kinds.parts() for one in part.gateway_api]
+
+
+def refer_alike(before: Document | None, after: Document | None) -> bool:
+    """Return whether two versions of a Service are one as the backend of a route; None: there is none."""
+    one, other = (parse_referred(document) if document else None for document in (before, after))
+    return one == other
 
 
 def word_of(document: Document) -> str:

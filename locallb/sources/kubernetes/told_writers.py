@@ -1,4 +1,4 @@
-"""What those who follow a cluster tell those who write to it: what each frontend is now, how fast they may ask.
+"""What those who follow a cluster tell those who write to it: what each object is now, how fast they may ask.
 
 What is told of other kinds (Nodes, EndpointSlices) is nobody's guess: nobody writes to them. Not here: following
 (`followed_cluster`), and what writers make of it (`kubernetes.api.recent`, `kubernetes.api.quota`).
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from locallb.gateway.needs import kind_of
+from locallb.gateway.standing import told_kind
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontends
@@ -99,7 +100,13 @@ class ToldWriters:
             if told := self._told(kind):
                 RECENT.opened(self._access, told, is_open=False)
 
+    def left(self, kinds: Iterable[str]) -> None:
+        """Tell of these kinds no more: they are followed no more."""
+        for kind in kinds:
+            if told := self._told(kind):
+                RECENT.forget(self._access, told)
+
     def _told(self, kind: str) -> ObjectKind | None:
-        """Return which frontend a kind of the API's is; None where nobody is to be told."""
+        """Return the kind of objects that are written to; None where nobody is to be told."""
         known = frontends().get(kind)
-        return None if self._is_over or known is None else known.kind
+        return None if self._is_over else known.kind if known else told_kind(kind)

@@ -1,0 +1,81 @@
+"""What the status of an object of Gateway API says of what is ours to write, and what of that isn't as it shall be.
+
+Anybody may have written it: what makes no sense is left out, and what others say of theirs as well, so that nobody is
+woken for it. Not here: the patch that repairs it (`status_patch`), and when that is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from locallb.gateway.kinds import KINDS, kind_of_object
+from locallb.gateway.parsing.gateways import parse_meta
+from locallb.gateway.status_patch import OURS, Status, differences, is_ours
+from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
+
+_TOLD = frozenset(kind.name for kind in KINDS.values() if kind.plural in set(ObjectKind))
+"""The kinds whose status is written."""
+_FIELDS = ("addresses", "attachedListenerSets")
+
+
+@dataclass(frozen=True, slots=True)
+class StatusStanding:
+    """Our part of a status."""
+
+    status: Status = field(default_factory=dict)
+
+    def differences(self, wanted: Status, generation: int) -> tuple[str, ...]:
+        """Name the fields that an update would change, by the same decision that the update makes."""
+        return differences(self.status, wanted, generation)
+
+
+def told_kind(name: str) -> ObjectKind | None:
+    """Return the kind of objects of the API's kind `name`, whose status is written; None of all others."""
+    return ObjectKind(KINDS[name].plural) if name in _TOLD else None
+
+
+def standings(cluster: ClusterName, document: Mapping[Any, Any]) -> tuple[tuple[ObjectKey, StatusStanding], ...]:
+    """Return what an object says, if it is of a kind whose status is written. Never raises."""
+    kind = kind_of_object(document)
+    told = told_kind(kind.name) if kind else None
+    meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
+    if not told or not meta:
+        return ()
+    return ((ObjectKey(cluster, *meta.key, told), StatusStanding(_ours(_object(document.get("status"))))),)
+
+
+def _ours(status: Status) -> Status:
+    """Return our part of a status, in shapes that the patch understands."""
+    kept = {key: status[key] for key in _FIELDS if key in status}
+    if "conditions" in status:
+        kept["conditions"] = _conditions(status)
+    if "listeners" in status:
+        kept["listeners"] = [
+            _entry(entry) for entry in _objects(status["listeners"]) if isinstance(entry.get("name"), str)
+        ]
+    if "parents" in status:
+        kept["parents"] = [_entry(entry) for entry in _objects(status["parents"]) if is_ours(entry)]
+    return kept
+
+
+def _entry(entry: Status) -> Status:
+    return {**entry, "conditions": _conditions(entry)}
+
+
+def _conditions(status: Status) -> list[Status]:
+    return [_condition(each) for each in _objects(status.get("conditions")) if str(each.get("type")) in OURS]
+
+
+def _condition(said: Status) -> Status:
+    generation = said.get("observedGeneration")
+    return {**said, "observedGeneration": generation if isinstance(generation, int) else 0}
+
+
+def _object(value: object) -> Status:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: object) -> list[Status]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []

@@ -1,0 +1,137 @@
+"""What a status says of what is ours: read from whatever stands there, compared as the update compares it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.gateway.standing import StatusStanding, standings
+from locallb.gateway.status_patch import says, status_patch
+from locallb.model.gateway.objects import CONTROLLER
+from locallb.model.identities import ObjectKey, ObjectKind
+from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, namespace, route
+
+NOW = "2026-11-22T20:00:00Z"
+FINE = {"type": "Accepted", "status": "True", "reason": "Accepted", "message": ""}
+THEIRS = {"type": "example.com/Fine", "status": "True", "reason": "Fine", "message": ""}
+PARENT = {"parentRef": {"name": "web"}, "controllerName": CONTROLLER, "conditions": [FINE]}
+THEIR_PARENT = {"parentRef": {"name": "web"}, "controllerName": "example.com/controller", "conditions": []}
+OF_GATEWAY: JsonObject = {
+    "conditions": [FINE, {**FINE, "type": "Programmed"}],
+    "addresses": [{"type": "IPAddress", "value": "127.77.0.9"}],
+    "listeners": [{"name": "http", "supportedKinds": [], "attachedRoutes": 1, "conditions": [FINE]}],
+    "attachedListenerSets": 0,
+}
+OF_ROUTE: JsonObject = {"parents": [PARENT]}
+WANTED: Mapping[str, tuple[JsonObject, JsonObject]] = {
+    "gateway": (gateway(), OF_GATEWAY),
+    "route": (route(), OF_ROUTE),
+}
+
+
+def live(document: JsonObject, wanted: JsonObject, said: JsonObject) -> JsonObject:
+    """Return an object on which our status was written over `said`, which others wrote."""
+    before = {**document, "metadata": {**document["metadata"], "resourceVersion": "1"}, "status": said}
+    patch = status_patch(before, wanted, 3, NOW)
+    assert patch
+    status: Any = patch["status"]
+    return {**before, "status": deepcopy({**said, **status})}
+
+
+def standing(document: JsonObject) -> StatusStanding:
+    """Return what an object says."""
+    ((_key, said),) = standings(DEMO, document)
+    return said
+
+
+def _nothing(_said: JsonObject) -> None:
+    pass
+
+
+TAMPERINGS: Mapping[str, tuple[str, Callable[[JsonObject], object], tuple[str, ...]]] = {
+    "nothing": ("gateway", _nothing, ()),
+    "an address": ("gateway", lambda said: said["addresses"].clear(), ("addresses",)),
+    "a condition": ("gateway", lambda said: said["conditions"][1].update(status="False"), ("conditions",)),
+    "a condition's time": ("gateway", lambda said: said["conditions"][1].update(lastTransitionTime="x"), ()),
+    "another's condition": ("gateway", lambda said: said["conditions"].remove(THEIRS), ()),
+    "a count of routes": ("gateway", lambda said: said["listeners"][0].update(attachedRoutes=7), ("listeners",)),
+    "everything": ("gateway", dict.clear, ("conditions", "addresses", "listeners")),
+    "listeners that are none": ("gateway", lambda said: said.update(listeners=["x", {"name": []}]), ("listeners",)),
+    "conditions that are none": ("gateway", lambda said: said.update(conditions={"a": 1}), ("conditions",)),
+    "our parent": ("route", lambda said: said["parents"].pop(), ("parents",)),
+    "our parent's reference": ("route", lambda said: said["parents"][-1].update(parentRef=[{}]), ("parents",)),
+    "another's parent": ("route", lambda said: said["parents"].pop(0), ()),
+    "a word of a newer generation": (
+        "route",
+        lambda said: said["parents"][-1].update(conditions=[{**FINE, "status": "False", "observedGeneration": 4}]),
+        (),
+    ),
+}
+"""Of which object, what somebody changes, and which fields an update would write."""
+
+
+@pytest.mark.parametrize("what", TAMPERINGS)
+def test_what_others_change_of_ours_is_seen_and_nothing_else(what: str) -> None:
+    """Also where what they write makes no sense."""
+    which, change, names = TAMPERINGS[what]
+    document, wanted = WANTED[which]
+    made = live(document, wanted, {"conditions": [THEIRS]} if which == "gateway" else {"parents": [THEIR_PARENT]})
+    assert standing(made).differences(wanted, 3) == ()
+    change(made["status"])
+    assert standing(made).differences(wanted, 3) == names
+
+
+def test_nobody_is_woken_for_what_others_say_of_theirs() -> None:
+    """It is no part of what stands there."""
+    before = live(gateway(), OF_GATEWAY, {"conditions": [THEIRS]})
+    after = deepcopy(before)
+    after["status"]["conditions"].remove(THEIRS)
+    assert standing(before) == standing(after)
+
+
+def test_each_kind_whose_status_is_written_is_read() -> None:
+    """Under the key by which it is planned; of others nobody is told."""
+    set_ = api_object("ListenerSet", "more", spec={})
+    read = [
+        key for one in (gateway_class(), gateway(), set_, route(), namespace("shop")) for key, _ in standings(DEMO, one)
+    ]
+    assert read == [
+        ObjectKey(DEMO, "", "local", ObjectKind.GATEWAY_CLASS),
+        ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY),
+        ObjectKey(DEMO, "shop", "more", ObjectKind.LISTENER_SET),
+        ObjectKey(DEMO, "shop", "route", ObjectKind.HTTP_ROUTE),
+    ]
+
+
+scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "Accepted", CONTROLLER, "http"])
+names = st.sampled_from(["type", "status", "name", "controllerName", "conditions", "parentRef", "observedGeneration"])
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4), max_leaves=12
+)
+statuses = values | st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("conditions", "listeners", "parents", "addresses", "attachedListenerSets"), values)
+)
+
+
+@given(statuses, st.sampled_from(sorted(WANTED)))
+def test_no_status_is_too_odd_to_be_compared(status: object, which: str) -> None:
+    """Anybody with the right may write anything into it where a CRD lets them."""
+    document, wanted = WANTED[which]
+    found = standing({**document, "status": status}).differences(wanted, 3)
+    assert set(found) <= wanted.keys()
+
+
+@given(st.lists(st.sampled_from(["", "a", "b"]), max_size=3), st.integers(1, 5), st.sampled_from(sorted(WANTED)))
+def test_the_loop_and_the_update_decide_alike(messages: list[str], generation: int, which: str) -> None:
+    """Whatever is changed of well-formed conditions: what the loop calls repaired needs no write."""
+    document, wanted = WANTED[which]
+    made = live(document, wanted, {})
+    own = made["status"]["conditions"] if which == "gateway" else made["status"]["parents"][0]["conditions"]
+    for condition, message in zip(own, messages, strict=False):
+        condition.update(message=message, observedGeneration=generation)
+    assert says(made, wanted, 3) == (standing(made).differences(wanted, 3) == ())
