@@ -8,7 +8,7 @@ monotonic clock. Not here: threads, clocks, chance, and what is tried.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 
 _MOST_STEPS = 64
@@ -89,40 +89,47 @@ class Backoff:
         return replace(self, not_before=min(self.not_before, max(now, self._earliest)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Credit:
-    """Turns that whoever changes brings: `each`, once in a `life`, and lost at its end."""
+    """Turns that whoever changes brings: `each`, once in a `life`, and lost at its end. Time never runs backwards."""
 
     each: int = 0
     life: float = 0.0
     """Seconds."""
-    _brought: Mapping[str, tuple[float, int]] = field(default_factory=dict)
-    """By who brought them, until when they count and how many are left; what ends first comes first."""
+    _ends: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    """Until when those of each count who brought some; what ends first comes first."""
+    _left: deque[tuple[float, int]] = field(default_factory=deque)
+    """How many turns are left until when, in the same order; none of which nothing is left."""
 
-    def brought(self, who: str, now: float) -> Credit:
+    def bring(self, who: str, now: float) -> None:
         """Note that somebody changed. Who changes again and again brings no more for it."""
-        valid = {name: turns for name, turns in self._brought.items() if turns[0] > now}
-        return replace(self, _brought=valid if who in valid else {**valid, who: (now + self.life, self.each)})
+        self._forget(now)
+        if who not in self._ends:
+            self._ends[who] = now + self.life
+            if self.each > 0:
+                self._left.append((now + self.life, self.each))
 
     def is_left(self, now: float) -> bool:
         """Return whether there is a turn."""
-        return self._next(now) is not None
+        self._forget(now)
+        return bool(self._left)
 
-    def spent(self, now: float) -> Credit:
+    def spend(self, now: float) -> None:
         """Note that one was taken, if there was one."""
-        if (who := self._next(now)) is None:
-            return self
-        end, left = self._brought[who]
-        return replace(self, _brought={**self._brought, who: (end, left - 1)})
+        if self.is_left(now):
+            end, left = self._left.popleft()
+            if left > 1:
+                self._left.appendleft((end, left - 1))
 
-    def _next(self, now: float) -> str | None:
-        return next((who for who, (end, left) in self._brought.items() if end > now and left > 0), None)
+    def _forget(self, now: float) -> None:
+        """Forget what counts no more."""
+        while self._left and self._left[0][0] <= now:
+            self._left.popleft()
+        while self._ends and self._ends[who := next(iter(self._ends))] <= now:
+            del self._ends[who]
 
 
-_NOTHING = Credit()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Quota:
     """Turns of many who do the same: no more than `most` within any `span`, and a few more that are owed or brought."""
 
@@ -131,28 +138,36 @@ class Quota:
     """Seconds."""
     owed: int = 0
     """How many more than `most` there may be, if those that come last are owed to somebody who waits."""
-    credit: Credit = _NOTHING
+    credit: Credit = field(default_factory=Credit)
     """Turns besides those, taken where there is no other."""
-    _taken: tuple[float, ...] = ()
+    _taken: deque[float] = field(default_factory=deque)
     """When the last turns were taken, as many as may count, in order."""
 
     def wait(self, now: float, *, is_owed: bool = False) -> float:
         """Return the seconds until the next turn is free; 0 if one may be taken now."""
         return 0.0 if self.credit.is_left(now) else self._wait(now, is_owed=is_owed)
 
-    def taken(self, now: float, *, is_owed: bool = False) -> Quota:
+    def take(self, now: float, *, is_owed: bool = False) -> None:
         """Note that a turn was taken."""
         if self.credit.is_left(now) and self._wait(now, is_owed=is_owed) > 0:
-            return replace(self, credit=self.credit.spent(now))
-        return replace(self, _taken=(*self._taken, now)[-self.most - self.owed :])
+            self.credit.spend(now)
+            return
+        self._taken.append(now)
+        self._forget()
 
-    def brought(self, who: str, now: float) -> Quota:
+    def bring(self, who: str, now: float) -> None:
         """Note that somebody changed, who brings turns."""
-        return replace(self, credit=self.credit.brought(who, now))
+        self.credit.bring(who, now)
 
-    def allowing(self, most: int) -> Quota:
+    def allow(self, most: int) -> None:
         """Grant so many turns from now on. What was forgotten of earlier turns was too long ago to count."""
-        return replace(self, most=most, _taken=self._taken[-most - self.owed :])
+        self.most = most
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget turns that more recent ones make count no more."""
+        while len(self._taken) > self.most + self.owed:
+            self._taken.popleft()
 
     def _wait(self, now: float, *, is_owed: bool) -> float:
         """Return the seconds until there is a turn that nobody brought."""

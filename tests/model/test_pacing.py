@@ -154,7 +154,7 @@ def test_nobody_takes_more_turns_in_a_second_than_are_allowed(
         assert (seconds > SLACK) == (sum(now - 1 + SLACK < at for at in turns) >= allowed) or seconds < 2 * SLACK
         now += seconds
         assert quota.wait(now, is_owed=is_owed) < SLACK
-        quota = quota.taken(now)
+        quota.take(now)
         turns.append(now)
     for begun in turns:
         assert sum(begun <= at < begun + 1 - SLACK for at in turns) <= most + owed
@@ -165,8 +165,9 @@ def test_another_number_of_turns_counts_from_now_on(before: int, after: int, tak
     """What was taken goes on counting as far as it is remembered."""
     quota = Quota(before)
     for _ in range(taken):
-        quota = quota.taken(0.0)
-    assert (quota.allowing(after).wait(0.5) > 0) == (min(taken, before) >= after)
+        quota.take(0.0)
+    quota.allow(after)
+    assert (quota.wait(0.5) > 0) == (min(taken, before) >= after)
 
 
 NAMES = ("a", "b", "c")
@@ -184,12 +185,12 @@ def test_nobody_brings_more_turns_than_so_many_once_in_a_while(
     for late, who, is_owed in history:
         now += late
         if who is not None:
-            quota = quota.brought(who, now)
+            quota.bring(who, now)
             brought += [now] if ends[who] <= now else []
             ends[who] = now + life if ends[who] <= now else ends[who]
             continue
         now += quota.wait(now, is_owed=is_owed)
-        quota = quota.taken(now, is_owed=is_owed)
+        quota.take(now, is_owed=is_owed)
         turns.append(now)
     for begun in turns:
         good = sum(begun - life < at < begun + 1 for at in brought)
@@ -201,15 +202,17 @@ def test_whoever_changes_finds_the_turns_that_it_brings(most: int, each: int, wh
     """Besides those of all, as long as they are good; and not one more."""
     quota = Quota(most, credit=Credit(each, 5.0))
     for name in who:
-        quota = quota.brought(name, 0.0)
+        quota.bring(name, 0.0)
     for _ in range(most + each * len(set(who))):
         assert quota.wait(late) == 0.0
-        quota = quota.taken(late)
+        quota.take(late)
     assert quota.wait(late) == pytest.approx(1.0)
 
 
 @given(st.integers(1, 4), st.floats(0, 20))
 def test_turns_that_were_brought_and_not_taken_are_lost_in_the_end(each: int, late: float) -> None:
     """They help nobody later."""
-    quota = Quota(1, credit=Credit(each, 5.0)).brought("a", 0.0).taken(late)
+    quota = Quota(1, credit=Credit(each, 5.0))
+    quota.bring("a", 0.0)
+    quota.take(late)
     assert (quota.wait(late) == 0.0) == (late < 5.0)

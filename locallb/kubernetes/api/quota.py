@@ -40,14 +40,15 @@ class Quotas:
         """Allow `MOST` requests in a `SPAN`, more where there are many load balancers: all may change at once."""
         most = MOST + EACH * max(0, services - MOST)
         with self._lock:
-            quota = self._quotas.get(access, Quota(most, SPAN, OWED, Credit(EACH, LIFE)))
-            self._quotas[access] = quota.allowing(most)
+            if access not in self._quotas:
+                self._quotas[access] = Quota(most, SPAN, OWED, Credit(EACH, LIFE))
+            self._quotas[access].allow(most)
 
     def bring(self, access: Access, who: str) -> None:
         """Allow `EACH` requests more for somebody who changed, once in a `LIFE`."""
         with self._lock:
             if quota := self._quotas.get(access):
-                self._quotas[access] = quota.brought(who, self._clock())
+                quota.bring(who, self._clock())
 
     def drop(self, access: Access) -> None:
         """Hold nobody up any more."""
@@ -73,7 +74,7 @@ class Quotas:
             now = self._clock()
             seconds = 0.0 if anyhow else quota.wait(now, is_owed=is_owed)
             if seconds <= 0:
-                self._quotas[access] = quota.taken(now, is_owed=is_owed)
+                quota.take(now, is_owed=is_owed)
             return seconds
 
 
