@@ -13,7 +13,7 @@ import fcntl
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,25 +26,26 @@ from locallb.ledger.claims import (
     UNKNOWN,
     Entry,
     address_in,
-    claimed_in,
     entry_name,
     entry_text,
     is_ours,
     read_entry,
-    unfinished,
 )
 from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_copy, refuse_others
+from locallb.ledger.publishing import Wanted, among, publish, remove, rounds
 from locallb.model.identities import Home, IPAddress, Owner
 from locallb.model.memory import Memory
 from locallb.model.naming import digest
 from locallb.model.snapshot import Claim
 from locallb.storage import files
+from locallb.threads.joined import Joined
 
 __all__ = ["UNKNOWN", "Ledger", "LedgerError"]
 
 PATIENCE = 10.0
 """Seconds to give way to others who are about to claim the same address."""
 _PAUSE = 0.01
+_QUEUES: dict[tuple[Path, Fence], Joined[Wanted, LedgerError | None]] = {}
 
 
 class Ledger:
@@ -105,22 +106,43 @@ class Ledger:
         """Claim `address`; claiming again is fine. Raises LedgerError, naming the holder, if another has it.
 
         With `sharing` others of the same stack who share it, too, are no hindrance: which of them fit together is
-        decided in the plan.
+        decided in the plan. Threads that claim at the same moment do so under one lock, with one look at all names.
         """
+        wanted, key = Wanted(address, owner, sharing), (self.directory, self._election)
+        queue = _QUEUES.get(key) or _QUEUES.setdefault(key, Joined(self.claim_all))
 
-        def deed(names: list[str]) -> None:
-            self._fence(owner.home)
-            self._take(self._files.held(address, names), address, owner, sharing)
+        def deed() -> None:
+            if problem := queue.ask(wanted):
+                raise problem
 
         self._insist(deed)
 
-    def _take(self, held: list[Entry], address: IPAddress, owner: Owner, sharing: str) -> None:
-        mine = [entry for entry in held if entry.claim.owner == owner]
-        refuse_others(held, owner, sharing, alone=not mine)
-        if not mine:
-            self._publish(address, owner, sharing)
-        elif mine[0].sharing != sharing:
-            self._rewrite(mine[0].path, owner, sharing)
+    def claim_all(self, wanted: Sequence[Wanted]) -> list[LedgerError | None]:
+        """Claim several at once, as one by one in this order, each tried once; return why those that fail do."""
+        with self._files.locked() as names:
+            for home in {claim.owner.home for claim in wanted}:
+                self._fence(home)
+            problems: dict[Wanted, LedgerError] = {}
+            for number, claims in enumerate(rounds(wanted)):
+                problems |= self._take(self._files.names() if number else names, claims)
+        return [problems.get(claim) for claim in wanted]
+
+    def _take(self, names: Sequence[str], wanted: Sequence[Wanted]) -> Mapping[Wanted, LedgerError]:
+        """Claim addresses that are free or `owner`'s, each for one; return why some can't be claimed."""
+        problems: dict[Wanted, LedgerError] = {}
+        new, near = [], among(names, wanted)
+        for claim in wanted:
+            held = self._files.held(claim.address, near)
+            mine = [entry for entry in held if entry.claim.owner == claim.owner]
+            try:
+                refuse_others(held, claim.owner, claim.sharing, alone=not mine)
+                if not mine:
+                    new.append(claim)
+                elif mine[0].sharing != claim.sharing:
+                    self._rewrite(mine[0].path, claim.owner, claim.sharing)
+            except LedgerError as error:
+                problems[claim] = error
+        return problems | publish(self._files, new)
 
     def release(self, address: IPAddress, owner: Owner) -> None:
         """Release `address`; another's claim and an absent one are left as they are. Raises LedgerError."""
@@ -130,7 +152,7 @@ class Ledger:
             self._fence(owner.home)
             for entry in self._files.held(address, names):
                 if entry.claim.owner == owner:
-                    _remove(entry.path)
+                    remove(entry.path)
 
     def reown(self, address: IPAddress, old: Owner, new: Owner, sharing: str = "") -> None:
         """Hand `address` from `old` to `new` in one step; claim it if neither has it.
@@ -139,24 +161,29 @@ class Ledger:
         is a copy of that project, and the address stays with the original.
         """
 
-        def deed(names: list[str]) -> None:
-            self._fence(new.home)
+        def deed() -> None:
+            with self._files.locked() as names:
+                self._fence(new.home)
+                reown(names)
+
+        def reown(names: list[str]) -> None:
             held = self._files.held(address, names)
             olds = [entry for entry in held if entry.claim.owner == old != new]
             for entry in olds:
                 refuse_copy(f"address {address}", old, new)
                 self._rewrite(entry.path, new, sharing)
-            self._take(self._files.held(address, self._files.names()) if olds else held, address, new, sharing)
+            wanted = Wanted(address, new, sharing)
+            for problem in self._take(self._files.names() if olds else names, [wanted]).values():
+                raise problem
 
         self._insist(deed)
 
-    def _insist(self, deed: Callable[[list[str]], None]) -> None:
-        """Do something under the lock, again while it gives way to somebody else."""
+    def _insist(self, deed: Callable[[], None]) -> None:
+        """Do something, again while it gives way to somebody else."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                with self._files.locked() as names:
-                    return deed(names)
+                return deed()
             except ContendedError:
                 if time.monotonic() > deadline:
                     raise
@@ -170,47 +197,6 @@ class Ledger:
             path.rename(self.directory / entry_name(address, owner))
         except (OSError, files.FilesError) as error:
             raise LedgerError(f"the claim of {address} can't be handed over: {error}") from error
-
-    def _publish(self, address: IPAddress, owner: Owner, sharing: str) -> None:
-        """Write the claim beside, look for others who do just that, and link it into place."""
-        path = self.directory / entry_name(address, owner)
-        try:
-            beside = files.write_beside(
-                path, entry_text(address, owner, sharing), mode=self._files.mode(), durable=True
-            )
-            try:
-                self._give_way(address, owner, sharing, beside.name)
-                os.link(beside, path)
-                self._withdraw_from_others(address, owner, sharing, path)
-            finally:
-                beside.unlink(missing_ok=True)
-        except FileNotFoundError:
-            raise ContendedError(
-                f"{address} can't be claimed in {self.directory}: another writer cleared it up"
-            ) from None
-        except (OSError, files.FilesError) as error:
-            raise LedgerError(f"{address} can't be claimed in {self.directory}: {error}") from error
-
-    def _give_way(self, address: IPAddress, owner: Owner, sharing: str, mine: str) -> None:
-        """Raise LedgerError if another has the address by now, or is about to have it.
-
-        Of two who are about to, at least one sees the other: each has written its file before it looks.
-        """
-        names = self._files.all_names()
-        for name in unfinished(names):
-            rival = claimed_in(self.directory / name) if name != mine else None
-            if rival and rival.address == address:
-                where = self.directory / name
-                raise ContendedError(f"{address} is being claimed by another process ({where}): run again")
-        refuse_others(self._files.held(address, names), owner, sharing, alone=True)
-
-    def _withdraw_from_others(self, address: IPAddress, owner: Owner, sharing: str, path: Path) -> None:
-        """Take a claim back if there is another one all the same: its writer was stopped for long and went on."""
-        try:
-            refuse_others(self._files.held(address, self._files.names()), owner, sharing, alone=True)
-        except LedgerError:
-            _remove(path)
-            raise
 
     def _fence(self, home: Home) -> None:
         """Stop whoever isn't the leader of its stack; a later term than any before is written down, under the lock."""
@@ -239,10 +225,3 @@ def _printable(name: str) -> str:
 
 def _order(claim: Claim) -> tuple[int, int, Owner]:
     return claim.address.version, int(claim.address), claim.owner
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise LedgerError(f"the claim {path} can't be removed: {error.strerror}") from error

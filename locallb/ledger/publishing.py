@@ -1,0 +1,132 @@
+"""Makes claims: written beside, exclusive without the lock, linked into place; several at once share each look.
+
+Of two who are about to claim one address, at least one sees the other: each has written its file before it looks. Not
+here: the lock, whose claims are there already, and who comes again because it gave way (`ledger`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from locallb.ledger.claim_files import ClaimFiles
+from locallb.ledger.claims import claimed_in, entry_name, entry_text, unfinished
+from locallb.ledger.conflicts import ContendedError, LedgerError, refuse_others
+from locallb.model.identities import IPAddress, Owner
+from locallb.storage import files
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A claim that shall be: with a key for `sharing`, others of the same stack who have it are no hindrance."""
+
+    address: IPAddress
+    owner: Owner
+    sharing: str = ""
+
+    @property
+    def text(self) -> str:
+        """What its file says."""
+        return entry_text(self.address, self.owner, self.sharing)
+
+
+def rounds(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
+    """Return claims in rounds, each address once in a round: who wants one that another wants comes after that one."""
+    by_address: dict[IPAddress, list[Wanted]] = {}
+    for claim in dict.fromkeys(wanted):
+        by_address.setdefault(claim.address, []).append(claim)
+    return [[claim for claim in claims if claim] for claims in zip_longest(*by_address.values())]
+
+
+def publish(ledger: ClaimFiles, wanted: Sequence[Wanted]) -> Mapping[Wanted, LedgerError]:
+    """Claim addresses, each once; return why some can't be claimed."""
+    if not wanted:
+        return {}
+    refused: dict[Wanted, LedgerError] = {}
+    beside: dict[Wanted, Path] = {}
+    try:
+        for claim in wanted:
+            try:
+                beside[claim] = _write_beside(ledger, claim)
+            except (OSError, files.FilesError) as error:
+                refused[claim] = _impossible(ledger, claim, error)
+        refused |= _given_way(ledger, beside)
+        linked = [claim for claim in beside if claim not in refused]
+        for claim in linked:
+            try:
+                os.link(beside[claim], _path(ledger, claim))
+            except OSError as error:
+                refused[claim] = _impossible(ledger, claim, error)
+        refused |= _withdrawn(ledger, [claim for claim in linked if claim not in refused])
+    finally:
+        for path in beside.values():
+            path.unlink(missing_ok=True)
+    return refused
+
+
+def remove(path: Path) -> None:
+    """Remove a claim; absent is fine. Raises LedgerError."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise LedgerError(f"the claim {path} can't be removed: {error.strerror}") from error
+
+
+def among(names: Sequence[str], wanted: Sequence[Wanted]) -> list[str]:
+    """Return the names among which all claims of these addresses are, so that a thousand are gone through once."""
+    starts = {str(claim.address) for claim in wanted}
+    return [name for name in names if ":" in name or name.partition("~")[0] in starts]
+
+
+def _write_beside(ledger: ClaimFiles, claim: Wanted) -> Path:
+    return files.write_beside(_path(ledger, claim), claim.text, mode=ledger.mode(), durable=True)
+
+
+def _path(ledger: ClaimFiles, claim: Wanted) -> Path:
+    return ledger.path / entry_name(claim.address, claim.owner)
+
+
+def _impossible(ledger: ClaimFiles, claim: Wanted, error: Exception) -> LedgerError:
+    what = f"{claim.address} can't be claimed in {ledger.path}"
+    if isinstance(error, FileNotFoundError):
+        return ContendedError(f"{what}: another writer cleared it up")
+    return LedgerError(f"{what}: {error}")
+
+
+def _given_way(ledger: ClaimFiles, beside: Mapping[Wanted, Path]) -> Iterator[tuple[Wanted, LedgerError]]:
+    """Find those that another has by now, or is about to have."""
+    names, mine = ledger.all_names(), {path.name for path in beside.values()}
+    rivals = {}
+    for name in set(unfinished(names)) - mine:
+        if rival := claimed_in(ledger.path / name):
+            rivals[rival.address] = ledger.path / name
+    names = among(names, tuple(beside))
+    for claim in beside:
+        if where := rivals.get(claim.address):
+            what = f"{claim.address} is being claimed by another process ({where}): run again"
+            yield claim, ContendedError(what)
+        elif problem := _refusal(ledger, claim, names):
+            yield claim, problem
+
+
+def _withdrawn(ledger: ClaimFiles, linked: Sequence[Wanted]) -> Iterator[tuple[Wanted, LedgerError]]:
+    """Take claims back if there is another one all the same: its writer was stopped for long and went on."""
+    names = among(ledger.names(), linked) if linked else []
+    for claim in linked:
+        try:
+            if problem := _refusal(ledger, claim, names):
+                remove(_path(ledger, claim))
+                yield claim, problem
+        except LedgerError as error:
+            yield claim, error
+
+
+def _refusal(ledger: ClaimFiles, claim: Wanted, names: Sequence[str]) -> LedgerError | None:
+    try:
+        refuse_others(ledger.held(claim.address, names), claim.owner, claim.sharing, alone=True)
+    except LedgerError as problem:
+        return problem
+    return None

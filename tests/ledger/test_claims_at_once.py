@@ -1,0 +1,177 @@
+"""Claims that are made at once: as one by one, wherever a writer is stopped, whoever else claims."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locallb.kubernetes.api.fence import FENCE
+from locallb.ledger import ledger as module
+from locallb.ledger import lock
+from locallb.ledger.conflicts import LedgerError
+from locallb.ledger.ledger import Ledger
+from locallb.ledger.publishing import Wanted
+from locallb.model.snapshot import Claim
+from tests.ledger.test_ledger import ROOT, owner
+
+ADDRESSES = tuple(map(ip_address, ("127.77.0.5", "127.77.0.50", "fd00::5")))
+wanted = st.builds(
+    Wanted, st.sampled_from(ADDRESSES), st.sampled_from("abc").map(owner), st.sampled_from(["", "key", "other"])
+)
+
+
+def one_by_one(ledger: Ledger, claims: list[Wanted]) -> list[str]:
+    """Claim, and return why what fails does."""
+    said = []
+    for claim in claims:
+        try:
+            ledger.claim(claim.address, claim.owner, claim.sharing)
+        except LedgerError as error:
+            said.append(str(error))
+        else:
+            said.append("")
+    return said
+
+
+def contents(ledger: Ledger) -> dict[str, str]:
+    """Read all that is there."""
+    return {path.name: path.read_text() for path in ledger.directory.iterdir()}
+
+
+@given(st.lists(wanted, max_size=4), st.lists(wanted, max_size=8, unique_by=lambda claim: (claim.address, claim.owner)))
+@settings(max_examples=60, deadline=None)
+def test_claims_at_once_are_those_made_one_by_one(before: list[Wanted], now: list[Wanted]) -> None:
+    """The same files with the same content, the same sentences to those that are refused."""
+    with tempfile.TemporaryDirectory() as directory:
+        single, joined = Ledger(Path(directory) / "single"), Ledger(Path(directory) / "joined")
+        for ledger in (single, joined):
+            one_by_one(ledger, before)
+        said = one_by_one(single, now)
+        answers = [str(problem or "").replace("/joined/", "/single/") for problem in joined.claim_all(now)]
+        assert answers == said
+        assert bool(now or before) == joined.directory.exists() or not now
+        assert not single.directory.exists() or contents(joined) == contents(single)
+
+
+def test_threads_that_claim_while_another_does_share_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One lock and one look at all names for all who came meanwhile."""
+    ledger, sizes, claim_all = Ledger(tmp_path), [], Ledger.claim_all
+
+    def counted(self: Ledger, wanted: Sequence[Wanted]) -> list[LedgerError | None]:
+        sizes.append(len(wanted))
+        while len(sizes) == 1 and len(module._QUEUES[tmp_path, FENCE]._waiting) < 12 - len(wanted):
+            time.sleep(0.001)
+        return claim_all(self, wanted)
+
+    monkeypatch.setattr(Ledger, "claim_all", counted)
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda n: ledger.claim(ip_address(f"127.77.0.{n}"), owner(f"s{n}")), range(12)))
+    assert len(sizes) == 2
+    assert {claim.owner.service.name for claim in ledger.claims()} == {f"s{n}" for n in range(12)}
+
+
+STOPPED_AT = """
+import os, sys
+from ipaddress import ip_address
+from pathlib import Path
+from locallb.kubernetes.api.fence import FENCE
+from locallb.ledger import ledger as module
+from locallb.ledger import lock
+from locallb.ledger.ledger import Ledger
+from locallb.ledger.publishing import Wanted
+from tests.ledger.test_ledger import owner
+
+lock.PATIENCE = 0.05
+directory, signal, at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+calls = 0
+
+def counted(real):
+    def call(*args, **kwargs):
+        global calls
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), signal)
+        return real(*args, **kwargs)
+    return call
+
+for name in ("open", "link", "unlink", "listdir", "fsync", "fchmod", "close"):
+    setattr(os, name, counted(getattr(os, name)))
+wanted = [Wanted(ip_address(text), owner("stopped")) for text in ("127.77.0.5", "127.77.0.50", "fd00::5")]
+print(*(int(problem is None) for problem in Ledger(directory).claim_all(wanted)))
+"""
+"""Three claims at once, by a process that gets a signal before its system call of that number."""
+
+
+def begun(ledger: Ledger, signal: int, at: int) -> subprocess.Popen[str]:
+    """Begin three claims at once."""
+    command = [sys.executable, "-c", STOPPED_AT, str(ledger.directory), str(signal), str(at)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_a_writer_of_several_killed_anywhere_leaves_each_whole_or_absent(tmp_path: Path) -> None:
+    """What it had begun is claimed by whoever comes next, and nothing else stays behind."""
+    everything = tuple(Claim(address, owner("stopped")) for address in ADDRESSES)
+    at, killed = 0, True
+    while killed:
+        at += 1
+        ledger = Ledger(tmp_path / f"at{at}")
+        ledger.directory.mkdir()
+        with begun(ledger, 9, at) as writer:
+            killed = writer.wait(60) == -9
+        assert set(ledger.claims()) <= set(everything)
+        assert ledger.problems() == ()
+        wanted = [Wanted(claim.address, claim.owner) for claim in everything]
+        assert ledger.claim_all(wanted) == [None] * len(wanted)
+        assert ledger.claims() == everything
+        assert len(contents(ledger)) == len(everything)
+    assert at > 20
+
+
+@pytest.mark.slow
+def test_a_writer_of_several_stopped_anywhere_while_another_claims_leaves_one_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each address, although the lock is in its hand, and although it goes on when the other is through."""
+    monkeypatch.setattr(lock, "PATIENCE", 0.05)
+    monkeypatch.setattr("locallb.ledger.ledger.PATIENCE", 0.1)
+    at, stopped = 0, True
+    while stopped:
+        at += 1
+        ledger = Ledger(tmp_path / f"at{at}")
+        ledger.directory.mkdir()
+        with begun(ledger, 19, at) as writer:
+            stopped = os.WIFSTOPPED(os.waitpid(writer.pid, os.WUNTRACED)[1])
+            if not stopped:
+                break
+            said = one_by_one(ledger, [Wanted(address, owner("other")) for address in ADDRESSES])
+            writer.send_signal(18)
+            assert writer.stdout
+            won = [word == "1" for word in writer.stdout.readline().split()]
+        for address, mine, problem in zip(ADDRESSES, won, said, strict=True):
+            holders = {who for who in ("stopped", "other") if ledger.holds(address, owner(who))}
+            assert {name for name, has in (("stopped", mine), ("other", not problem)) if has} <= holders
+            assert len(holders) <= 1, f"{address} after a stop before call {at}"
+    assert at > 20
+
+
+def test_of_many_threads_with_many_addresses_each_has_one_holder(tmp_path: Path) -> None:
+    """All want all of them at once."""
+    claims = [Wanted(address, owner(f"s{n}")) for n in range(6) for address in ADDRESSES]
+    with ThreadPoolExecutor(len(claims)) as pool:
+        said = list(pool.map(lambda claim: one_by_one(Ledger(tmp_path), [claim])[0], claims))
+    assert said.count("") == len(ADDRESSES)
+    assert sorted(claim.address.version for claim in Ledger(tmp_path).claims()) == [4, 4, 6]
