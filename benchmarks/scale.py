@@ -1,11 +1,11 @@
 """What a watch loop costs as the number of Services grows: events, starts, memory, descriptors, planning.
 
-Manifests are the source and shared proxies serve, one for each hundred Services, so that 1,000 fit without any right.
+Manifests are the source and shared proxies serve, one for each hundred Services, so that 5,000 fit without any right.
 Each size has a process of its own, in which the loop is asked to look, again and again, without its threads: what is
 measured is from the mark to the end of what it leads to. A table goes to standard error, one JSON object to standard
 output.
 
-    python -m benchmarks.scale [--sizes 1,32,100,300,1000] [--runs 20] [--profile]
+    python -m benchmarks.scale [--sizes 1,100,1000,5000] [--runs 20] [--profile]
 
 `--profile` tells instead where the time goes, by cProfile.
 """
@@ -41,7 +41,7 @@ from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Plan
 from locallb.watch.loop import Loop
 from tests.e2e.support import Stage, node, port, service, stage
 
-SIZES = "1,32,100,300,1000"
+SIZES = "1,100,1000,5000"
 SOURCE = Mark(Cause.SOURCE, "c")
 ADDED = 8081
 STARTS = 1
@@ -186,8 +186,8 @@ def measure(size: int, runs: int, *, profile: bool) -> Figures:
     """Measure one size, in this process."""
     figures = Figures()
     with stage() as play, backend() as node_port:
-        second, third = 100 + secrets.randbelow(150), 8 * secrets.randbelow(31)
-        pools = [{"name": "own", "addresses": [f"127.{second}.{third}.0/21"]}]
+        second, third = 100 + secrets.randbelow(150), 32 * secrets.randbelow(8)
+        pools = [{"name": "own", "addresses": [f"127.{second}.{third}.0/19"]}]
         play.configure(proxies="shared", pools=pools)
         play.write("nodes.yaml", node())
         for number in range(size):
@@ -244,14 +244,14 @@ def child(size: int, runs: int, profile: bool, answer: multiprocessing.SimpleQue
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default=SIZES, help="numbers of Services (default: %(default)s; at most 2,000)")
+    parser.add_argument("--sizes", default=SIZES, help="numbers of Services (default: %(default)s; at most 8,000)")
     parser.add_argument("--runs", type=int, default=20, help="of each event (default: %(default)s)")
     parser.add_argument("--profile", action="store_true", help="tell where the time goes instead")
     args = parser.parse_args()
     milliseconds: dict[str, dict[str, Spread]] = {}
     counted: dict[str, dict[str, float]] = {}
     context = multiprocessing.get_context("spawn")
-    for size in [min(2000, int(size)) for size in args.sizes.split(",")]:
+    for size in [min(8000, int(size)) for size in args.sizes.split(",")]:
         answer: multiprocessing.SimpleQueue[Figures] = context.SimpleQueue()
         process = context.Process(target=child, args=(size, args.runs, args.profile, answer))
         process.start()
