@@ -13,7 +13,7 @@ import fcntl
 import os
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -127,7 +127,7 @@ class Ledger:
                 problems |= self._take(self._files.names() if number else names, claims)
         return [problems.get(claim) for claim in wanted]
 
-    def _take(self, names: Sequence[str], wanted: Sequence[Wanted]) -> Mapping[Wanted, LedgerError]:
+    def _take(self, names: Sequence[str], wanted: Sequence[Wanted]) -> dict[Wanted, LedgerError]:
         """Claim addresses that are free or `owner`'s, each for one; return why some can't be claimed."""
         problems: dict[Wanted, LedgerError] = {}
         new, near = [], among(names, wanted)

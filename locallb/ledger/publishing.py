@@ -41,7 +41,7 @@ def rounds(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
     return [[claim for claim in claims if claim] for claims in zip_longest(*by_address.values())]
 
 
-def publish(ledger: ClaimFiles, wanted: Sequence[Wanted]) -> Mapping[Wanted, LedgerError]:
+def publish(ledger: ClaimFiles, wanted: Sequence[Wanted]) -> dict[Wanted, LedgerError]:
     """Claim addresses, each once; return why some can't be claimed."""
     if not wanted:
         return {}
