@@ -25,6 +25,7 @@ def balancer_digest(placement: Placement, proxy: str) -> str:
             [probe.place for probe in placement.probes],
             [part.part.id, dict(part.rendered.listeners), dict(part.rendered.clusters)] if part else [],
             words(placement),
+            *([str(name) for name in placement.names]),
         ]
     )
 

@@ -97,4 +97,5 @@ def _shown(placement: Placement, digest: str) -> Mapping[str, object]:
         "ports": [str(port) for port in placement.ports],
         "uid": placement.owner.uid,
         "digest": digest,
+        **({"names": [str(name) for name in placement.names]} if placement.names else {}),
     }

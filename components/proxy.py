@@ -12,7 +12,7 @@ from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
 from locallb.planning.planned import PlannedProxy
 from locallb.resources.codec import encode
-from locallb.resources.declared import LoopbackAddress, PodRoutes, ProxyConfig, ServedCertificate
+from locallb.resources.declared import LoopbackAddress, PodRoutes, ProxyConfig, Reachable, ServedCertificate
 from locallb.runtimes.runtime import runtime
 
 
@@ -35,6 +35,9 @@ class Proxy(pulumi.ComponentResource):
     ) -> None:
         name, owner, rendered = planned.proxy.name, owner_fields(planned.owner), planned.rendered
         shown = {"listeners": [listener.name for listener in planned.proxy.every_listener], "digest": planned.digest}
+        if planned.proxy.names:
+            table = (served for listener in planned.proxy.names for served in listener.table)
+            shown["names"] = [f"{each.name} {' '.join(map(str, each.addresses))}" for each in table]
         super().__init__("locallb:index:Proxy", name, shown)
         self.id = planned.proxy.id
         self.published = bool(planned.proxy.published)
@@ -52,6 +55,20 @@ class Proxy(pulumi.ComponentResource):
         self.process, self.identity = runtime(planned.run.runtime).declare(planned, self.config, self)
         self._route(planned)
         self.register_outputs({"process": self.identity})
+
+    def answer(self, planned: PlannedProxy) -> None:
+        """Wait until questions for names are answered as planned."""
+        Reachable(
+            planned.proxy.name,
+            proxy=self.config.proxy,
+            part="",
+            process=self.identity,
+            listeners=[listener.name for listener in planned.proxy.names],
+            versions=self.config.versions,
+            probes=[],
+            published=self.published,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.process]),
+        )
 
     def _certificate(self, planned: PlannedProxy, certificate: Certificate, access: Access | None) -> ServedCertificate:
         """Put a certificate and its key where the proxy reads them; both lie there before anything refers to them."""

@@ -70,6 +70,8 @@ def declare_some(
         planned.proxy.name: Proxy(planned, claimed.get(planned.proxy.name, ()), lives.get(planned.proxy.name))
         for planned in proxies
     }
+    for answering in (planned for planned in proxies if planned.proxy.names):
+        running[answering.proxy.name].answer(answering)
     for balancer in balancers:
         way = routes.get(balancer.placement.key.cluster)
         balancer.serve(running[balancer.placement.proxy], [way] if way else [])

@@ -15,6 +15,7 @@ from locallb.config.candidates import candidates, listed
 from locallb.config.entries import output_entry, source_entry
 from locallb.config.loopback_socket import parse_metrics
 from locallb.config.parse_containers import parse_containers
+from locallb.config.parse_dns import parse_dns
 from locallb.config.parse_election import parse_election
 from locallb.config.parse_pod_routes import parse_cidrs_of_clusters, parse_pod_routes
 from locallb.config.parse_policies import parse_policies
@@ -39,7 +40,7 @@ from locallb.model.objects import BackendChoice
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
-    *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses"),
+    *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "dns"),
 )
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
 
@@ -53,11 +54,12 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     mistakes.unknown("", config, (*KEYS, *OUTPUTS.having("entry")))
     sources, finders = _sources(mistakes, config.get("sources"))
     _refuse_repeated(mistakes, config.get("sources"))
+    pools = parse_pools(mistakes, config["pools"]) if "pools" in config else (DEFAULT_POOL,)
     settings = Settings(
         sources=sources,
         finders=finders,
         outputs=_outputs(mistakes, config),
-        pools=parse_pools(mistakes, config["pools"]) if "pools" in config else (DEFAULT_POOL,),
+        pools=pools,
         pins=_pins(mistakes, config.get("pins", {})),
         classes=parse_classes(mistakes, config.get("classes", {})),
         namespaces=parse_namespaces(mistakes, "namespaces", config.get("namespaces", [])),
@@ -73,6 +75,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         pod_cidrs=parse_cidrs_of_clusters(mistakes, config.get("podCIDRs", {})),
         gateway_classes=parse_gateway_classes(mistakes, config.get("gatewayClasses")),
         policies=parse_policies(mistakes, config.get("policies", {})),
+        dns=parse_dns(mistakes, config.get("dns"), pools),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
     )
     election = parse_election(mistakes, config.get("leaderElection", {}), settings.sources)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from locallb.config.lease_timing import Timing
 from locallb.config.status_settings import IpMode, StatusOrder
+from locallb.dns.zones import DnsSettings
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
 from locallb.model.objects import EMPTY, BackendChoice
@@ -234,6 +235,8 @@ class Settings:
     """More sources, found when they are read."""
     gateway_classes: frozenset[str] | None = None
     """The GatewayClasses that are served; None for every one of our controller."""
+    dns: DnsSettings | None = None
+    """The zones in which load balancers have names."""
 
     @property
     def publishes(self) -> bool:

@@ -32,6 +32,7 @@ from locallb.envoy.endpoints import assignment, file_name
 from locallb.envoy.fragments import RenderedPart, render_part
 from locallb.envoy.http.listeners import listener as http_listener
 from locallb.envoy.listeners import listener
+from locallb.envoy.names import name_listener
 from locallb.envoy.rollout import with_referred
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream
@@ -85,6 +86,7 @@ def _render(proxy: Proxy, _checks: tuple[object, ...]) -> Rendered:
     served = {name for name, upstream in upstreams.items() if upstream.backends}
     listeners = [listener(spec) for spec in proxy.listeners if spec.upstream in served]
     listeners += [http_listener(spec, proxy.discovery) for spec in proxy.http]
+    listeners += [name_listener(spec) for spec in proxy.names]
     lds = Discovered(sorted(listeners, key=lambda message: str(message["name"])))
     cds = Discovered([cluster(upstream, proxy.discovery) for upstream in upstreams.values()])
     files = {"bootstrap.json": bootstrap(proxy), "lds.json": lds.response, "cds.json": cds.response}

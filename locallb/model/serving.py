@@ -95,6 +95,30 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedName:
+    """A name, or a wildcard, and the addresses that are answered."""
+
+    name: str
+    addresses: tuple[IPAddress, ...]
+    ttl: int
+
+
+@dataclass(frozen=True, slots=True)
+class NameListener:
+    """One address and port at which DNS questions are answered from a table, by UDP."""
+
+    address: IPAddress
+    port: int
+    table: tuple[ServedName, ...] = ()
+    """Sorted by name, each once."""
+
+    @property
+    def name(self) -> str:
+        """The listener's name, as `Listener` has it."""
+        return f"{place(self.address, self.port)}/{Protocol.UDP}"
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedPort:
     """A port of a container that Docker publishes: clients use `address`:`port`, Envoy listens at `container_port`."""
 
@@ -119,6 +143,7 @@ class Proxy:
     http: tuple[HttpListener, ...] = ()
     may_serve_http: bool = False
     """HTTP listeners may come while it runs: its bootstrap, which never changes, has what those need."""
+    names: tuple[NameListener, ...] = ()
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
@@ -127,9 +152,9 @@ class Proxy:
         return tuple(sorted({certificate for each in terminations for certificate in each.certificates}))
 
     @property
-    def every_listener(self) -> tuple[Listener | HttpListener, ...]:
+    def every_listener(self) -> tuple[Listener | HttpListener | NameListener, ...]:
         """Return all of them."""
-        return (*self.listeners, *self.http)
+        return (*self.listeners, *self.http, *self.names)
 
 
 @dataclass(frozen=True, slots=True)

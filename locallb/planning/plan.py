@@ -24,6 +24,7 @@ from locallb.planning.gateway_statuses import with_statuses
 from locallb.planning.gateways import backends_of, with_gateways
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
+from locallb.planning.names import with_names
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
 from locallb.planning.placing import PlacementInputs, PlanContext, proxy_of_stack
 from locallb.planning.planned import Plan, PlannedRoutes, Rejection
@@ -87,7 +88,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         routes=_on_host(routing, snapshot.home, settings),
         notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings), *told.notices),
     )
-    plan = with_statuses(plan, told, snapshot, settings)
+    plan = with_statuses(with_names(plan, snapshot, gateways, frame), told, snapshot, settings)
     gain = routes_to_gain(plan, snapshot, settings, memory.routing)
     left = (*left_out(snapshot, plan, settings), *told.left_out, *gain)
     return replace(plan, left_out=left) if left else plan

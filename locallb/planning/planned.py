@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from locallb.config.status_settings import IpMode, StatusOrder
+from locallb.dns.records import Name
 from locallb.envoy import Rendered, RenderedPart
 from locallb.model.http import HttpListener, HttpRoutes, TcpForward
 from locallb.model.http_routes import Forward
@@ -135,6 +136,8 @@ class Placement:
     """Why nobody is told that it has its addresses: its proxy can't be brought back."""
     status: PlannedStatus | None = None
     """What a Gateway of a running cluster is told; None for Services, whose frontend says it."""
+    names: tuple[Name, ...] = ()
+    """Where the stack has zones."""
 
     @property
     def key(self) -> ObjectKey:

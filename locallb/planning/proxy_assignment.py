@@ -16,7 +16,7 @@ from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service
 from locallb.model.snapshot import Snapshot
 from locallb.planning.capacity import Need, share_out
-from locallb.planning.sharing import Assignment, assign_shared, assign_spares, with_spares
+from locallb.planning.sharing import Assignment, assign_shared, assign_spares, serves_services, with_spares
 
 _NONE: Mapping[ObjectKey, int] = MappingProxyType({})
 EACH = watches(Discovery.STATIC, 0)
@@ -104,4 +104,4 @@ def _leaving(snapshot: Snapshot, proxies: Sequence[ProxyName], own: Sequence[Obj
     """
     keys = set(own)
     leaving = sum(watches(proxy.discovery, proxy.upstreams) for proxy in snapshot.proxies if proxy.service not in keys)
-    return leaving + EACH * len(set(snapshot.stack_proxies) - set(proxies))
+    return leaving + EACH * len(set(filter(serves_services, snapshot.stack_proxies)) - set(proxies))

@@ -37,6 +37,11 @@ def is_shared(name: ProxyName) -> bool:
     return name.startswith(f"{SHARED}-")
 
 
+def serves_services(name: ProxyName) -> bool:
+    """Return whether a proxy of this name is shared or a spare."""
+    return _NAME.fullmatch(name) is not None
+
+
 def assign_shared(
     services: Sequence[ObjectKey], seats: Iterable[HeldProxyAssignment], settings: ProxySettings, room: int
 ) -> Assignment:

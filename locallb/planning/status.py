@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from locallb.dns.names import is_wildcard
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
@@ -58,6 +59,7 @@ class Row:
     ports: tuple[PortRow, ...] = ()
     reason: str = ""
     message: str = ""
+    names: tuple[str, ...] = ()
 
 
 def rows(plan: Plan, seen: Mapping[str, Observation]) -> tuple[Row, ...]:
@@ -71,9 +73,9 @@ def _placed(placement: Placement, seen: Observation | None) -> Row:
     ports = tuple(replace(_port(placement.key, port, seen), via=port.via) for port in placement.ports)
     troubled = next((port for port in ports if port.state is not State.SERVING), None)
     state = _overall(ports) if seen else State.PENDING
-    if not troubled:
-        return Row(placement.key, state, placement.addresses, ports)
-    return Row(placement.key, state, placement.addresses, ports, troubled.reason, troubled.message)
+    reason, message = (troubled.reason, troubled.message) if troubled else ("", "")
+    names = tuple(sorted((name.name for name in placement.names), key=lambda name: (is_wildcard(name), name)))
+    return Row(placement.key, state, placement.addresses, ports, reason, message, names)
 
 
 def _overall(ports: tuple[PortRow, ...]) -> State:

@@ -107,7 +107,8 @@ class Converger:
         }
         known.evict_unused()
         needed = {placement.proxy for placement in plan.placements}
-        self._spare = frozenset(planned.key for planned in plan.proxies if planned.proxy.name not in needed)
+        unneeded = (planned for planned in plan.proxies if planned.proxy.name not in needed)
+        self._spare = frozenset(planned.key for planned in unneeded if not planned.proxy.names)
         stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.key.cluster}
         routes = {planned.key: planned.digest for planned in plan.routes}
         statuses = {planned.key: planned.digest for planned in plan.statuses}

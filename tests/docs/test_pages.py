@@ -56,6 +56,9 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "kubectl get nodes,endpointslices -A -o yaml > my-services/behind.yaml": Elsewhere(
         "it needs a cluster", "tests/sources/test_realistic.py", "kubectl"
     ),
+    "dig +short @127.0.0.77 -p 5300 web.shop.demo.test": Elsewhere(
+        "it needs a stack that serves", "tests/e2e/test_names.py", 'addresses(server, "web.n.c.test")'
+    ),
     "pulumi preview --json > preview.json": Elsewhere(
         CLI, "tests/report/test_pulumi_preview.py", "pulumi preview --json"
     ),

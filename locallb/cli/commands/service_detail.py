@@ -69,6 +69,8 @@ def print_detail(out: Out, detail: Detail) -> None:
     row, proxy = detail.row, detail.proxy
     out.line((str(row.key), "bold"), "  ", (str(row.state), STYLES[row.state]), f"  {row.reason}".rstrip())
     _field(out, "addresses", " ".join(map(str, row.addresses)) or "-")
+    if row.names:
+        _field(out, "names", " ".join(row.names))
     for port in row.ports:
         backends = ", ".join((detail.backends or {}).get(str(port.port), ())) or "no backends"
         way = {Via.PODS: "pods ", Via.BOTH: "pods and nodePorts "}.get(port.via, "") if port.via else ""

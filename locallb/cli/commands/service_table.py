@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locallb.cli.console import Out
+from locallb.model.formatting import few
 from locallb.model.identities import ObjectKind, Protocol
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
 
 MOST_SENTENCES = 20
+MOST_NAMES = 2
 STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
 
 
@@ -30,7 +32,9 @@ def print_services(
 
 
 def _print_table(out: Out, rows: Sequence[Row], told: frozenset[str]) -> None:
-    out.table(("SERVICE", "ADDRESS", "PORTS", "STATE", "REASON"), [_cells(row) for row in rows])
+    named = any(row.names for row in rows)
+    head = ("SERVICE", "ADDRESS", *(["NAMES"] if named else []), "PORTS", "STATE", "REASON")
+    out.table(head, [_cells(row, named=named) for row in rows])
     sentences = list(dict.fromkeys(row.message for row in rows if row.message and told.isdisjoint(as_told(row))))
     if sentences:
         out.line("")
@@ -65,15 +69,17 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
             ],
             "reason": row.reason,
             "message": row.message,
+            **({"names": list(row.names)} if row.names else {}),
         }
         for row in rows
     ]
 
 
-def _cells(row: Row) -> Sequence[str | tuple[str, str]]:
+def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
     return (
         str(row.key),
         " ".join(str(address) for address in row.addresses) or "-",
+        *([few(row.names, MOST_NAMES) or "-"] if named else []),
         " ".join(_port(port) for port in row.ports) or "-",
         (str(row.state), STYLES[row.state]),
         row.reason,

@@ -1,0 +1,149 @@
+"""The key `dns` of the stack configuration: zones with their servers, and which names there are besides.
+
+Pure. Not here: who gets which name (`dns.records`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from types import MappingProxyType
+
+from locallb.config.candidates import listed
+from locallb.config.loopback_socket import loopback_place
+from locallb.config.settings import Pool
+from locallb.config.values import Mistakes
+from locallb.dns.names import is_wildcard, lies_in, name_fault, normal
+from locallb.dns.records import MOST_TTL
+from locallb.dns.zones import TTL, DnsSettings, Embedded, Zone
+from locallb.model.formatting import clipped, shown
+
+_KEYS = ("zones", "template", "ttl", "records")
+_ZONE_KEYS = ("zone", "embedded")
+_PLACE = "127.0.0.77:5300"
+_ZONE = f"{{zone: test, embedded: {_PLACE}}}"
+_EXAMPLE = f"{{zones: [{_ZONE}]}}"
+_TEMPLATE = "{name}.{namespace}.{cluster}"
+_FIELD = re.compile(r"\{(name|namespace|cluster)\}")
+_DEFAULT = loopback_place(_PLACE)
+
+
+def parse_dns(mistakes: Mistakes, value: object, pools: Sequence[Pool]) -> DnsSettings | None:
+    """Read the key; None where it is missing or has no zone that could be used."""
+    if value is None:
+        return None
+    entry = mistakes.mapping("dns", value, _EXAMPLE)
+    if not isinstance(value, Mapping):
+        return None
+    mistakes.unknown("dns.", entry, _KEYS)
+    zones = _zones(mistakes, entry.get("zones"))
+    if not zones:
+        return None
+    for zone in zones:
+        for pool in (pool for pool in pools if listed(pool, zone.server.address)):
+            told = f"{zone.server.address} is an address of the pool {pool.name}; choose one that no Service can get"
+            mistakes.add("dns.zones", told)
+    return DnsSettings(
+        zones,
+        _template(mistakes, entry.get("template", f"{_TEMPLATE}.{zones[0].name}"), zones),
+        _ttl(mistakes, entry["ttl"]) if "ttl" in entry else TTL,
+        _records(mistakes, entry.get("records", {}), zones),
+    )
+
+
+def _zones(mistakes: Mistakes, value: object) -> tuple[Zone, ...]:
+    if value is None or value == []:
+        mistakes.add("dns.zones", f"there is none; write a list such as [{_ZONE}]")
+        return ()
+    entries = mistakes.items("dns.zones", value, f"a list such as [{_ZONE}]")
+    zones = [zone for key, item in entries if (zone := _zone(mistakes, key, item))]
+    names = [zone.name for zone in zones]
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        mistakes.add("dns.zones", f"{name} is there twice; keep one of them")
+    return tuple(zones)
+
+
+def _zone(mistakes: Mistakes, key: str, value: object) -> Zone | None:
+    entry = mistakes.mapping(key, value, _ZONE)
+    mistakes.unknown(f"{key}.", entry, _ZONE_KEYS)
+    name = _name(mistakes, f"{key}.zone", entry.get("zone"))
+    if "embedded" not in entry:
+        mistakes.add(key, f"nobody answers for it; write {_ZONE}")
+        return None
+    server = _embedded(mistakes, f"{key}.embedded", entry["embedded"])
+    return Zone(name, server) if name and server else None
+
+
+def _name(mistakes: Mistakes, key: str, value: object) -> str:
+    name = normal(mistakes.text(key, value, "a zone such as test"))
+    if name and (fault := "a zone has no wildcard; leave it out" if is_wildcard(name) else name_fault(name)):
+        mistakes.add(key, f"{shown(name)} is no zone: {fault}")
+        return ""
+    return name
+
+
+def _embedded(mistakes: Mistakes, key: str, value: object) -> Embedded | None:
+    if value is True:
+        return Embedded(*_DEFAULT)
+    text = mistakes.text(key, value, f"an address and a port for the server, such as {_PLACE}")
+    try:
+        return Embedded(*loopback_place(text)) if text else None
+    except ValueError as error:
+        mistakes.add(key, str(error))
+        return None
+
+
+def _template(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> str:
+    if value is False:
+        return ""
+    example = f"{_TEMPLATE}.{zones[0].name}"
+    text = mistakes.text("dns.template", value, f"a name such as {example}, or false for none")
+    name = normal(_FIELD.sub("x", text))
+    if text and (fault := name_fault(name)):
+        mistakes.add(
+            "dns.template",
+            f"{shown(text)} makes no names: {fault}; the fields are {{name}}, {{namespace}}, {{cluster}}",
+        )
+    elif text and not any(lies_in(name, zone.name) for zone in zones):
+        mistakes.add("dns.template", f"{shown(text)} lies in none of the zones; write one such as {example}")
+    return text
+
+
+def _ttl(mistakes: Mistakes, value: object) -> int:
+    seconds = mistakes.number("dns.ttl", value)
+    if value == seconds and not 0 < seconds <= MOST_TTL:
+        mistakes.add("dns.ttl", f"{seconds} seconds is no TTL; use 1 to {MOST_TTL}, such as {TTL}")
+    return seconds
+
+
+def _records(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> Mapping[str, tuple[str, ...]]:
+    example = f"{{db.{zones[0].name}: [127.0.0.1]}}"
+    records = {}
+    for text, targets in mistakes.mapping("dns.records", value, example).items():
+        key, name = f"dns.records.{clipped(text)}", normal(text)
+        if fault := name_fault(name):
+            mistakes.add(key, f"it is no name: {fault}")
+        elif not any(lies_in(name, zone.name) for zone in zones):
+            mistakes.add(key, f"it lies in none of the zones; write one such as db.{zones[0].name}")
+        records[name] = tuple(_targets(mistakes, key, targets))
+    return MappingProxyType(records)
+
+
+def _targets(mistakes: Mistakes, key: str, value: object) -> list[str]:
+    """Read addresses, or one other name."""
+    example = "[127.0.0.1, fd00::1]"
+    texts = mistakes.texts(key, value, f"a list of addresses such as {example}")
+    if value in ([], ()):
+        mistakes.add(key, f"the list is empty; write addresses such as {example}")
+    others = [text for text in texts if not _is_address(text)]
+    if others and (len(texts) > 1 or name_fault(normal(others[0]))):
+        mistakes.add(key, f"{shown(others[0])} is no address; write {example}, or one other name")
+    return texts
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""Names: who gets which, and what is written into which zone. `names`, `zones` and `records` are pure."""

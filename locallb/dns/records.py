@@ -1,0 +1,152 @@
+"""From what is wished to the names that are given: each name to one owner, in one zone, with records that can be.
+
+Who is older keeps a name that several wish; everybody who doesn't get one is told why, in a sentence. Not here: where
+wishes come from (`planning.names`), and how a server is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from locallb.dns.names import is_wildcard, name_fault, normal
+from locallb.dns.zones import DnsSettings, Zone, zone_of
+from locallb.model.formatting import clipped, shown
+from locallb.model.identities import IPAddress, ObjectKey
+
+MOST_TTL = 7 * 24 * 3600
+"""Seconds of the longest TTL: whoever wrote more has mistaken the unit."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Name:
+    """A name that is given: the addresses that it stands for or, in their place, another name."""
+
+    name: str
+    zone: str
+    ttl: int
+    addresses: tuple[IPAddress, ...] = ()
+    alias: str = ""
+
+    @property
+    def records(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the values of its records by their type."""
+        if self.alias:
+            return {"CNAME": (f"{self.alias}.",)}
+        return {
+            kind: tuple(str(address) for address in self.addresses if address.version == version)
+            for kind, version in (("A", 4), ("AAAA", 6))
+            if any(address.version == version for address in self.addresses)
+        }
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.alias or ' '.join(map(str, self.addresses))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Names that one object asks for, all with the same targets."""
+
+    key: ObjectKey | None
+    """Whose they are; None for the stack's own."""
+    names: tuple[str, ...]
+    targets: tuple[str, ...]
+    ttl: int
+    strict: bool = True
+    """Tell of a name that is in no zone; some have names that others answer for."""
+
+    @property
+    def whose(self) -> str:
+        """Return how a sentence names the owner."""
+        return str(self.key) if self.key else "local-lb:dns.records"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A name that its owner doesn't get."""
+
+    key: ObjectKey | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What is given to whom, and what isn't."""
+
+    given: Mapping[ObjectKey | None, tuple[Name, ...]]
+    refused: tuple[Refusal, ...]
+
+
+def assign(wishes: Iterable[Wish], settings: DnsSettings) -> Names:
+    """Give names to `wishes`, which come in the order in which they go: the stack's own, then those of the oldest."""
+    given: dict[str, tuple[Wish, Name]] = {}
+    refused = []
+    for wish in wishes:
+        for name in dict.fromkeys(normal(text) for text in wish.names):
+            made = _name(name, wish, settings.zones)
+            if isinstance(made, Name):
+                first, _ = given.setdefault(name, (wish, made))
+                made = "" if first.key == wish.key else _taken(name, first)
+            if made:
+                refused.append(Refusal(wish.key, f"{wish.whose}: {made}"))
+    by_owner: dict[ObjectKey | None, list[Name]] = {}
+    for wish, made in given.values():
+        by_owner.setdefault(wish.key, []).append(made)
+    return Names({key: tuple(sorted(names)) for key, names in by_owner.items()}, tuple(refused))
+
+
+def _name(name: str, wish: Wish, zones: Sequence[Zone]) -> Name | str:
+    """Return the name as it is given, or why it isn't; an empty reason where nobody need hear of it."""
+    if fault := name_fault(name):
+        return f"{shown(name)} can't be a name: {fault}"
+    zone = zone_of(name, zones)
+    if zone is None:
+        listed = ", ".join(each.name for each in zones)
+        return f"the name {name} is in no zone of this stack ({listed}); choose one below it" if wish.strict else ""
+    made = _with_targets(name, zone, wish)
+    return (isinstance(made, Name) and _unanswerable(made)) or made
+
+
+def _with_targets(name: str, zone: Zone, wish: Wish) -> Name | str:
+    addresses = tuple(address for text in wish.targets if (address := _address(text)))
+    others = [normal(text) for text in wish.targets if not _address(text)]
+    if not others:
+        return Name(name, zone.name, wish.ttl, addresses)
+    if addresses or len(others) > 1:
+        return f"the name {name} has the targets {clipped(', '.join(wish.targets))}; give addresses, or one other name"
+    if fault := name_fault(others[0]):
+        return f"the name {name} can't lead to {shown(others[0])}: {fault}"
+    return Name(name, zone.name, wish.ttl, alias=others[0])
+
+
+def _unanswerable(made: Name) -> str:
+    """Return what an embedded server can't answer; empty if it can."""
+    if made.alias:
+        return f"the name {made.name} leads to {made.alias}, which the embedded server can't say; give addresses"
+    if is_wildcard(made.name) and made.name.count(".") == 1:
+        below = f"a wildcard below {made.zone}, such as *.apps.{made.zone}"
+        return f"the embedded server doesn't answer for {made.name}; use {below}"
+    return ""
+
+
+def _taken(name: str, first: Wish) -> str:
+    whose = f"that of {first.key}, which is older" if first.key else f"one of {first.whose}"
+    return f"the name {name} is {whose}; choose another one"
+
+
+def _address(text: str) -> IPAddress | None:
+    try:
+        return None if "%" in text else ip_address(text.strip())
+    except ValueError:
+        return None
+
+
+def ttl_of(text: str) -> int | None:
+    """Read a TTL: seconds, or a duration such as `5m`; None if it is neither."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    number, unit = (text[:-1], text[-1:]) if text[-1:] in units else (text, "s")
+    if not (number.isascii() and number.isdecimal()) or len(number) > len(str(MOST_TTL)):
+        return None
+    seconds = int(number) * units[unit]
+    return seconds if 0 < seconds <= MOST_TTL else None

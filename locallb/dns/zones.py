@@ -1,0 +1,58 @@
+"""What a stack says of names: its zones, each with the server that answers for it.
+
+Not here: how the key `dns` is parsed (`config.parse_dns`), and what is told to servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from locallb.dns.names import lies_in
+from locallb.model.identities import IPAddress, place
+
+TTL = 60
+"""Seconds for which an answer may be kept, where nobody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """An Envoy of the stack answers, by UDP."""
+
+    address: IPAddress
+    port: int
+
+    def __str__(self) -> str:
+        return place(self.address, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A zone, and its server."""
+
+    name: str
+    server: Embedded
+
+
+@dataclass(frozen=True, slots=True)
+class DnsSettings:
+    """The key `dns` of a stack."""
+
+    zones: tuple[Zone, ...]
+    template: str = ""
+    """Of the name that every Service and Gateway gets; empty for none."""
+    ttl: int = TTL
+    records: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Names of the stack itself: addresses, or one other name."""
+
+    @property
+    def embedded(self) -> tuple[Embedded, ...]:
+        """Return the places at which Envoy answers, each once."""
+        return tuple(dict.fromkeys(zone.server for zone in self.zones))
+
+
+def zone_of(name: str, zones: Sequence[Zone]) -> Zone | None:
+    """Return the zone in which a name lies, of several the innermost; None if there is none."""
+    having = [zone for zone in zones if lies_in(name, zone.name)]
+    return max(having, key=lambda zone: len(zone.name), default=None)

@@ -1,0 +1,115 @@
+"""Names among what is planned: what everybody wishes, who gets what, and the Envoy that answers for embedded zones.
+
+Not here: which of several owners keeps a name and which names can be (`dns.records`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from locallb.dns.records import Name, Names, Refusal, Wish, assign, ttl_of
+from locallb.dns.zones import DnsSettings, Embedded, zone_of
+from locallb.envoy import render
+from locallb.gateway.translation import BoundGateway
+from locallb.model.formatting import shown
+from locallb.model.identities import ObjectKey, ProxyName
+from locallb.model.naming import proxy_id, proxy_owner
+from locallb.model.objects import Discovery, Service
+from locallb.model.serving import NameListener, Proxy, ServedName
+from locallb.model.snapshot import Snapshot
+from locallb.planning.notices import Notice
+from locallb.planning.placing import PlanContext
+from locallb.planning.planned import Placement, Plan, PlannedProxy
+from locallb.planning.runs import RunInputs, run_planner
+
+SERVER = ProxyName("names")
+"""The proxy of the stack that answers for embedded zones."""
+REFUSED = "NameRefused"
+"""A Service wishes a name that it doesn't get."""
+_ANNOTATION = "external-dns.alpha.kubernetes.io/"
+HOSTNAME, TTL, TARGET = (f"{_ANNOTATION}{word}" for word in ("hostname", "ttl", "target"))
+
+
+def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, BoundGateway], frame: PlanContext) -> Plan:
+    """Return the plan with the names of placements, and with what answers for them, where the stack has zones."""
+    dns = frame.settings.dns
+    if dns is None:
+        return plan
+    services = {service.key: service for service in snapshot.services}
+    placements = [(services[placement.key], placement) for placement in plan.placements]
+    placements.sort(key=lambda both: (both[0].created, both[0].key))
+    problems = [fault for service, _ in placements for fault in _faults(service)]
+    wishes = [Wish(None, (name,), targets, dns.ttl) for name, targets in dns.records.items()]
+    for service, placement in placements:
+        wishes += _wishes(service, placement, gateways.get(service.key), dns)
+    names = assign(wishes, dns)
+    refused = [*problems, *names.refused]
+    return replace(
+        plan,
+        placements=tuple(_named(placement, names, refused) for placement in plan.placements),
+        proxies=(*plan.proxies, *_servers(names, dns, frame)),
+        notices=(*plan.notices, *(refusal.message for refusal in refused), *_unserved(frame)),
+    )
+
+
+def _wishes(service: Service, placement: Placement, gateway: BoundGateway | None, dns: DnsSettings) -> Iterator[Wish]:
+    """Return what one load balancer wishes, what it says itself first."""
+    own = tuple(map(str, placement.addresses))
+    targets = tuple(_listed(service, TARGET)) or own
+    ttl = ttl_of(service.annotations.get(TTL, "").strip()) or dns.ttl
+    yield Wish(service.key, tuple(_listed(service, HOSTNAME)), targets, ttl)
+    if gateway:
+        yield Wish(service.key, tuple(_hostnames(gateway)), targets, ttl, strict=False)
+    if dns.template:
+        key = service.key
+        made = dns.template.format(name=key.name, namespace=key.namespace, cluster=key.cluster)
+        yield Wish(service.key, (made,), targets, ttl)
+
+
+def _hostnames(gateway: BoundGateway) -> Iterator[str]:
+    """Return the hostnames of a Gateway's listeners that serve, and of the routes that are attached there."""
+    for number, bound in enumerate(gateway.listeners):
+        if bound.serves:
+            attached = gateway.attachment.routes.get(number, ())
+            yield from filter(None, (bound.listener.hostname, *(name for one in attached for name in one.names)))
+
+
+def _faults(service: Service) -> Iterator[Refusal]:
+    text = service.annotations.get(TTL)
+    if text is not None and ttl_of(text.strip()) is None:
+        told = f'{service.key}: metadata.annotations["{TTL}"] is {shown(text)}; write seconds such as 60'
+        yield Refusal(service.key, told)
+
+
+def _listed(service: Service, annotation: str) -> Iterator[str]:
+    return (part.strip() for part in service.annotations.get(annotation, "").split(",") if part.strip())
+
+
+def _named(placement: Placement, names: Names, refused: Iterable[Refusal]) -> Placement:
+    given = names.given.get(placement.key, ())
+    told = tuple(Notice(REFUSED, refusal.message) for refusal in refused if refusal.key == placement.key)
+    return replace(placement, names=given, notices=(*placement.notices, *told)) if given or told else placement
+
+
+def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[PlannedProxy]:
+    """Plan the Envoy that answers, if there is to be one."""
+    if not dns.embedded or frame.settings.publishes:
+        return
+    every = [name for given in names.given.values() for name in given]
+    listeners = tuple(_listener(server, every, dns) for server in dns.embedded)
+    owner, identity = proxy_owner(frame.home, SERVER), proxy_id(frame.home, SERVER)
+    proxy = Proxy(SERVER, identity, Discovery.STATIC, names=listeners)
+    proxy, run = run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
+    yield PlannedProxy(proxy, owner, render(proxy), run)
+
+
+def _listener(server: Embedded, names: Iterable[Name], dns: DnsSettings) -> NameListener:
+    mine = [name for name in names if (zone := zone_of(name.name, dns.zones)) and zone.server == server]
+    served = (ServedName(name.name, name.addresses, name.ttl) for name in sorted(mine))
+    return NameListener(server.address, server.port, tuple(served))
+
+
+def _unserved(frame: PlanContext) -> Iterator[str]:
+    if frame.settings.dns and frame.settings.dns.embedded and frame.settings.publishes:
+        yield "local-lb:dns: nobody answers for embedded zones while Docker publishes ports; use network host"

@@ -1,0 +1,86 @@
+"""The key `dns`: what is taken, and the sentence for everything that is not."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.config.parse_settings import parse_settings
+from locallb.config.settings import SettingsError
+from locallb.dns.zones import DnsSettings, Embedded, Zone
+
+SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
+ZONE = {"zone": "test", "embedded": "127.0.0.77:5300"}
+SERVER = Embedded(ip_address("127.0.0.77"), 5300)
+
+
+def mistake(dns: object, **config: object) -> str:
+    """Read a configuration with one mistake."""
+    with pytest.raises(SettingsError) as caught:
+        parse_settings({**SOURCES, **config, "dns": dns})
+    (sentence,) = caught.value.sentences
+    return sentence.removeprefix("local-lb:")
+
+
+def test_a_zone_is_enough() -> None:
+    """The rest has defaults; without the key there are no names."""
+    assert parse_settings(SOURCES).dns is None
+    every = "{name}.{namespace}.{cluster}.test"
+    assert parse_settings({**SOURCES, "dns": {"zones": [ZONE]}}).dns == DnsSettings((Zone("test", SERVER),), every)
+    assert parse_settings({**SOURCES, "dns": {"zones": [{"zone": "Test.", "embedded": True}]}}).dns == DnsSettings(
+        (Zone("test", SERVER),), every
+    )
+
+
+def test_all_of_it() -> None:
+    """Template, TTL and names of the stack."""
+    zones = [ZONE, {"zone": "lab.example", "embedded": "[::1]:53"}]
+    more = {"template": False, "ttl": 5, "records": {"DB.test": ["127.0.0.1"], "a.test": ["b.test"]}}
+    dns = parse_settings({**SOURCES, "dns": {"zones": zones, **more}}).dns
+    assert dns == DnsSettings(
+        (Zone("test", SERVER), Zone("lab.example", Embedded(ip_address("::1"), 53))),
+        "",
+        5,
+        {"db.test": ("127.0.0.1",), "a.test": ("b.test",)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("dns", "sentence"),
+    [
+        ([], "dns: must be a mapping, not a list of 0 items; write {zones: [{zone: test, embedded: 127.0.0.77:5300}]}"),
+        ({"zones": []}, "dns.zones: there is none; write a list such as [{zone: test, embedded: 127.0.0.77:5300}]"),
+        ({"zones": [{"zone": "test"}]}, "dns.zones[0]: nobody answers for it; write {zone: test, embedded:"),
+        ({"zones": [{**ZONE, "zone": "*.test"}]}, 'dns.zones[0].zone: "*.test" is no zone: a zone has no wildcard;'),
+        ({"zones": [{**ZONE, "zone": "a..b"}]}, 'dns.zones[0].zone: "a..b" is no zone: use labels of at most 63'),
+        ({"zones": [ZONE, ZONE]}, "dns.zones: test is there twice; keep one of them"),
+        ({"zones": [{**ZONE, "embedded": "127.0.0.77"}]}, 'dns.zones[0].embedded: "127.0.0.77" is no address with a'),
+        ({"zones": [{**ZONE, "embedded": "192.0.2.1:53"}]}, "dns.zones[0].embedded: 192.0.2.1 isn't a loopback"),
+        (
+            {"zones": [{**ZONE, "embedded": "127.77.0.9:53"}]},
+            "dns.zones: 127.77.0.9 is an address of the pool default;",
+        ),
+        ({"zones": [ZONE], "zone": 1}, "dns.zone: no such key; did you mean zones?"),
+        ({"zones": [ZONE], "ttl": 0}, "dns.ttl: 0 seconds is no TTL; use 1 to 604800, such as 60"),
+        ({"zones": [ZONE], "template": "{service}.test"}, 'dns.template: "{service}.test" makes no names: use labels'),
+        (
+            {"zones": [ZONE], "template": "{name}.org"},
+            'dns.template: "{name}.org" lies in none of the zones; write one',
+        ),
+        ({"zones": [ZONE], "records": {"a..b": ["127.0.0.1"]}}, "dns.records.a..b: it is no name: use labels"),
+        ({"zones": [ZONE], "records": {"a.org": ["127.0.0.1"]}}, "dns.records.a.org: it lies in none of the zones;"),
+        (
+            {"zones": [ZONE], "records": {"a.test": []}},
+            "dns.records.a.test: the list is empty; write addresses such as",
+        ),
+        (
+            {"zones": [ZONE], "records": {"a.test": ["x y"]}},
+            'dns.records.a.test: "x y" is no address; write [127.0.0.1,',
+        ),
+        ({"zones": [ZONE], "records": {"a.test": ["::1", "b"]}}, 'dns.records.a.test: "b" is no address; write [127.'),
+    ],
+)
+def test_a_mistake_is_told_with_its_remedy(dns: object, sentence: str) -> None:
+    """One sentence each."""
+    assert mistake(dns).startswith(sentence)

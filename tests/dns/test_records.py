@@ -1,0 +1,116 @@
+"""Who gets which name: laws over any wishes, and the sentence for everybody who doesn't get one."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.dns.names import name_fault
+from locallb.dns.records import Name, Wish, assign, ttl_of
+from locallb.dns.zones import DnsSettings, Embedded, Zone
+from locallb.model.identities import ClusterName, ObjectKey
+
+SERVER = Embedded(ip_address("127.0.0.77"), 5300)
+ZONES = DnsSettings((Zone("test", SERVER), Zone("lab.test", SERVER)))
+NAMES = ("a.test", "A.Test.", "b.lab.test", "*.apps.test", "x.apps.test", "lab.test", "no zone", "a..test", "c.example")
+TARGETS = ("127.0.0.1", "127.0.0.2", "fd00::1")
+
+
+def key(name: str) -> ObjectKey:
+    """Name a Service."""
+    return ObjectKey(ClusterName("c"), "n", name)
+
+
+WISHES = st.lists(
+    st.builds(
+        Wish,
+        st.sampled_from([None, key("a"), key("b"), key("c")]),
+        st.lists(st.sampled_from(NAMES), max_size=4).map(tuple),
+        st.lists(st.sampled_from(TARGETS), min_size=1, max_size=3, unique=True).map(tuple),
+        st.just(60),
+    ),
+    max_size=8,
+)
+
+
+@given(WISHES)
+def test_a_name_has_one_owner_and_nobody_is_left_without_an_answer(wishes: list[Wish]) -> None:
+    """The first who wishes a name has it; whoever else does is told by name; what is given lies in a zone."""
+    names = assign(wishes, ZONES)
+    given_names = [name.name for each in names.given.values() for name in each]
+    assert len(given_names) == len(set(given_names))
+    for wish in wishes:
+        mine = {name.name for name in names.given.get(wish.key, ())}
+        told = [refusal.message for refusal in names.refused if refusal.key == wish.key]
+        for text in wish.names:
+            normal = text.lower().removesuffix(".")
+            first = next(other for other in wishes for each in other.names if each.lower().removesuffix(".") == normal)
+            assert (normal in mine) == (not name_fault(normal) and normal.endswith("test") and first.key == wish.key)
+            assert normal in mine or any(normal in message for message in told)
+    assert all(message.message.startswith(str(message.key or "local-lb:dns.records")) for message in names.refused)
+
+
+@given(WISHES, WISHES)
+def test_younger_wishes_take_nothing_from_older_ones(older: list[Wish], younger: list[Wish]) -> None:
+    """Whatever comes after them."""
+    before, after = assign(older, ZONES), assign([*older, *younger], ZONES)
+    for owner, names in before.given.items():
+        assert set(names) <= set(after.given[owner])
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "sentence"),
+    [
+        ("-.test", ("127.0.0.1",), 'c/n/a: "-.test" can\'t be a name: use labels of at most 63 letters, digits and'),
+        (f"{'a.' * 126}test", ("127.0.0.1",), "it has 256 characters; use at most 253"),
+        (
+            "web.example",
+            ("127.0.0.1",),
+            "the name web.example is in no zone of this stack (test, lab.test); choose one",
+        ),
+        ("a.test", ("127.0.0.1", "b.test"), "has the targets 127.0.0.1, b.test; give addresses, or one other name"),
+        ("a.test", ("b.test", "c.test"), "has the targets b.test, c.test; give addresses, or one other name"),
+        ("a.test", ("b_.-",), 'the name a.test can\'t lead to "b_.-": use labels'),
+        ("a.test", ("b.test",), "leads to b.test, which the embedded server can't say; give addresses"),
+        ("*.test", ("127.0.0.1",), "the embedded server doesn't answer for *.test; use a wildcard below test"),
+    ],
+)
+def test_what_cant_be_is_told_in_a_sentence(name: str, targets: tuple[str, ...], sentence: str) -> None:
+    """The owner, the name, the remedy."""
+    names = assign([Wish(key("a"), (name,), targets, 60)], ZONES)
+    assert not names.given
+    (refusal,) = names.refused
+    assert refusal.key == key("a")
+    assert sentence in refusal.message
+
+
+def test_who_comes_later_hears_whose_the_name_is() -> None:
+    """And somebody with two wishes for one name hears nothing."""
+    wish = Wish(key("a"), ("web.test",), ("127.0.0.1",), 60)
+    names = assign([wish, wish, Wish(key("b"), ("web.test",), ("127.0.0.2",), 60)], ZONES)
+    assert names.given == {key("a"): (Name("web.test", "test", 60, (ip_address("127.0.0.1"),)),)}
+    assert [refusal.message for refusal in names.refused] == [
+        "c/n/b: the name web.test is that of c/n/a, which is older; choose another one"
+    ]
+
+
+def test_records_by_type_and_the_innermost_zone() -> None:
+    """Both families side by side; another name in place of them."""
+    wish = Wish(key("a"), ("x.lab.test",), ("127.0.0.1", "fd00::1", "127.0.0.2"), 60)
+    ((name,),) = assign([wish], ZONES).given.values()
+    assert name.zone == "lab.test"
+    assert name.records == {"A": ("127.0.0.1", "127.0.0.2"), "AAAA": ("fd00::1",)}
+    assert Name("a.test", "test", 60, alias="b.test").records == {"CNAME": ("b.test.",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("60", 60), ("5m", 300), ("1h", 3600), ("7s", 7), ("0", None), ("-1", None), ("", None), ("m", None), ("1w", None),
+     ("604801", None), ("9" * 40, None), ("٣", None)],
+)  # fmt: skip
+def test_a_ttl_is_seconds_or_a_duration(text: str, seconds: int | None) -> None:
+    """Of a bounded size."""
+    assert ttl_of(text) == seconds

@@ -1,0 +1,117 @@
+"""Names in plans: what wishes them, what they cost who has none, and the Envoy that answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from ipaddress import ip_address
+
+from locallb.config.parse_settings import parse_settings
+from locallb.kubernetes.parsing import parse_objects
+from locallb.model.identities import ClusterName, Home
+from locallb.model.snapshot import Snapshot
+from locallb.planning.names import REFUSED, SERVER
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from locallb.sources.snapshot import with_objects
+from tests.e2e.support import node, port, service
+from tests.gateway.api import gateway, gateway_class, listener, route, rule
+
+HOME = Home("local-lb", "dev", "/nowhere")
+DNS = {"zones": [{"zone": "test", "embedded": "127.0.0.77:5300"}]}
+HOSTNAME, TTL, TARGET = (f"external-dns.alpha.kubernetes.io/{word}" for word in ("hostname", "ttl", "target"))
+
+
+def snapshot(*objects: object) -> Snapshot:
+    """Read objects of one cluster."""
+    return with_objects(HOME, [parse_objects(ClusterName("c"), objects)])
+
+
+def plan(*objects: object, dns: object = DNS, **config: object) -> Plan:
+    """Plan them with names."""
+    settings = parse_settings({"sources": [{"manifests": "m", "name": "c"}], "dns": dns, **config})
+    return make_plan(snapshot(*objects), settings)
+
+
+def names(made: Plan) -> dict[str, list[str]]:
+    """Return the names of every load balancer."""
+    return {placement.key.name: [name.name for name in placement.names] for placement in made.placements}
+
+
+def table(made: Plan) -> dict[str, tuple[str, ...]]:
+    """Return what the server is told."""
+    (server,) = [planned for planned in made.proxies if planned.proxy.name == SERVER]
+    (written,) = json.loads(server.rendered.files["lds.json"])["resources"]
+    domains = written["listener_filters"][0]["typed_config"]["server_config"]["inline_dns_table"]["virtual_domains"]
+    return {each["name"]: tuple(each["endpoint"]["address_list"]["address"]) for each in domains}
+
+
+def test_who_has_no_zones_gets_the_same_plan() -> None:
+    """Names are beside everything else: without them the plan is as it was."""
+    objects = node(), service("a", port(80, 30080), annotations={HOSTNAME: "a.test"}), service("b", port(80, 30081))
+    with_names, without = plan(*objects), plan(*objects, dns=None)
+    assert [replace(placement, names=()) for placement in with_names.placements] == list(without.placements)
+    assert [planned for planned in with_names.proxies if planned.proxy.name != SERVER] == list(without.proxies)
+    assert all(not placement.names for placement in without.placements)
+
+
+def test_annotations_and_the_template() -> None:
+    """Several names, a TTL, other targets; the template's beside them."""
+    wishes = {HOSTNAME: "a.test, B.test. ,,", TTL: "2m", TARGET: "127.9.9.9, fd00::9"}
+    made = plan(node(), service("web", port(80, 30080), annotations=wishes))
+    assert names(made) == {"web": ["a.test", "b.test", "web.n.c.test"]}
+    assert {name.ttl for name in made.placements[0].names} == {120}
+    assert table(made) == dict.fromkeys(("a.test", "b.test", "web.n.c.test"), ("127.9.9.9", "fd00::9"))
+    assert names(plan(node(), service("web", port(80, 30080)), dns={**DNS, "template": False})) == {"web": []}
+
+
+def test_the_older_keeps_a_name_and_the_other_is_told() -> None:
+    """By its age and not by its name; the sentence stands among the notices, and at the Service."""
+    old, young = (service(name, port(80, 30080), annotations={HOSTNAME: "x.test"}) for name in ("old", "a-young"))
+    old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    young["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    made = plan(node(), young, old, dns={**DNS, "template": False})
+    assert names(made) == {"a-young": [], "old": ["x.test"]}
+    told = "c/n/a-young: the name x.test is that of c/n/old, which is older; choose another one"
+    assert told in made.notices
+    (placement,) = [each for each in made.placements if each.key.name == "a-young"]
+    assert [(notice.reason, notice.message) for notice in placement.notices] == [(REFUSED, told)]
+
+
+def test_names_of_the_stack_come_first() -> None:
+    """Whatever Services wish; a TTL that can't be read is told, and the stack's is taken."""
+    wishes = {HOSTNAME: "db.test", TTL: "soon"}
+    made = plan(node(), service("a", port(80, 30080), annotations=wishes), dns={**DNS, "records": {"db.test": ["::9"]}})
+    assert table(made)["db.test"] == ("::9",)
+    assert {name.ttl for name in made.placements[0].names} == {60}
+    assert "c/n/a: the name db.test is one of local-lb:dns.records; choose another one" in made.notices
+    assert f'c/n/a: metadata.annotations["{TTL}"] is "soon"; write seconds such as 60' in made.notices
+
+
+def test_gateways_have_the_hostnames_of_listeners_and_routes() -> None:
+    """Those in a zone; the rest belongs to somebody else and is no mistake."""
+    listeners = [listener("a", 80, hostname="*.apps.test"), listener("b", 81)]
+    routes = [
+        route(rule(), name="one", hostnames=["x.apps.test"]),
+        route(rule(), name="two", hostnames=["shop.test", "shop.example"]),
+    ]
+    made = plan(gateway_class(), gateway(*listeners), *routes)
+    ((key, given),) = names(made).items()
+    assert set(given) == {"*.apps.test", "x.apps.test", "shop.test", f"{key}.shop.c.test"}
+    assert not [notice for notice in made.notices if "shop.example" in notice]
+
+
+def test_ports_that_are_published_leave_no_place_for_the_server() -> None:
+    """And that is told."""
+    made = plan(node(), service("a", port(80, 30080)), runtime="docker", network="publish")
+    assert not [planned for planned in made.proxies if planned.proxy.name == SERVER]
+    assert any("nobody answers for embedded zones" in notice for notice in made.notices)
+
+
+def test_zones_at_two_places_have_tables_of_their_own() -> None:
+    """In one Envoy, a listener each."""
+    zones = [*DNS["zones"], {"zone": "lab.test", "embedded": "127.0.0.78:53"}]
+    made = plan(node(), service("a", port(80, 30080), annotations={HOSTNAME: "a.lab.test"}), dns={"zones": zones})
+    (server,) = [planned for planned in made.proxies if planned.proxy.name == SERVER]
+    told = {one.address: [each.name for each in one.table] for one in server.proxy.names}
+    assert told == {ip_address("127.0.0.77"): ["a.n.c.test"], ip_address("127.0.0.78"): ["a.lab.test"]}
