@@ -3,13 +3,12 @@
     python -m benchmarks.report
 
 reads benchmarks/results/*.json, as `make bench` writes them. Plots are SVG by hand: bars for medians with a line from
-minimum to maximum, logarithmic where sizes are compared. Not here: measuring.
+minimum to maximum. Not here: measuring.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ DRAWN = (
     ("port-added", "watch", "port added: serves", *MS),
     ("ten-at-once", "watch", "10 Services at once: all serve", *MS),
     ("killed", "watch", "proxy killed: serves again", *MS),
+    ("created-real", "real", "Service created: first byte", *MS),
+    ("port-added-real", "real", "port added: serves", *MS),
     ("event-nothing", "scale", "event that changes nothing", *MS),
     ("event-one", "scale", "event that changes one Service", *MS),
     ("throughput", "throughput", "requests/s", "figures", "/s"),
@@ -92,13 +93,11 @@ def tables(result: Result) -> str:
 
 
 def plot(title: str, figures: Mapping[str, Mapping[str, float]], unit: str) -> str:
-    """Draw a bar for each median, on a logarithmic scale from a tenth of the least to the most."""
-    least = min(measured["min"] for measured in figures.values() if measured["min"] > 0) / 3
+    """Draw a bar for each median, from nothing to the most, so that lengths compare as the figures do."""
     most = max(measured["max"] for measured in figures.values())
 
     def at(value: float) -> float:
-        share = math.log(max(value, least) / least) / math.log(most / least)
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
+        return LEFT + value / most * (WIDTH - LEFT - RIGHT)
 
     height = TOP + BAR * len(figures) + 14
     style = 'font-family="sans-serif" font-size="12"'
