@@ -17,6 +17,7 @@ from locallb.config.loopback_socket import parse_metrics
 from locallb.config.parse_containers import parse_containers
 from locallb.config.parse_dns import parse_dns
 from locallb.config.parse_election import parse_election
+from locallb.config.parse_ingress import parse_ingress
 from locallb.config.parse_pod_routes import parse_cidrs_of_clusters, parse_pod_routes
 from locallb.config.parse_policies import parse_policies
 from locallb.config.parse_pools import DEFAULT_POOL, parse_pools
@@ -40,7 +41,7 @@ from locallb.model.objects import BackendChoice
 KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
-    *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "dns"),
+    *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
 )
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
 
@@ -74,6 +75,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         pod_routes=parse_pod_routes(mistakes, config),
         pod_cidrs=parse_cidrs_of_clusters(mistakes, config.get("podCIDRs", {})),
         gateway_classes=parse_gateway_classes(mistakes, config.get("gatewayClasses")),
+        ingress=parse_ingress(mistakes, config.get("ingress")),
         policies=parse_policies(mistakes, config.get("policies", {})),
         dns=parse_dns(mistakes, config.get("dns"), pools),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",

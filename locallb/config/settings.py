@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
+from locallb.config.ingress_settings import IngressSettings
 from locallb.config.lease_timing import Timing
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.dns.zones import DnsSettings
@@ -235,6 +236,7 @@ class Settings:
     """More sources, found when they are read."""
     gateway_classes: frozenset[str] | None = None
     """The GatewayClasses that are served; None for every one of our controller."""
+    ingress: IngressSettings = field(default_factory=IngressSettings)
     dns: DnsSettings | None = None
     """The zones in which load balancers have names."""
 

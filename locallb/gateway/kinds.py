@@ -20,6 +20,7 @@ from locallb.gateway.parsing.gateways import (
     parse_policy,
 )
 from locallb.gateway.parsing.routes import parse_route
+from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import (
     GROUP,
     BackendTlsPolicy,
@@ -42,22 +43,23 @@ from locallb.model.gateway.of_cluster import (
 from locallb.model.identities import ClusterName
 
 Document = Mapping[Any, Any]
-_Kept = TypeVar("_Kept", bound=GatewayClass | Gateway | ListenerSet | Route | BackendTlsPolicy)
+_Kept = TypeVar("_Kept", bound=GatewayClass | Gateway | ListenerSet | Route | BackendTlsPolicy | IngressClass | Ingress)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKind:
-    """A kind of Gateway API."""
+    """A kind of Gateway API, or of another group."""
 
     name: str
     plural: str
     versions: tuple[str, ...]
     parse: Callable[[Meta, Document], ApiObject | None]
     namespaced: bool = True
+    group: str = GROUP
 
     def path(self, version: str) -> str:
         """Return where all of them are listed."""
-        return f"/apis/{GROUP}/{version}/{self.plural}"
+        return f"/apis/{self.group}/{version}/{self.plural}"
 
 
 def _routes(kind: RouteKind, *versions: str) -> ApiKind:
@@ -85,19 +87,19 @@ CLUSTER_SCOPED = frozenset(kind.name for kind in KINDS.values() if not kind.name
 """Those without a namespace."""
 
 
-def kind_of_object(document: Document) -> ApiKind | None:
-    """Return which kind of Gateway API an object is of, in a version that is read; None if it is none."""
+def kind_of_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -> ApiKind | None:
+    """Return which of the kinds an object is of, in a version that is read; None if it is none."""
     version, name = document.get("apiVersion"), document.get("kind")
-    kind = KINDS.get(name) if isinstance(name, str) else None
+    kind = kinds.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(version, str):
         return None
     group, _, number = version.partition("/")
-    return kind if group == GROUP and number in kind.versions else None
+    return kind if group == kind.group and number in kind.versions else None
 
 
-def parse_api_object(document: Document) -> ApiObject | None:
-    """Read an object of Gateway API. Never raises; None where it has no name, or is of no kind that is read."""
-    kind = kind_of_object(document)
+def parse_api_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -> ApiObject | None:
+    """Read an object of one of the kinds. Never raises; None where it has no name, or is of no kind that is read."""
+    kind = kind_of_object(document, kinds)
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
     return kind.parse(meta, document) if kind and meta else None
 
@@ -123,6 +125,8 @@ def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObje
         {one.name: one.labels for one in listed if isinstance(one, Namespace)},
         {one.key: one for one in reversed(listed) if isinstance(one, BackendService)},
         {one.key: one for one in reversed(listed) if isinstance(one, TlsSecret)},
+        _first(IngressClass, listed),
+        _first(Ingress, listed),
     )
 
 

@@ -41,13 +41,19 @@ def differences(said: Status, wanted: Status, generation: int, now: str = "") ->
         return ()
     shall = _status(said, wanted, generation, now)
     # Absent and empty are the same: older definitions of a kind have no place for some of it.
-    return tuple(key for key, value in shall.items() if (said.get(key) or type(value)()) != value)
+    return tuple(key for key, value in shall.items() if not _is_same(said.get(key), value))
 
 
 def _status(said: Status, wanted: Status, generation: int, now: str) -> Status:
     if not wanted and "parents" in said:
         return {"parents": [entry for entry in said["parents"] if not is_ours(entry)]}
     return {key: _merged(key, said.get(key), value, generation, now) for key, value in wanted.items()}
+
+
+def _is_same(said: Any, wanted: Any) -> bool:  # noqa: ANN401 - JSON
+    if isinstance(wanted, dict):
+        return all((dict(said or {}).get(key) or type(value)()) == value for key, value in wanted.items())
+    return bool((said or type(wanted)()) == wanted)
 
 
 def says(live: Live, wanted: Status, generation: int) -> bool:
@@ -60,13 +66,16 @@ def is_said(live: Live) -> bool:
     said = live.get("status") or {}
     conditions = said.get("conditions") or ()
     told = any(each.get("type") in OURS and each.get("status") != "Unknown" for each in conditions)
-    return told or any(is_ours(entry) for entry in said.get("parents") or ())
+    is_served = bool((said.get("loadBalancer") or {}).get("ingress"))
+    return told or is_served or any(is_ours(entry) for entry in said.get("parents") or ())
 
 
 def withdrawn(said: Status) -> Status:
     """Return what an object shall say in place of what we said: as new ones, that it waits for a controller."""
     if "parents" in said:
         return {}
+    if "loadBalancer" in said:
+        return {"loadBalancer": {"ingress": []}}
     waiting = {"status": "Unknown", "reason": "Pending", "message": "Waiting for controller"}
     conditions = [{"type": each["type"], **waiting} for each in said["conditions"]]
     none = {"addresses": [], "listeners": [], "attachedListenerSets": 0}

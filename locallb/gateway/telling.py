@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from locallb.gateway.backends import Backends, BackendTarget
+from locallb.gateway.bound import Bound
 from locallb.gateway.translation import BoundGateway, our_classes
 from locallb.model.formatting import clipped, counted, few
 from locallb.model.gateway.objects import CONTROLLER
@@ -19,7 +20,7 @@ from locallb.model.identities import ClusterName
 _EXAMPLES = 3
 
 
-def route_lines(bound: BoundGateway) -> tuple[str, ...]:
+def route_lines(bound: Bound) -> tuple[str, ...]:
     """Return what is served, in the order in which it is asked: `GET shop.test/api/* → shop/api:8080 90 %`."""
     return tuple(
         f"{port}: {line}"

@@ -7,12 +7,14 @@ by port what the proxy serves. Nothing here knows addresses, endpoints or this h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from locallb.gateway.attachment import Attached, Attachment, attach
-from locallb.gateway.backends import Backends, BackendTarget, Upstreams
+from locallb.gateway.backends import Backends, Upstreams
+from locallb.gateway.bound import Bound, upstream_prefix
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.http_translation import Hosted, http_routes
@@ -34,43 +36,17 @@ from locallb.model.http import Chain, TcpForward, Termination
 from locallb.model.http_routes import Target
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
 from locallb.model.memory import Memory
-from locallb.model.naming import part_id
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 
 
-@dataclass(frozen=True, slots=True)
-class BoundGateway:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundGateway(Bound):
     """A Gateway of ours: what it wants, what is served, and all that its status is made from."""
 
     gateway: Gateway
-    want: Service
-    """As it is planned; it has no ports where no listener can be served."""
     listeners: tuple[BoundListener, ...]
     sets: tuple[ListenerSet, ...]
     attachment: Attachment
-    chains: Mapping[int, tuple[Chain, ...]] = field(default_factory=dict)
-    """What is served on TCP ports."""
-    datagrams: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """The upstreams of UDP ports."""
-    targets: Mapping[str, BackendTarget] = field(default_factory=dict)
-    """What upstreams are, by name."""
-    trouble: Trouble | None = None
-    """Why nothing of it can be served."""
-
-    @property
-    def key(self) -> ObjectKey:
-        """What it is called."""
-        return self.want.key
-
-    @property
-    def prefix(self) -> str:
-        """What the names of its upstreams begin with, so that another Gateway has others."""
-        return upstream_prefix(self.key)
-
-
-def upstream_prefix(key: ObjectKey) -> str:
-    """Return what the names of a Gateway's upstreams begin with."""
-    return f"{part_id(key)}-"
 
 
 def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple[GatewayClass, ...]:
@@ -81,7 +57,7 @@ def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple
 
 
 def bind(
-    objects: GatewayObjects, names: Collection[str] | None = None, memory: Memory[BoundGateway] | None = None
+    objects: GatewayObjects, names: Collection[str] | None = None, memory: Memory[Any] | None = None
 ) -> tuple[BoundGateway, ...]:
     """Bind all that a cluster has, for the classes of these names (None: all of our controller).
 
@@ -122,7 +98,17 @@ def _bound(
             chains[port] = tuple(_chains(attached, upstreams))
     ports = sorted((*((port, Protocol.TCP) for port in chains), *((port, Protocol.UDP) for port in datagrams)))
     want = _want(gateway, key, tuple(ServicePort(port, transport) for port, transport in ports))
-    return BoundGateway(gateway, want, listeners, sets, attachment, chains, datagrams, upstreams.targets, trouble)
+    return BoundGateway(
+        want=want,
+        chains=chains,
+        datagrams=datagrams,
+        targets=upstreams.targets,
+        trouble=trouble,
+        gateway=gateway,
+        listeners=listeners,
+        sets=sets,
+        attachment=attachment,
+    )
 
 
 def _unusable(gateway: Gateway, listeners: Iterable[BoundListener]) -> Trouble | None:

@@ -9,7 +9,7 @@ from locallb.gateway.kinds import CLUSTER_SCOPED
 from locallb.kubernetes import pod_ranges
 from locallb.model.formatting import clipped
 
-_OF_CLUSTERS = {"Node", "Namespace", *pod_ranges.VERSIONS, *CLUSTER_SCOPED}
+_OF_CLUSTERS = {"Node", "Namespace", *pod_ranges.VERSIONS, *CLUSTER_SCOPED, "IngressClass"}
 """Kinds without a namespace."""
 
 

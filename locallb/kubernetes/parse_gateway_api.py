@@ -1,6 +1,6 @@
-"""What of an object concerns Gateway API: its own kinds, and Services and Namespaces as far as those refer to them.
+"""What of an object concerns Gateway API or Ingresses: their own kinds, and what those refer to.
 
-Not here: what such an object means (`gateway.kinds`), and Services of type LoadBalancer (`parse_service`).
+Not here: what such an object means (`gateway.kinds`, `ingress.kinds`), and Services of type LoadBalancer.
 """
 
 from __future__ import annotations
@@ -10,26 +10,28 @@ from typing import Any
 
 from locallb.gateway.kinds import KINDS, kind_of_object, parse_api_object
 from locallb.gateway.parsing.referred import is_reference, parse_referred
+from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.model.formatting import shown
+from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import GROUP, Gateway, GatewayClass, ListenerSet, Route
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.memory import Memory
 
 Document = Mapping[Any, Any]
-_READ = (Gateway, GatewayClass, ListenerSet, Route)
+_READ = (Gateway, GatewayClass, ListenerSet, Route, IngressClass, Ingress)
 
 
 def is_read(document: Document) -> bool:
-    """Return whether an object is of a kind that only Gateway API needs."""
+    """Return whether an object is of a kind that only Gateway API or Ingresses need."""
     is_namespace = document.get("kind") == "Namespace" and document.get("apiVersion") == "v1"
-    return is_namespace or is_reference(document) or kind_of_object(document) is not None
+    return is_namespace or is_reference(document) or kind_of_object(document, ROUTED_KINDS) is not None
 
 
 def is_list(kind: str, version: object) -> bool:
-    """Return whether this is a list of a kind of Gateway API."""
+    """Return whether this is a list of such a kind."""
     item = {"kind": kind.removesuffix("List"), "apiVersion": version}
-    return kind.endswith("List") and kind_of_object(item) is not None
+    return kind.endswith("List") and kind_of_object(item, ROUTED_KINDS) is not None
 
 
 def wrong_version(document: Document) -> str:
@@ -48,11 +50,11 @@ def parse_gateway_api(cluster: ClusterName, document: Document, known: Memory[An
 
 
 def _parsed(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
-    read = parse_api_object(document) or parse_referred(document)
+    read = parse_api_object(document, ROUTED_KINDS) or parse_referred(document)
     return (ObjectOfCluster(cluster, read),) if read else ()
 
 
 def of_use(objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
-    """Return them all where any is of Gateway API; Services and Namespaces alone mean nothing."""
+    """Return them all where any is of Gateway API or an Ingress; Services and Namespaces alone mean nothing."""
     listed = tuple(objects)
     return listed if any(isinstance(one.object, _READ) for one in listed) else ()

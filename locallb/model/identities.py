@@ -69,6 +69,7 @@ class ObjectKind(StrEnum):
 
     SERVICE = "services"
     GATEWAY = "gateways"
+    INGRESS = "ingresses"
     INGRESS_CLASS = "ingressclasses"
     GATEWAY_CLASS = "gatewayclasses"
     LISTENER_SET = "listenersets"
@@ -77,6 +78,12 @@ class ObjectKind(StrEnum):
     TLS_ROUTE = "tlsroutes"
     TCP_ROUTE = "tcproutes"
     UDP_ROUTE = "udproutes"
+
+
+OF_INGRESSES = frozenset({ObjectKind.INGRESS, ObjectKind.INGRESS_CLASS})
+"""An Ingress, and a class of which the Ingresses, all or those of a namespace, have an address together."""
+ROUTED = OF_INGRESSES | {ObjectKind.GATEWAY}
+"""Kinds that are served by routes, each object from a proxy of its own."""
 
 
 class ObjectKey(NamedTuple):

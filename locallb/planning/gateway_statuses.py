@@ -1,7 +1,7 @@
-"""What objects of Gateway API in running clusters are told: the statuses of `gateway.statuses`, of what was planned.
+"""What objects of Gateway API and Ingresses in running clusters are told: their statuses, of what was planned.
 
-A Gateway's goes with its placement or rejection, all others with the plan. Manifests are told nothing. Not here: what
-statuses say, and who writes them.
+A Gateway's goes with its placement or rejection, Ingresses' with the placement that serves them, all others with the
+plan. Manifests are told nothing. Not here: what statuses say (`gateway.statuses`), and who writes them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TypeAlias, TypeVar
 
 from locallb.config.settings import Settings
 from locallb.gateway.conditions import INVALID, PENDING, Trouble
-from locallb.gateway.kinds import KINDS
 from locallb.gateway.statuses import (
     Outcome,
     Told,
@@ -23,6 +22,9 @@ from locallb.gateway.statuses import (
     route_statuses,
 )
 from locallb.gateway.translation import BoundGateway, our_classes
+from locallb.ingress.kinds import ROUTED_KINDS
+from locallb.ingress.statuses import ingress_statuses
+from locallb.ingress.translation import BoundIngresses
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Owner
 from locallb.model.reasons import Problem, Reason
@@ -61,13 +63,19 @@ def with_statuses(plan: Plan, told: Gateways, snapshot: Snapshot, settings: Sett
         return plan
     planned: dict[ObjectKey, Placement | Rejection] = {rejection.key: rejection for rejection in plan.rejections}
     planned |= {placement.key: placement for placement in plan.placements}
-    served = {key: (one, outcome_of(planned[key])) for key, one in told.bound.items() if key in planned}
+    served = {
+        key: (one, outcome_of(planned[key]))
+        for key, one in told.bound.items()
+        if isinstance(one, BoundGateway) and key in planned
+    }
     statuses = (
         _planned(one, objects.cluster, snapshot) for objects in live for one in _others(objects, served, settings)
     )
     return replace(
         plan,
-        placements=tuple(_with_status(one, served, snapshot) for one in plan.placements),
+        placements=tuple(
+            _with_ingresses(_with_status(one, served, snapshot), told, snapshot) for one in plan.placements
+        ),
         rejections=tuple(_with_status(one, served, snapshot) for one in plan.rejections),
         statuses=tuple(statuses),
     )
@@ -99,6 +107,16 @@ def _with_status(planned: _Planned, served: _Served, snapshot: Snapshot) -> _Pla
     return replace(planned, status=_planned(told, planned.key.cluster, snapshot))
 
 
+def _with_ingresses(placement: Placement, told: Gateways, snapshot: Snapshot) -> Placement:
+    """Add what Ingresses of a running cluster are told that are served at these addresses."""
+    bound = told.bound.get(placement.key)
+    if not isinstance(bound, BoundIngresses) or not placement.access:
+        return placement
+    ports = tuple(planned.port for planned in placement.ports if planned.listeners)
+    statuses = ingress_statuses(bound, placement.addresses, ports) if ports else ()
+    return replace(placement, statuses=tuple(_planned(one, placement.key.cluster, snapshot) for one in statuses))
+
+
 def _others(objects: GatewayObjects, served: _Served, settings: Settings) -> Iterator[Told]:
     """Return the statuses of all but Gateways in one cluster."""
     yield from map(class_status, our_classes(objects, settings.gateway_classes))
@@ -109,7 +127,7 @@ def _others(objects: GatewayObjects, served: _Served, settings: Settings) -> Ite
 
 
 def _planned(told: Told, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:
-    key = ObjectKey(cluster, *told.of.key, ObjectKind(KINDS[told.of.kind].plural))
+    key = ObjectKey(cluster, *told.of.key, ObjectKind(ROUTED_KINDS[told.of.kind].plural))
     text = json.dumps(told.status, sort_keys=True)
     owner = Owner(snapshot.home, key, told.meta.uid)
     return PlannedStatus(owner, snapshot.access[cluster], text, told.meta.generation)

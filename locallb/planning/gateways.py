@@ -1,7 +1,7 @@
-"""Gateways among the Services of a plan: who they are, the backends of their routes, and their listeners on addresses.
+"""Gateways and Ingresses among the Services of a plan: who they are, and what they serve on addresses.
 
-A Gateway is planned as a Service that has a proxy of its own; only its listeners and upstreams are made here. Not here:
-what it serves (`gateway.translation`), and what statuses say (`gateway.statuses`).
+Each is planned as a Service that has a proxy of its own; only its listeners and upstreams are made here. Not here:
+what it serves (`gateway.translation`, `ingress.translation`), and what statuses say (`gateway.statuses`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from locallb.config.settings import Settings
 from locallb.gateway.backends import BackendTarget
+from locallb.gateway.bound import Bound
 from locallb.gateway.kinds import gathered
 from locallb.gateway.telling import left_out, missing_classes, sentences
-from locallb.gateway.translation import BoundGateway, bind
+from locallb.gateway.translation import bind
+from locallb.ingress import classes
+from locallb.ingress.translation import bind_ingresses
 from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
 from locallb.model.http import HttpBackends, HttpListener
 from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, Protocol
@@ -30,13 +34,13 @@ from locallb.planning.ports import PortProblems
 
 
 class Gateways(NamedTuple):
-    """The Gateways that a stack serves, and what is to be told beside them."""
+    """The Gateways and Ingresses that a stack serves, and what is to be told beside them."""
 
-    bound: Mapping[ObjectKey, BoundGateway] = MappingProxyType({})
+    bound: Mapping[ObjectKey, Bound] = MappingProxyType({})
     notices: tuple[str, ...] = ()
-    """What of listeners and routes isn't served."""
+    """What of listeners, routes and rules isn't served."""
     left_out: tuple[str, ...] = ()
-    """Which Gateways are somebody else's."""
+    """Which are somebody else's."""
     clusters: Mapping[ClusterName, GatewayObjects] = MappingProxyType({})
     """All that each cluster has."""
 
@@ -61,25 +65,25 @@ class Serving(NamedTuple):
     upstreams: tuple[Upstream, ...]
 
 
-def gateways_of(
-    objects: Iterable[ObjectOfCluster], names: frozenset[str] | None, memory: Memory[BoundGateway] | None = None
-) -> Gateways:
-    """Bind the Gateways of all clusters, for the classes of these names; `memory` has those that were bound before."""
+def gateways_of(objects: Iterable[ObjectOfCluster], settings: Settings, memory: Memory[Any] | None = None) -> Gateways:
+    """Bind the Gateways and Ingresses of all clusters; `memory` has those that were bound before."""
     memory = memory or Memory()
-    by_cluster = gathered(objects)
+    by_cluster, names = gathered(objects), settings.gateway_classes
     notices, others = [*missing_classes(by_cluster, names)], list[str]()
-    bound: dict[ObjectKey, BoundGateway] = {}
+    bound: dict[ObjectKey, Bound] = {}
     for each in by_cluster.values():
-        mine = bind(each, names, memory)
-        bound |= {one.key: one for one in mine}
+        mine, ingresses = bind(each, names, memory), bind_ingresses(each, settings, memory)
+        bound |= {one.key: one for one in (*mine, *ingresses)}
         notices += sentences(each, mine)
-        others += left_out(each, names)
+        notices += classes.class_notices(each, settings.ingress)
+        notices += (told for one in ingresses for told in one.notices)
+        others += (*left_out(each, names), *classes.left_out(each, settings))
     memory.evict_unused()
     return Gateways(bound, tuple(notices), tuple(others), by_cluster)
 
 
-def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, BoundGateway]) -> Snapshot:
-    """Return the snapshot with Gateways among its Services; those of which nothing can be served are malformed."""
+def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound]) -> Snapshot:
+    """Return the snapshot with these among its Services; those of which nothing can be served are malformed."""
     if not gateways:
         return snapshot
     wanted = tuple(one.want for one in gateways.values() if not one.trouble)
@@ -96,13 +100,13 @@ def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, BoundGateway]
     return replace(snapshot, services=(*snapshot.services, *wanted), malformed=(*snapshot.malformed, *refused))
 
 
-def backends_of(gateway: BoundGateway, around: BackendIndex) -> BackendIndex:
-    """Leave only what may be behind one Gateway."""
+def backends_of(gateway: Bound, around: BackendIndex) -> BackendIndex:
+    """Leave only what may be behind one of them."""
     return around.of_services(dict.fromkeys(target.service for target in gateway.targets.values()), gateway.key.cluster)
 
 
-def serve(gateway: BoundGateway, where: Where, around: BackendIndex) -> Serving:
-    """Put a Gateway's ports on its addresses, and its backends behind them."""
+def serve(gateway: Bound, where: Where, around: BackendIndex) -> Serving:
+    """Put ports on addresses, and backends behind them."""
     entries = {name: _behind(target, around) for name, target in gateway.targets.items()}
     ports = tuple(_port(gateway, port, where, _via(entries.values())) for port in gateway.want.ports)
     listeners = tuple(one for port in ports for one in port.listeners)
@@ -133,11 +137,11 @@ def _is_udp(entry: PortBackends) -> bool:
     return entry.port.protocol is Protocol.UDP
 
 
-def _datagram_name(gateway: BoundGateway, port: int) -> str:
+def _datagram_name(gateway: Bound, port: int) -> str:
     return f"{gateway.prefix}udp-{port}"
 
 
-def _merged(gateway: BoundGateway, entries: Mapping[str, PortBackends]) -> Iterator[Upstream]:
+def _merged(gateway: Bound, entries: Mapping[str, PortBackends]) -> Iterator[Upstream]:
     """Make one upstream of all backends of a UDP port."""
     for port, names in gateway.datagrams.items():
         having = [entries[name] for name in names]
@@ -146,7 +150,7 @@ def _merged(gateway: BoundGateway, entries: Mapping[str, PortBackends]) -> Itera
         yield Upstream(_datagram_name(gateway, port), Protocol.UDP, backends, health=health)
 
 
-def _port(gateway: BoundGateway, port: ServicePort, where: Where, via: Via | None) -> PlannedPort:
+def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None) -> PlannedPort:
     """Return a port with a listener on each address where nobody else has it."""
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])

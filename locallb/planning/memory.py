@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from locallb.config.settings import Settings
-from locallb.gateway.translation import BoundGateway
+from locallb.gateway.bound import Bound
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.memory import Memory
@@ -35,7 +35,7 @@ class PlanMemory:
     _beside: tuple[object, ...] = ()
     _placed: Memory[Placed] = field(default_factory=Memory)
     _gateways: Memory[Gateways] = field(default_factory=Memory)
-    _bound: Memory[BoundGateway] = field(default_factory=Memory)
+    _bound: Memory[Bound] = field(default_factory=Memory)
     _problems: Memory[PortProblems] = field(default_factory=Memory)
     _routing: Memory[RoutePlan] = field(default_factory=lambda: Memory(_lead_the_same_way))
     _answers: Memory[Mapping[ObjectKey, Answer]] = field(default_factory=lambda: Memory(_asks_the_same))
@@ -76,9 +76,9 @@ class PlanMemory:
         self._placed.evict_unused()
         return placed
 
-    def gateways(self, objects: tuple[ObjectOfCluster, ...], names: frozenset[str] | None) -> Gateways:
-        """Return the Gateways that these objects bind."""
-        return self._gateways.of(None, partial(gateways_of, memory=self._bound), objects, names)
+    def gateways(self, objects: tuple[ObjectOfCluster, ...], settings: Settings) -> Gateways:
+        """Return the Gateways and Ingresses that these objects bind."""
+        return self._gateways.of(None, partial(gateways_of, memory=self._bound), objects, settings)
 
     def allocate(
         self, snapshot: Snapshot, services: Sequence[Service], settings: Settings

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part
+from locallb.gateway.bound import Bound
 from locallb.gateway.telling import route_lines
-from locallb.gateway.translation import BoundGateway
 from locallb.model.http import HttpListener
 from locallb.model.identities import Family, Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
@@ -59,7 +59,7 @@ class PlacementInputs(NamedTuple):
     """Its ports that can't be served at one of its addresses, because somebody else listens there."""
     access: Access | None
     notices: tuple[Notice, ...]
-    gateway: BoundGateway | None = None
+    gateway: Bound | None = None
     """What is served, where that isn't just bytes to a Service."""
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy.http import watched_by_chains
-from locallb.gateway.translation import BoundGateway
+from locallb.gateway.bound import Bound
 from locallb.model.identities import Home, IPAddress, ObjectKey, Owner
 from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import Problem, Reason
@@ -37,7 +37,7 @@ from locallb.planning.selection import is_ours
 def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:
     """Decide for every Service of the snapshot what it gets; `memory` of earlier plans saves work."""
     memory = memory or PlanMemory()
-    told = memory.gateways(snapshot.gateway_api, settings.gateway_classes)
+    told = memory.gateways(snapshot.gateway_api, settings)
     gateways = told.bound
     snapshot = with_gateways(snapshot, gateways)
     wanted = [s for s in snapshot.services if is_ours(s, settings) and not s.deleting]
@@ -94,8 +94,8 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     return replace(plan, left_out=left) if left else plan
 
 
-def _files(gateway: BoundGateway) -> int:
-    """Count what the proxy of a Gateway wants to watch."""
+def _files(gateway: Bound) -> int:
+    """Count what the proxy of a Gateway or of Ingresses wants to watch."""
     chains = [chain for served in gateway.chains.values() for chain in served]
     secured = [target.tls for target in gateway.targets.values() if target.tls]
     of_targets = len(gateway.targets) + sum(bool(tls.authorities) + 2 * bool(tls.client) for tls in secured)

@@ -81,7 +81,7 @@ class PlannedPart:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStatus:
-    """What the status of an object of Gateway API in a running cluster shall say of ours."""
+    """What the status of an object of Gateway API, or of an Ingress, in a running cluster shall say of ours."""
 
     owner: Owner
     access: Access
@@ -138,6 +138,8 @@ class Placement:
     """What a Gateway of a running cluster is told; None for Services, whose frontend says it."""
     names: tuple[Name, ...] = ()
     """Where the stack has zones."""
+    statuses: tuple[PlannedStatus, ...] = ()
+    """What Ingresses of a running cluster are told that are served here."""
 
     @property
     def key(self) -> ObjectKey:

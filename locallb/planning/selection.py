@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from locallb.config.settings import Classes, Settings
-from locallb.model.identities import ObjectKind
+from locallb.model.identities import OF_INGRESSES, ObjectKind
 from locallb.model.objects import MalformedService, Service
 
 
 def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
     """Return whether this stack serves `service`, which is of type LoadBalancer, as all of them are."""
+    if service.key.kind in OF_INGRESSES:
+        return True  # whoever bound them looked at each Ingress
     return implements(service, settings.classes) and selects(service, settings.namespaces, settings.selector)
 
 

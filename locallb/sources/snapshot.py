@@ -16,7 +16,7 @@ from locallb.kubernetes.parsing import Parsed, Said
 from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.ledger.claims import Entry
 from locallb.ledger.ledger import Ledger
-from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
+from locallb.model.identities import ROUTED, ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
@@ -162,7 +162,7 @@ def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> se
 def refuse_another_runtime(settings: Settings, held: HeldByState) -> None:
     """Refuse to run a proxy beside itself: both would want the same addresses and admin socket. Raises SourceError."""
     shared, mode = any(is_shared(name) for name in held.stack_proxies), settings.proxies.mode
-    own = [proxy for proxy in held.proxies if proxy.service.kind is not ObjectKind.GATEWAY]
+    own = [proxy for proxy in held.proxies if proxy.service.kind not in ROUTED]
     if shared if mode is Sharing.PER_SERVICE else own:
         running = Sharing.SHARED if shared else Sharing.PER_SERVICE
         raise SourceError(

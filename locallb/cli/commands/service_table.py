@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from locallb.cli.console import Out
 from locallb.model.formatting import few
-from locallb.model.identities import ObjectKind, Protocol
+from locallb.model.identities import ROUTED, Protocol
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
 
@@ -93,11 +93,11 @@ def _port(row: PortRow) -> str:
 
 
 def _hint(rows: Sequence[Row]) -> str:
-    """Suggest a command for the first address that serves TCP; what a Gateway answers, its routes say."""
-    for row in sorted(rows, key=lambda row: row.key.kind is ObjectKind.GATEWAY):
+    """Suggest a command for the first address that serves TCP; what routes answer, they say themselves."""
+    for row in sorted(rows, key=lambda row: row.key.kind in ROUTED):
         for port_row in row.ports:
             if port_row.state is State.SERVING and port_row.port.protocol is Protocol.TCP:
-                if row.key.kind is ObjectKind.GATEWAY:
+                if row.key.kind in ROUTED:
                     return f"`locallb status {row.key}`"
                 address = row.addresses[0]
                 host = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6

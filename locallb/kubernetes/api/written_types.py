@@ -1,4 +1,4 @@
-"""The client's types of objects whose status is written: frontends, and the kinds of Gateway API in every version.
+"""The client's types of objects whose status is written: frontends, and what routes are made of, in every version.
 
 A cluster serves an object in all versions that it has of its kind, so that the first one that has it will do. Not here:
 requests.
@@ -12,9 +12,9 @@ from typing import cast
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
 
 from locallb.config.registry import FRONTENDS
-from locallb.gateway.kinds import KINDS, ApiKind
+from locallb.gateway.kinds import ApiKind
+from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.frontend import frontend
-from locallb.model.gateway.objects import GROUP
 from locallb.model.identities import ObjectKind
 
 
@@ -34,17 +34,17 @@ def written_types(kind: ObjectKind) -> tuple[type[GenericNamespacedResource], ..
     """
     if kind.value in FRONTENDS:
         return (namespaced(kind),)
-    known = _of_gateway_api(kind)
+    known = _routed(kind)
     create = create_namespaced_resource if known.namespaced else create_global_resource
-    made = tuple(create(GROUP, version, known.name, known.plural) for version in known.versions)
+    made = tuple(create(known.group, version, known.name, known.plural) for version in known.versions)
     return cast("tuple[type[GenericNamespacedResource], ...]", made)
 
 
 def object_name(kind: ObjectKind, namespace: str, name: str) -> str:
     """Return how an object is called in a sentence."""
-    shown = frontend(kind).name if kind.value in FRONTENDS else _of_gateway_api(kind).name
+    shown = frontend(kind).name if kind.value in FRONTENDS else _routed(kind).name
     return f"{shown} {namespace}/{name}" if namespace else f"{shown} {name}"
 
 
-def _of_gateway_api(kind: ObjectKind) -> ApiKind:
-    return next(known for known in KINDS.values() if known.plural == kind.value)
+def _routed(kind: ObjectKind) -> ApiKind:
+    return next(known for known in ROUTED_KINDS.values() if known.plural == kind.value)

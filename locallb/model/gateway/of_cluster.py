@@ -1,4 +1,4 @@
-"""All that one cluster has of Gateway API, and the little that is used of what it refers to: Services, Secrets."""
+"""All that one cluster has of Gateway API and of Ingresses, and the little that is used of what these refer to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import (
     BackendTlsPolicy,
     Gateway,
@@ -58,6 +59,8 @@ ApiObject: TypeAlias = (
     | Route
     | ReferenceGrant
     | BackendTlsPolicy
+    | IngressClass
+    | Ingress
     | BackendService
     | Namespace
     | TlsSecret
@@ -73,7 +76,7 @@ class ObjectOfCluster(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GatewayObjects:
-    """All that one cluster has of Gateway API, and what it refers to."""
+    """All that one cluster has of Gateway API and of Ingresses, and what it refers to."""
 
     cluster: ClusterName
     classes: tuple[GatewayClass, ...] = ()
@@ -86,3 +89,5 @@ class GatewayObjects:
     """Labels of Namespaces."""
     services: Mapping[Named, BackendService] = field(default_factory=dict)
     secrets: Mapping[Named, TlsSecret] = field(default_factory=dict)
+    ingress_classes: tuple[IngressClass, ...] = ()
+    ingresses: tuple[Ingress, ...] = ()

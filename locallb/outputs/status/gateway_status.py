@@ -50,10 +50,12 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         """Withdraw it, unless it belongs to the project that this one is a copy of."""
         if self.belongs_to_copied_project(state.owner):
             return
-        wanted = withdrawn(_said(state))
+        wanted, said = withdrawn(_said(state)), _said(state)
 
         def decide(live: Live) -> Mapping[str, object] | None:
-            return status_patch(live, wanted, state.generation, live_service.now()) if is_said(live) else None
+            theirs = "loadBalancer" in said and not _says(live, state)
+            is_ours = is_said(live) and not theirs
+            return status_patch(live, wanted, state.generation, live_service.now()) if is_ours else None
 
         live_service.withdraw(state.access, state.owner, decide)
 

@@ -11,7 +11,7 @@ from locallb.model.naming import owner_fields
 from locallb.outputs.output import Output, Planned, Telling
 from locallb.outputs.status.gateway_status import GatewayStatus, declare_status
 from locallb.outputs.status.service_status import ServiceStatus
-from locallb.planning.planned import Placement
+from locallb.planning.planned import Placement, PlannedStatus
 from locallb.resources.codec import encode, value
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Status(Output):
     def words(self, planned: Planned) -> Sequence[object]:
         """Return where it is written, and all that is."""
         if planned.key.kind.value not in FRONTENDS:
-            return planned.status.words if planned.status else []
+            return planned.status.words if planned.status else _words_of_ingresses(planned)
         told, where = frontend(planned.key.kind).publication(planned), encode(planned.access) if planned.access else {}
         if isinstance(planned, Placement):
             return [where, value(told.ingress), value(told.conditions), planned.take_over] if where else []
@@ -34,12 +34,14 @@ class Status(Output):
 
     def tells(self, planned: Planned) -> bool:
         """Return whether it lives in a cluster."""
-        return planned.status is not None or (planned.access is not None and planned.key.kind.value in FRONTENDS)
+        return bool(planned.status or _statuses(planned)) or (
+            planned.access is not None and planned.key.kind.value in FRONTENDS
+        )
 
     def declare(self, telling: Telling) -> pulumi.Resource:
-        """Declare a ServiceStatus, or a GatewayStatus."""
-        if telling.planned.status:
-            return declare_status(telling.planned.status, telling.parent, telling.ready)
+        """Declare a ServiceStatus, or a GatewayStatus; of several Ingresses the last is returned."""
+        if statuses := [*filter(None, [telling.planned.status]), *_statuses(telling.planned)]:
+            return [declare_status(each, telling.parent, telling.ready) for each in statuses][-1]
         import pulumi  # noqa: PLC0415 - for programs only
 
         from locallb.resources import declared  # noqa: PLC0415 - as above
@@ -55,6 +57,14 @@ class Status(Output):
             alone=isinstance(planned, Placement) and planned.take_over,
             opts=pulumi.ResourceOptions(parent=telling.parent, depends_on=list(telling.ready)),
         )
+
+
+def _statuses(planned: Planned) -> Sequence[PlannedStatus]:
+    return planned.statuses if isinstance(planned, Placement) else ()
+
+
+def _words_of_ingresses(planned: Planned) -> Sequence[object]:
+    return [[str(each.key), each.owner.uid, *each.words] for each in _statuses(planned)]
 
 
 OUTPUT = Status()

@@ -1,0 +1,29 @@
+"""What a stack says of Ingresses: the value of its key `ingress`. Not here: how it is read (`parse_ingress`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class AddressPer(StrEnum):
+    """Which Ingresses have an address together."""
+
+    CLASS = "class"
+    NAMESPACE = "namespace"
+    """Those of a class in a namespace."""
+    INGRESS = "ingress"
+    """None: each has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngressSettings:
+    """Which Ingresses are served, and where."""
+
+    class_name: str | None = None
+    """The only class that is served, whether or not it is there as an object; None for all of our controller."""
+    http: int = 80
+    https: int = 443
+    address: AddressPer = AddressPer.CLASS
+    is_off: bool = False
+    """None is served."""

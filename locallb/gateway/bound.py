@@ -1,0 +1,47 @@
+"""What is served by routes, whatever object it was made of: as it is planned, what its ports do, who is behind them.
+
+Not here: how it comes about (`translation`, and `ingress.translation`), addresses and endpoints (`planning.gateways`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from locallb.gateway.backends import BackendTarget
+from locallb.gateway.conditions import Trouble
+from locallb.model.http import Chain
+from locallb.model.identities import ObjectKey
+from locallb.model.naming import part_id
+from locallb.model.objects import Service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """What a Gateway, or Ingresses that share an address, want of a proxy."""
+
+    want: Service
+    """As it is planned; it has no ports where nothing can be served."""
+    chains: Mapping[int, tuple[Chain, ...]] = field(default_factory=dict)
+    """What is served on TCP ports."""
+    datagrams: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """The upstreams of UDP ports."""
+    targets: Mapping[str, BackendTarget] = field(default_factory=dict)
+    """What upstreams are, by name."""
+    trouble: Trouble | None = None
+    """Why nothing of it can be served."""
+
+    @property
+    def key(self) -> ObjectKey:
+        """What it is called."""
+        return self.want.key
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its upstreams begin with, so that another one has others."""
+        return upstream_prefix(self.key)
+
+
+def upstream_prefix(key: ObjectKey) -> str:
+    """Return what the names of an object's upstreams begin with."""
+    return f"{part_id(key)}-"

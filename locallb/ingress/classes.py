@@ -1,0 +1,99 @@
+"""Which Ingresses are ours, and which of them have an address together. Not here: what is served there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from locallb.config.ingress_settings import AddressPer, IngressSettings
+from locallb.config.settings import Settings
+from locallb.model.formatting import clipped, counted, few
+from locallb.model.gateway.ingresses import INGRESS_CONTROLLER, Ingress
+from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
+
+_EXAMPLES = 3
+
+
+def our_classes(objects: GatewayObjects, settings: IngressSettings) -> frozenset[str]:
+    """Return the classes that are served: those of our controller, or the one that the stack names."""
+    controllers = {one.meta.key.name: one.controller for one in objects.ingress_classes}
+    if settings.is_off:
+        return frozenset()
+    if settings.class_name is None:
+        return frozenset(name for name, controller in controllers.items() if controller == INGRESS_CONTROLLER)
+    is_free = controllers.get(settings.class_name, INGRESS_CONTROLLER) == INGRESS_CONTROLLER
+    return frozenset({settings.class_name} if is_free else ())
+
+
+def class_of(ingress: Ingress, objects: GatewayObjects) -> str:
+    """Return the class of an Ingress: where it names none the default one, if there is one; else empty."""
+    if ingress.class_name is not None:
+        return ingress.class_name
+    return next((one.meta.key.name for one in objects.ingress_classes if one.is_default), "")
+
+
+def of_our_classes(objects: GatewayObjects, settings: IngressSettings) -> tuple[Ingress, ...]:
+    """Return the Ingresses of the classes that are served, the oldest first."""
+    ours = our_classes(objects, settings)
+    mine = (one for one in objects.ingresses if class_of(one, objects) in ours and not one.meta.deleting)
+    return tuple(sorted(mine, key=lambda one: one.meta.age)) if ours else ()
+
+
+def our_ingresses(objects: GatewayObjects, settings: Settings) -> tuple[Ingress, ...]:
+    """Return those that the stack selects, the oldest first."""
+    return tuple(one for one in of_our_classes(objects, settings.ingress) if _is_selected(one, settings))
+
+
+def grouped(objects: GatewayObjects, settings: Settings) -> Mapping[ObjectKey, tuple[Ingress, ...]]:
+    """Return the Ingresses that have an address together, the oldest first, by what gets it."""
+    groups: dict[ObjectKey, list[Ingress]] = {}
+    for one in our_ingresses(objects, settings):
+        key = _key(one, class_of(one, objects), objects.cluster, settings.ingress.address)
+        groups.setdefault(key, []).append(one)
+    return {key: tuple(some) for key, some in groups.items()}
+
+
+def _key(ingress: Ingress, name: str, cluster: ClusterName, per: AddressPer) -> ObjectKey:
+    match per:
+        case AddressPer.INGRESS:
+            return ObjectKey(cluster, *ingress.meta.key, ObjectKind.INGRESS)
+        case AddressPer.NAMESPACE:
+            return ObjectKey(cluster, ingress.meta.key.namespace, name, ObjectKind.INGRESS_CLASS)
+        case AddressPer.CLASS:
+            return ObjectKey(cluster, "", name, ObjectKind.INGRESS_CLASS)
+
+
+def _is_selected(ingress: Ingress, settings: Settings) -> bool:
+    labels = ingress.meta.labels
+    is_near = not settings.namespaces or ingress.meta.key.namespace in settings.namespaces
+    return is_near and all(labels.get(label) == value for label, value in settings.selector.items())
+
+
+def left_out(objects: GatewayObjects, settings: Settings) -> Iterator[str]:
+    """Return which Ingresses aren't served, where any could be."""
+    ours = our_classes(objects, settings.ingress)
+    mine = of_our_classes(objects, settings.ingress)
+    names = {one.meta.key for one in mine}
+    others = [one for one in objects.ingresses if one.meta.key not in names and not one.meta.deleting]
+    if others and ours:
+        yield _left_out(objects, others, f"of another class (served: {', '.join(sorted(map(clipped, ours)))})")
+    if unselected := [one for one in mine if not _is_selected(one, settings)]:
+        yield _left_out(objects, unselected, "local-lb:namespaces or local-lb:selector leaves them out")
+
+
+def _left_out(objects: GatewayObjects, some: list[Ingress], why: str) -> str:
+    examples = few([f"{objects.cluster}/ingresses/{clipped(str(one.meta.key))}" for one in some], _EXAMPLES)
+    return f"{counted(len(some), 'Ingress', 'Ingresses')} left out: {why}: {examples}"
+
+
+def class_notices(objects: GatewayObjects, settings: IngressSettings) -> Iterator[str]:
+    """Return why the class that the stack names isn't served, and what of classes nobody reads."""
+    for one in objects.ingress_classes:
+        name = clipped(one.meta.key.name)
+        if settings.class_name == one.meta.key.name and one.controller != INGRESS_CONTROLLER and not settings.is_off:
+            yield (
+                f"{objects.cluster}: IngressClass {name} has the controller {clipped(one.controller)}, so its Ingresses"
+                f" are left alone; give it {INGRESS_CONTROLLER}, or name another class in local-lb:ingress"
+            )
+        elif one.controller == INGRESS_CONTROLLER and one.has_parameters:
+            yield f"{objects.cluster}: IngressClass {name} names parameters, and none are known here; leave them out"

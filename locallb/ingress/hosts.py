@@ -1,0 +1,129 @@
+"""The routes of each host that Ingresses have together, in the order in which they are asked.
+
+A request takes the rule of its very host, then of the wildcard above it, then one without a host: of each the exact
+path first, then the longest prefix, then the older Ingress. What no rule takes goes to the default backend of an
+Ingress that has the host, else to the oldest one there is. Not here: TLS (`tls`), and backends (`translation`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from locallb.gateway.hostnames import covers, specificity
+from locallb.gateway.precedence import Rank, rank
+from locallb.model.gateway.ingresses import Ingress, IngressBackend
+from locallb.model.http import ANY, HttpRoutes, VirtualHost
+from locallb.model.http_routes import Answer, Forward, Match, PathKind, PathMatch, Route, ValueMatch
+
+Action = Forward | Answer
+MISDIRECTED = 421
+"""What a client is answered who asks for a host on a connection to another one: it connects anew."""
+_WILDCARD = "*."
+
+
+class Conflict(NamedTuple):
+    """A path of a host that an older Ingress, or an earlier rule, has already."""
+
+    ingress: Ingress
+    host: str
+    path: str
+    winner: Ingress
+
+
+class _Entry(NamedTuple):
+    rank: Rank
+    number: int
+    path: PathMatch
+    action: Action
+
+
+@dataclass(slots=True)
+class Hosts:
+    """All hosts of some Ingresses."""
+
+    conflicts: list[Conflict] = field(default_factory=list)
+    _entries: dict[str, list[_Entry]] = field(default_factory=dict)
+    _defaults: dict[str, Action] = field(default_factory=dict)
+    """By host that of the oldest Ingress with a rule for it; with no host that of the oldest one."""
+    _owners: dict[tuple[str, PathKind, str], Ingress] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ingresses: Sequence[Ingress], act: Callable[[Ingress, IngressBackend], Action]) -> Hosts:
+        """Gather what Ingresses say, the oldest first; `act` says what becomes of requests to a backend."""
+        hosts = cls()
+        for ingress in ingresses:
+            hosts._take(ingress, act)
+        return hosts
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The hosts that rules name; empty for every other one."""
+        return frozenset((*self._entries, *self._defaults))
+
+    def table(self, names: Iterable[str]) -> HttpRoutes:
+        """Return the routes of these hosts, each once."""
+        ordered = sorted(set(names), key=lambda name: (specificity(name), name))
+        return HttpRoutes(tuple(VirtualHost((name or ANY,), tuple(self._routes(name))) for name in ordered))
+
+    def table_within(self, names: Sequence[str]) -> HttpRoutes:
+        """Return the routes of whatever hosts a TLS connection to one of `names` may ask for; others are sent away."""
+        below = (host for host in self.names if any(covers(name, host) for name in names))
+        others = VirtualHost((ANY,), (Route(Match(), Answer(MISDIRECTED)),))
+        return HttpRoutes((*self.table((*names, *below)).hosts, others))
+
+    def _take(self, ingress: Ingress, act: Callable[[Ingress, IngressBackend], Action]) -> None:
+        for rule in ingress.rules:
+            if not rule.problem:
+                self._entries.setdefault(rule.host, [])
+            for path in rule.paths:
+                if path.match:
+                    self._add(ingress, rule.host, path.match, act(ingress, path.backend))
+        if ingress.default:
+            action = act(ingress, ingress.default)
+            for host in ("", *(rule.host for rule in ingress.rules if not rule.problem)):
+                self._defaults.setdefault(host, action)
+
+    def _add(self, ingress: Ingress, host: str, path: PathMatch, action: Action) -> None:
+        value = path.value.rstrip("/") if path.kind is PathKind.PREFIX else path.value
+        winner = self._owners.setdefault((host, path.kind, value), ingress)
+        entries = self._entries[host]
+        entry = _Entry(rank(Match(path)), len(entries), path, action)
+        if winner is ingress and not any(each.path == path for each in entries):
+            entries.append(entry)
+        else:
+            self.conflicts.append(Conflict(ingress, host, path.value, winner))
+
+    def _routes(self, name: str) -> Iterator[Route]:
+        """Return the routes of one host, up to the first that takes everything."""
+        for route in self._every(name):
+            yield route
+            if route.match in _EVERYTHING:
+                return
+
+    def _every(self, name: str) -> Iterator[Route]:
+        above = _above(name)
+        for host in dict.fromkeys((name, *above, "")):
+            for entry in sorted(self._entries.get(host, ()), key=lambda each: each[:2]):
+                yield Route(Match(entry.path, _condition(name, host)), entry.action)
+        for host in dict.fromkeys((name, *above, "")):
+            if action := self._defaults.get(host):
+                yield Route(Match(None, _condition(name, host)), action)
+
+
+_EVERYTHING = (Match(), Match(PathMatch(PathKind.PREFIX, "/")))
+
+
+def _above(name: str) -> tuple[str, ...]:
+    """Return the wildcard that stands for a name: of one label, so that none stands for another wildcard."""
+    _, dot, rest = name.partition(".")
+    return (f"{_WILDCARD}{rest}",) if dot and not name.startswith(_WILDCARD) else ()
+
+
+def _condition(name: str, host: str) -> tuple[ValueMatch, ...]:
+    """Return what else must hold where the proxy takes a wildcard for any number of labels, and the API for one."""
+    if not name.startswith(_WILDCARD) or host != name:
+        return ()
+    return (ValueMatch("host", rf"(?i:[^.]+{re.escape(name[1:]).replace(chr(92) + '-', '-')})(:[0-9]+)?", regex=True),)

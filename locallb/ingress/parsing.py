@@ -1,0 +1,120 @@
+"""From Kubernetes objects to Ingresses and their classes. Never raises: rubbish is kept with its problem.
+
+The bounds of the API are checked again, because manifests never met an API server. Not here: whose an Ingress is
+(`classes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from locallb.gateway.parsing.fields import hostname, items, name_of, raw_items
+from locallb.gateway.parsing.gateways import spec_of
+from locallb.gateway.parsing.references import LARGEST_PORT
+from locallb.model.fields import FieldError, Fields, as_text
+from locallb.model.formatting import shown
+from locallb.model.gateway.ingresses import (
+    Ingress,
+    IngressBackend,
+    IngressClass,
+    IngressPath,
+    IngressRule,
+    IngressTls,
+)
+from locallb.model.gateway.objects import Meta
+from locallb.model.http_routes import PathKind, PathMatch
+
+CLASS_ANNOTATION = "kubernetes.io/ingress.class"
+DEFAULT_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
+_MOST = 1000
+_ODD_PATHS = ("//", "/./", "/../", "%2f", "%2F", "#")
+_EXPRESSIONS = frozenset("()[]{}|^$*\\+")
+"""What makes a path of the type ImplementationSpecific an expression for others."""
+
+
+class _PathType(StrEnum):
+    EXACT = "Exact"
+    PREFIX = "Prefix"
+    OURS = "ImplementationSpecific"
+
+
+def parse_ingress_class(meta: Meta, data: Mapping[object, object]) -> IngressClass:
+    """Read an IngressClass; one that names no controller is nobody's."""
+    is_default = meta.annotations.get(DEFAULT_ANNOTATION) == "true"
+    try:
+        spec = spec_of(data)
+        return IngressClass(meta, spec.text("controller"), is_default, spec.get("parameters") is not None)
+    except FieldError:
+        return IngressClass(meta, "")
+
+
+def parse_ingress(meta: Meta, data: Mapping[object, object]) -> Ingress:
+    """Read an Ingress. The annotation of the class counts before the field, as the API says."""
+    name = meta.annotations.get(CLASS_ANNOTATION)
+    try:
+        spec = spec_of(data)
+        name = spec.text("ingressClassName") or None if name is None else name
+        default = _backend(spec.inner("defaultBackend")) if spec.get("defaultBackend") is not None else None
+        tls = tuple(_tls(item) for item in items(spec, "tls", _MOST))
+        rules = tuple(_rule(path, item) for path, item in raw_items(spec, "rules", _MOST))
+    except FieldError as error:
+        return Ingress(meta, name, problem=str(error))
+    problem = "" if rules or default else "spec has neither rules nor defaultBackend; give it one of both"
+    return Ingress(meta, name, rules, tls, default, problem)
+
+
+def _tls(fields: Fields) -> IngressTls:
+    hosts = (hostname(path, as_text(path, item)) for path, item in raw_items(fields, "hosts", _MOST))
+    secret = name_of(fields, "secretName") if fields.text("secretName") else ""
+    return IngressTls(tuple(dict.fromkeys(host for host in hosts if host)), secret)
+
+
+def _rule(path: str, item: object) -> IngressRule:
+    try:
+        fields = Fields.of(path, item)
+        host = hostname(fields.at("host"), fields.text("host"))
+        return IngressRule(host, tuple(map(_path, items(fields.inner("http"), "paths", _MOST))))
+    except FieldError as error:
+        return IngressRule(problem=str(error))
+
+
+def _path(fields: Fields) -> IngressPath:
+    path = fields.get("path")
+    written = path if isinstance(path, str) else ""
+    try:
+        backend = _backend(fields.inner("backend"))
+        return IngressPath(_match(fields), backend, written)
+    except FieldError as error:
+        return IngressPath(None, IngressBackend(), written, str(error))
+
+
+def _match(fields: Fields) -> PathMatch:
+    """Read how a path is compared. ImplementationSpecific is Prefix here, and `/*` at its end what it is for others."""
+    if fields.get("pathType") is None:
+        raise FieldError(f"{fields.at('pathType')} is missing; use {' or '.join(_PathType)}")
+    kind, path = fields.choice("pathType", _PathType.PREFIX), fields.text("path")
+    if kind is _PathType.OURS:
+        path = (path.removesuffix("*") if path.endswith("/*") else path) or "/"
+        if _EXPRESSIONS & set(path):
+            why = "expressions aren't served; give a plain path, of pathType Prefix or Exact"
+            raise FieldError(f"{fields.at('path')} is {shown(path)}; {why}")
+    if any(sign in path for sign in _ODD_PATHS) or path.endswith(("/.", "/..")):
+        raise FieldError(f"{fields.at('path')} is {shown(path)}; give a path such as /cart, without . and .. in it")
+    try:
+        return PathMatch(PathKind.EXACT if kind is _PathType.EXACT else PathKind.PREFIX, path)
+    except ValueError as error:
+        raise FieldError(f"{fields.at('path')}: {error}") from None
+
+
+def _backend(fields: Fields) -> IngressBackend:
+    """Read a backend; one that is no Service stays, with the reason, so that nobody else answers in its place."""
+    if fields.get("resource") is not None:
+        return IngressBackend(problem=f"{fields.at('resource')} names no Service; only `service` is served")
+    service = fields.inner("service")
+    name, port = name_of(service), service.inner("port")
+    if port.get("number") is not None:
+        return IngressBackend(name, port.integer("number", 1, LARGEST_PORT))
+    if not port.text("name"):
+        raise FieldError(f"{service.at('port')} is missing; give it a number or a name")
+    return IngressBackend(name, port_name=port.text("name"))

@@ -1,0 +1,19 @@
+"""What the status of an Ingress says: the addresses and ports at which it is served. Not here: when that is true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from locallb.gateway.statuses import Told
+from locallb.ingress.translation import BoundIngresses
+from locallb.model.identities import IPAddress
+from locallb.model.objects import ServicePort
+
+
+def ingress_statuses(
+    bound: BoundIngresses, addresses: Sequence[IPAddress], ports: Sequence[ServicePort]
+) -> Iterable[Told]:
+    """Return the statuses of the Ingresses that are served at these addresses."""
+    listed = [{"port": port.port, "protocol": str(port.protocol)} for port in ports]
+    status = {"loadBalancer": {"ingress": [{"ip": str(address), "ports": listed} for address in addresses]}}
+    return (Told(one.reference, one.meta, status) for one in bound.ingresses if not one.problem)

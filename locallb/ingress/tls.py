@@ -1,0 +1,75 @@
+"""Which certificate clients of Ingresses see, by the name that they ask for: that of the oldest Ingress that has it.
+
+Not here: what is served behind it (`hosts`), and keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from locallb.gateway.conditions import Trouble
+from locallb.ingress.hosts import Hosts
+from locallb.model.gateway.ingresses import Ingress, IngressTls
+from locallb.model.gateway.objects import Named
+from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
+from locallb.model.http import Certificate, Chain, Termination
+
+
+class TlsProblem(NamedTuple):
+    """Why an entry of spec.tls shows no certificate for a name."""
+
+    ingress: Ingress
+    message: str
+
+
+class Certificates(NamedTuple):
+    """The certificate of each name, an empty one for every other name; and why some names have none."""
+
+    by_name: dict[str, Certificate]
+    problems: tuple[TlsProblem, ...]
+
+
+def certificates(ingresses: Sequence[Ingress], objects: GatewayObjects) -> Certificates:
+    """Return what clients see, `ingresses` the oldest first."""
+    by_name: dict[str, Certificate] = {}
+    owners: dict[str, Ingress] = {}
+    problems = []
+    for ingress in ingresses:
+        for entry in ingress.tls:
+            shown = certificate(ingress, entry, objects)
+            if isinstance(shown, Trouble):
+                problems.append(TlsProblem(ingress, shown.message))
+                continue
+            for name in entry.hosts or ("",):
+                if by_name.setdefault(name, shown) != shown:
+                    older = owners[name].meta.key
+                    why = f"for {name or 'every other name'} the older Ingress {older} shows another certificate"
+                    problems.append(TlsProblem(ingress, f"{why}; name the same Secret, or another host"))
+                owners.setdefault(name, ingress)
+    return Certificates(by_name, tuple(problems))
+
+
+def certificate(ingress: Ingress, entry: IngressTls, objects: GatewayObjects) -> Certificate | Trouble:
+    """Return what an entry of spec.tls shows, or why it can't."""
+    names = ", ".join(entry.hosts) or "every name"
+    if not entry.secret:
+        return Trouble("NoSecret", f"spec.tls names no Secret for {names}; name one of type kubernetes.io/tls")
+    key = Named(ingress.meta.key.namespace, entry.secret)
+    secret = objects.secrets.get(key, TlsSecret(key))
+    if secret.digest and not secret.problem:
+        return Certificate(objects.cluster, *key, secret.digest, secret.file)
+    why = secret.problem or "it isn't there; make it, of type kubernetes.io/tls"
+    return Trouble("NoSecret", f"Secret {key}, for {names}, can't be used: {why}")
+
+
+def chains(shown: Certificates, hosts: Hosts) -> Iterator[Chain]:
+    """Return what becomes of TLS connections: a chain for each certificate, and one for names that no other has."""
+    names: dict[Certificate, list[str]] = {}
+    for name, each in shown.by_name.items():
+        if name:
+            names.setdefault(each, []).append(name)
+    for each, some in names.items():
+        yield Chain(hosts.table_within(sorted(some)), tuple(sorted(some)), Termination((each,)))
+    if last := shown.by_name.get(""):
+        yield Chain(hosts.table(hosts.names), (), Termination((last,)))

@@ -1,0 +1,90 @@
+"""Ingresses and their classes (networking.k8s.io/v1), frozen, as sources read them and `ingress` binds them.
+
+What can't be understood of a rule or a path stays as its `problem`, so that its neighbours go on. Not here: how they
+are read (`ingress.parsing`), and who serves which (`ingress.classes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from locallb.model.gateway.objects import Meta, Reference
+from locallb.model.http_routes import PathMatch
+
+INGRESS_GROUP = "networking.k8s.io"
+INGRESS_CONTROLLER = "local-lb.dev/ingress-controller"
+"""spec.controller of our IngressClasses."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngressClass:
+    """An IngressClass."""
+
+    meta: Meta
+    controller: str
+    is_default: bool = False
+    """Ingresses without a class are of this one."""
+    has_parameters: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IngressBackend:
+    """A port of a Service in the Ingress' namespace, by number or by name; or why it is none."""
+
+    service: str = ""
+    port: int = 0
+    port_name: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngressPath:
+    """A path of a rule; `match` is None where it can't be compared."""
+
+    match: PathMatch | None
+    backend: IngressBackend
+    written: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngressRule:
+    """A rule: a host, empty for every one, and what its paths lead to; without paths all goes to the default."""
+
+    host: str = ""
+    paths: tuple[IngressPath, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngressTls:
+    """An entry of spec.tls. Without hosts it is for every name, without a Secret for whoever makes certificates."""
+
+    hosts: tuple[str, ...] = ()
+    secret: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """An Ingress."""
+
+    meta: Meta
+    class_name: str | None = None
+    """Of the annotation, else of the spec; None where neither names one."""
+    rules: tuple[IngressRule, ...] = ()
+    tls: tuple[IngressTls, ...] = ()
+    default: IngressBackend | None = None
+    problem: str = ""
+    """Why nothing of it is served."""
+
+    @property
+    def reference(self) -> Reference:
+        """Return what it is called."""
+        return Reference(INGRESS_GROUP, "Ingress", self.meta.key)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return the names that it is reached by, `*.` and a name among them, each once."""
+        named = [rule.host for rule in self.rules if not rule.problem]
+        named += [host for entry in self.tls for host in entry.hosts]
+        return tuple(dict.fromkeys(host for host in named if host))

@@ -1,0 +1,170 @@
+"""Ingresses in manifests, served by a real Envoy: a table of requests, each answered as the API says."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.support import Stage, node
+from tests.e2e.test_gateways import _secret, answering, get, service
+from tests.envoy.certificates import Authority
+from tests.ingress.api import JsonObject, backend, ingress, ingress_class, path, rule
+
+pytestmark = pytest.mark.envoy
+
+PORTS = {"http": 8080, "https": 8443}
+
+
+def old(day: int) -> JsonObject:
+    """Make metadata of an Ingress of this age."""
+    return {"creationTimestamp": f"2026-01-{day:02}T00:00:00Z"}
+
+
+INGRESSES = (
+    ingress(
+        rule(
+            path("/foo", "Exact", "exact"),
+            path("/foo", "Prefix", "short"),
+            path("/foo/bar/", "Prefix", "long"),
+            path("/ours/*", "ImplementationSpecific", "ours"),
+            path("/named", "Prefix", backend("named", "web")),
+            path("/gone", "Prefix", "gone"),
+            path("/bucket", "Prefix", {"resource": {"kind": "Bucket", "name": "b"}}),
+            host="a.test",
+        ),
+        rule(path("/", "Prefix", "wild"), host="*.a.test"),
+        rule(path("/", "Prefix", "deep"), host="x.a.test"),
+        rule(path("/any", "Prefix", "any")),
+        rule(host="bare.test"),
+        name="first",
+        metadata=old(1),
+        defaultBackend=backend("default"),
+    ),
+    ingress(
+        rule(path("/foo", "Prefix", "other"), path("/else", "Prefix", "other"), host="a.test"),
+        name="second",
+        metadata=old(2),
+    ),
+    ingress(class_name=None, name="third", metadata=old(3), defaultBackend=backend("other")),
+)
+TABLE = [
+    ("a.test", "/foo", "exact"),
+    ("A.TEST:8080", "/foo?q=1", "exact"),
+    ("a.test", "/foo/", "short"),
+    ("a.test", "/foo/x", "short"),
+    ("a.test", "/foobar", "default"),
+    ("a.test", "/foo/bar", "long"),
+    ("a.test", "/foo/bar/", "long"),
+    ("a.test", "/foo/bar/x", "long"),
+    ("a.test", "/foo/barx", "short"),
+    ("a.test", "/Foo", "default"),
+    ("a.test", "/ours", "ours"),
+    ("a.test", "/ours/x", "ours"),
+    ("a.test", "/named", "named"),
+    ("a.test", "/gone", 503),
+    ("a.test", "/bucket", 503),
+    ("a.test", "/else", "other"),
+    ("a.test", "/any", "any"),
+    ("a.test", "/", "default"),
+    ("b.a.test", "/", "wild"),
+    ("B.a.test:8080", "/any", "wild"),
+    ("x.a.test", "/any", "deep"),
+    ("b.c.a.test", "/", "default"),
+    ("b.c.a.test", "/any", "any"),
+    ("bare.test", "/", "default"),
+    ("other.test", "/any/x", "any"),
+    ("other.test", "/", "default"),
+]
+BACKENDS = ("exact", "short", "long", "ours", "named", "wild", "deep", "any", "default", "other")
+
+
+def address_of(play: Stage) -> str:
+    """Return the address of the only class."""
+    (row,) = play.run("status", "--json").json
+    assert row["state"] == "serving", row
+    return str(row["addresses"][0])
+
+
+def test_a_table_of_requests(play: Stage) -> None:
+    """Path types, hosts, wildcards of one label and defaults; of two for a path the older one."""
+    from contextlib import ExitStack
+
+    play.configure(ingress={"class": "local", **PORTS})
+    with ExitStack() as servers:
+        ports = {name: servers.enter_context(answering(name)) for name in BACKENDS}
+        named = service("named", ports["named"])
+        named["spec"]["ports"][0]["name"] = "web"
+        play.write("cluster.yaml", node(), named, *(service(name, at) for name, at in ports.items() if name != "named"))
+        play.write("ingress.yaml", *INGRESSES)
+        done = play.up()
+        told = done.out + done.err
+        assert "Ingress shop/first: Service shop/gone isn't there" in told
+        assert "resource names no Service; only `service` is served" in told
+        assert "Ingress shop/second: a.test/foo: the older Ingress shop/first has it" in told
+        assert "1 Ingress left out: of another class (served: local): c/ingresses/shop/third" in told
+        address = address_of(play)
+        for host, asked, wanted in TABLE:
+            status, text = get(address, asked, host)
+            assert (status if wanted == status else text.partition(" ")[0]) == wanted, (host, asked, status, text)
+    detail = play.run("status", "c/ingressclasses//local").out
+    assert "8080: a.test/foo → shop/exact:8080" in detail
+
+
+def shown(address: str, authority: Authority, name: str, host: str = "") -> tuple[str, str]:
+    """Return the serial number of the certificate that clients see, and the status line's code and the body."""
+    context = ssl.create_default_context(cafile=str(authority.own.chain))
+    context.check_hostname = False
+    with (
+        socket.create_connection((address, 8443), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname=name) as client,
+    ):
+        client.sendall(f"GET / HTTP/1.1\r\nhost: {host or name}\r\nconnection: close\r\n\r\n".encode())
+        with client.makefile("rb") as answer:
+            lines = answer.read().decode().split("\r\n")
+            return str(
+                (client.getpeercert() or {})["serialNumber"]
+            ), f"{lines[0].split()[1]} {lines[-1].partition(' ')[0]}"
+
+
+def test_tls_by_name(play: Stage, tmp_path: Path) -> None:
+    """Each name has its Secret's certificate; a name without one gets no connection; of two the older Ingress counts."""
+    authority = Authority(tmp_path / "authority")
+    play.configure(ingress={"class": "local", **PORTS})
+    pairs = {name: authority.sign(f"DNS:{name}.test") for name in ("one", "two")}
+    secrets = [{**_secret(pair), "metadata": {"name": name, "namespace": "shop"}} for name, pair in pairs.items()]
+    tls = [{"hosts": ["one.test"], "secretName": "one"}, {"hosts": ["two.test", "*.two.test"], "secretName": "two"}]
+    with answering("one") as one, answering("two") as two:
+        play.write("cluster.yaml", node(), service("one", one), service("two", two), *secrets)
+        play.write(
+            "ingress.yaml",
+            ingress(
+                rule(path(to="one"), host="one.test"),
+                rule(path(to="two"), host="two.test"),
+                rule(path(to="two"), host="*.two.test"),
+                rule(path(to="two"), host="none.test"),
+                metadata=old(1),
+                tls=tls,
+            ),
+            ingress(
+                rule(path("/b"), host="b.test"),
+                name="late",
+                metadata=old(2),
+                tls=[{"hosts": ["one.test"], "secretName": "two"}, {"hosts": ["b.test"], "secretName": "gone"}],
+            ),
+        )
+        done = play.up()
+        told = done.out + done.err
+        assert "Ingress shop/late: for one.test the older Ingress shop/web shows another certificate" in told
+        assert "Secret shop/gone, for b.test, can't be used: it isn't there" in told
+        address = address_of(play)
+        first, second = shown(address, authority, "one.test"), shown(address, authority, "two.test")
+        assert (first[1], second[1]) == ("200 one", "200 two")
+        assert first[0] != second[0]
+        assert shown(address, authority, "x.two.test") == second
+        assert shown(address, authority, "one.test", "two.test")[1].startswith("421")
+        assert get(address, host="none.test")[1].startswith("two")
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            shown(address, authority, "none.test")
