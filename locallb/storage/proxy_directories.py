@@ -159,7 +159,10 @@ class Proxies:
             files.write(beside / OWNER, _text(owner, name))
             beside.rename(self.path(proxy))
         except (OSError, paths.PlaceError, files.FilesError) as error:
-            raise ProxiesError(f"{self.path(proxy)} can't be made: {error}") from error
+            made = self.find(proxy)  # by what else of the same proxy needs it, at the same moment
+            if made is None or made.owner != owner:
+                raise ProxiesError(f"{self.path(proxy)} can't be made: {error}") from error
+            self.remove(ProxyId(beside.name))
 
     def _sign(self, path: Path, owner: Owner, name: ProxyName) -> None:
         try:
