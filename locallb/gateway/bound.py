@@ -37,6 +37,11 @@ class Bound:
         return self.want.key
 
     @property
+    def hostnames(self) -> tuple[str, ...]:
+        """The names that its rules are for, `*.` and a name among them."""
+        return ()
+
+    @property
     def prefix(self) -> str:
         """What the names of its upstreams begin with, so that another one has others."""
         return upstream_prefix(self.key)

@@ -48,6 +48,16 @@ class BoundGateway(Bound):
     sets: tuple[ListenerSet, ...]
     attachment: Attachment
 
+    @property
+    def hostnames(self) -> tuple[str, ...]:
+        """Those of the listeners that serve, and of the routes that are attached there."""
+        serving = [(number, one.listener.hostname) for number, one in enumerate(self.listeners) if one.serves]
+        attached = (
+            (hostname, *(name for one in self.attachment.routes.get(number, ()) for name in one.names))
+            for number, hostname in serving
+        )
+        return tuple(dict.fromkeys(name for names in attached for name in names if name))
+
 
 def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple[GatewayClass, ...]:
     """Return the GatewayClasses that are served: those of our controller, of which `names` may choose."""

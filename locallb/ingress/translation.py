@@ -40,6 +40,11 @@ class BoundIngresses(Bound):
     notices: tuple[str, ...] = ()
     """What of them isn't served."""
 
+    @property
+    def hostnames(self) -> tuple[str, ...]:
+        """Those of rules and of TLS, the oldest Ingress' first."""
+        return tuple(dict.fromkeys(host for one in self.ingresses for host in one.hosts))
+
 
 def bind_ingresses(
     objects: GatewayObjects, settings: Settings, memory: Memory[Any] | None = None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from locallb.dns.records import Name, Names, Refusal, Wish, assign, ttl_of
 from locallb.dns.zones import DnsSettings, Embedded, zone_of
 from locallb.envoy import render
-from locallb.gateway.translation import BoundGateway
+from locallb.gateway.bound import Bound
 from locallb.model.formatting import shown
 from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.naming import proxy_id, proxy_owner
@@ -31,7 +31,7 @@ _ANNOTATION = "external-dns.alpha.kubernetes.io/"
 HOSTNAME, TTL, TARGET = (f"{_ANNOTATION}{word}" for word in ("hostname", "ttl", "target"))
 
 
-def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, BoundGateway], frame: PlanContext) -> Plan:
+def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound], frame: PlanContext) -> Plan:
     """Return the plan with the names of placements, and with what answers for them, where the stack has zones."""
     dns = frame.settings.dns
     if dns is None:
@@ -53,26 +53,18 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
     )
 
 
-def _wishes(service: Service, placement: Placement, gateway: BoundGateway | None, dns: DnsSettings) -> Iterator[Wish]:
+def _wishes(service: Service, placement: Placement, gateway: Bound | None, dns: DnsSettings) -> Iterator[Wish]:
     """Return what one load balancer wishes, what it says itself first."""
     own = tuple(map(str, placement.addresses))
     targets = tuple(_listed(service, TARGET)) or own
     ttl = ttl_of(service.annotations.get(TTL, "").strip()) or dns.ttl
     yield Wish(service.key, tuple(_listed(service, HOSTNAME)), targets, ttl)
     if gateway:
-        yield Wish(service.key, tuple(_hostnames(gateway)), targets, ttl, strict=False)
-    if dns.template:
-        key = service.key
+        yield Wish(service.key, gateway.hostnames, targets, ttl, strict=False)
+    key = service.key
+    if dns.template and key.namespace:  # all Ingresses of a class have none
         made = dns.template.format(name=key.name, namespace=key.namespace, cluster=key.cluster)
         yield Wish(service.key, (made,), targets, ttl)
-
-
-def _hostnames(gateway: BoundGateway) -> Iterator[str]:
-    """Return the hostnames of a Gateway's listeners that serve, and of the routes that are attached there."""
-    for number, bound in enumerate(gateway.listeners):
-        if bound.serves:
-            attached = gateway.attachment.routes.get(number, ())
-            yield from filter(None, (bound.listener.hostname, *(name for one in attached for name in one.names)))
 
 
 def _faults(service: Service) -> Iterator[Refusal]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.e2e.support import Stage, node
 from tests.e2e.test_gateways import _secret, answering, get, service
 from tests.envoy.certificates import Authority
-from tests.ingress.api import JsonObject, backend, ingress, ingress_class, path, rule
+from tests.ingress.api import JsonObject, backend, ingress, path, rule
 
 pytestmark = pytest.mark.envoy
 
@@ -90,8 +91,6 @@ def address_of(play: Stage) -> str:
 
 def test_a_table_of_requests(play: Stage) -> None:
     """Path types, hosts, wildcards of one label and defaults; of two for a path the older one."""
-    from contextlib import ExitStack
-
     play.configure(ingress={"class": "local", **PORTS})
     with ExitStack() as servers:
         ports = {name: servers.enter_context(answering(name)) for name in BACKENDS}
@@ -130,7 +129,7 @@ def shown(address: str, authority: Authority, name: str, host: str = "") -> tupl
 
 
 def test_tls_by_name(play: Stage, tmp_path: Path) -> None:
-    """Each name has its Secret's certificate; a name without one gets no connection; of two the older Ingress counts."""
+    """Each name has its Secret's certificate, of two the older Ingress'; a name without one gets no connection."""
     authority = Authority(tmp_path / "authority")
     play.configure(ingress={"class": "local", **PORTS})
     pairs = {name: authority.sign(f"DNS:{name}.test") for name in ("one", "two")}

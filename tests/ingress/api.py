@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from locallb.config.ingress_settings import IngressSettings
@@ -53,12 +54,12 @@ def ingress(
     return {"apiVersion": API, "kind": "Ingress", "metadata": whole, "spec": {**klass, "rules": list(rules), **spec}}
 
 
-def secret(name: str = "cert", namespace: str = "shop", digest: str = "ab" * 8) -> JsonObject:
+def secret(name: str = "cert", namespace: str = "shop", digest: str = "ab" * 8) -> Mapping[object, object]:
     """Make what stands for a Secret."""
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"digest": digest}, **SECRET_REFERENCE}
 
 
-def objects(*documents: JsonObject) -> GatewayObjects:
+def objects(*documents: Mapping[Any, Any]) -> GatewayObjects:
     """Read what one cluster has."""
     read = [parse_api_object(one, ROUTED_KINDS) or parse_referred(one) for one in documents]
     return gathered([ObjectOfCluster(DEMO, one) for one in read if one]).get(DEMO, GatewayObjects(DEMO))
@@ -69,12 +70,12 @@ def settings(**said: Any) -> Settings:  # noqa: ANN401 - of the key `ingress`
     return Settings((), (), ingress=IngressSettings(**said))
 
 
-def bound(*documents: JsonObject, **said: Any) -> tuple[BoundIngresses, ...]:  # noqa: ANN401 - as above
+def bound(*documents: Mapping[Any, Any], **said: Any) -> tuple[BoundIngresses, ...]:  # noqa: ANN401 - as above
     """Bind what one cluster has, beside the class `local` and the Service `api`."""
     return bind_ingresses(objects(ingress_class(), service(), *documents), settings(**said))
 
 
-def only(*documents: JsonObject, **said: Any) -> BoundIngresses:  # noqa: ANN401 - as above
+def only(*documents: Mapping[Any, Any], **said: Any) -> BoundIngresses:  # noqa: ANN401 - as above
     """Bind what has one address."""
     (one,) = bound(*documents, **said)
     return one

@@ -1,0 +1,171 @@
+"""Which Ingresses are ours, which share an address, what is told of the rest: tables."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.config.ingress_settings import AddressPer, IngressSettings
+from locallb.config.parse_ingress import parse_ingress
+from locallb.config.settings import Settings
+from locallb.config.values import Mistakes
+from locallb.gateway.kinds import parse_api_object
+from locallb.ingress.classes import class_notices, grouped, left_out
+from locallb.ingress.kinds import INGRESS_KINDS
+from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
+from locallb.ingress.statuses import ingress_statuses
+from locallb.model.gateway.ingresses import Ingress
+from locallb.model.identities import ObjectKey, ObjectKind
+from locallb.model.objects import ServicePort
+from tests.gateway.api import DEMO
+from tests.ingress.api import JsonObject, backend, ingress, ingress_class, objects, only, path, rule, secret, settings
+
+OURS = ingress_class()
+OTHERS = ingress_class("nginx", "k8s.io/ingress-nginx")
+DEFAULT = ingress_class(**{DEFAULT_ANNOTATION.replace("/", "__"): "true"})
+CLASS_KEY = "demo/ingressclasses//local"
+
+
+def annotated(name: str, class_name: str | None = None) -> JsonObject:
+    """Make an Ingress with the old annotation."""
+    return ingress(rule(path()), metadata={"annotations": {CLASS_ANNOTATION: name}}, class_name=class_name)
+
+
+@pytest.mark.parametrize(
+    ("documents", "said", "keys"),
+    [
+        ([OURS, ingress(rule(path()))], {}, [CLASS_KEY]),
+        ([OURS, ingress(rule(path()), class_name="nginx")], {}, []),
+        ([OURS, ingress(rule(path()), class_name=None)], {}, []),
+        ([DEFAULT, ingress(rule(path()), class_name=None)], {}, [CLASS_KEY]),
+        ([OURS, annotated("local")], {}, [CLASS_KEY]),
+        ([OURS, annotated("nginx", "local")], {}, []),
+        ([OTHERS, ingress(rule(path()), class_name="nginx")], {}, []),
+        ([ingress(rule(path()))], {}, []),
+        ([ingress(rule(path()))], {"class_name": "local"}, [CLASS_KEY]),
+        ([OURS, ingress(rule(path()))], {"class_name": "other"}, []),
+        ([OTHERS, ingress(rule(path()), class_name="nginx")], {"class_name": "nginx"}, []),
+        ([OURS, ingress(rule(path()))], {"is_off": True}, []),
+        ([OURS, ingress(rule(path()))], {"address": AddressPer.NAMESPACE}, ["demo/ingressclasses/shop/local"]),
+        ([OURS, ingress(rule(path()))], {"address": AddressPer.INGRESS}, ["demo/ingresses/shop/web"]),
+        ([OURS, ingress(rule(path()), metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})], {}, []),
+    ],
+)
+def test_whose_an_ingress_is(documents: list[JsonObject], said: dict[str, object], keys: list[str]) -> None:
+    """By class, annotation or default class; only of our controller, or of the class that the stack names."""
+    found = grouped(objects(*documents), settings(**said))
+    assert [str(key) for key in found] == keys
+    assert [ObjectKey.parse(key) for key in keys] == list(found)
+
+
+def test_those_of_a_class_have_one_address_and_namespaces_count() -> None:
+    """Of two namespaces; a stack of one of them takes that one's alone, and says so."""
+    both = objects(OURS, ingress(rule(path())), ingress(rule(path()), namespace="team", name="other"))
+    assert [len(some) for some in grouped(both, settings()).values()] == [2]
+    narrow = Settings((), (), namespaces=frozenset({"shop"}))
+    assert [len(some) for some in grouped(both, narrow).values()] == [1]
+    assert list(left_out(both, narrow)) == [
+        "1 Ingress left out: local-lb:namespaces or local-lb:selector leaves them out: demo/ingresses/team/other"
+    ]
+
+
+def test_a_class_of_another_controller_is_left_alone_and_told() -> None:
+    """Also where the stack names it."""
+    (told,) = class_notices(objects(OTHERS), IngressSettings("nginx"))
+    assert "IngressClass nginx has the controller k8s.io/ingress-nginx" in told
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (ingress(), "spec has neither rules nor defaultBackend; give it one of both"),
+        (ingress(rule(path("cart"))), '"cart" isn\'t a path'),
+        (ingress(rule(path("/a//b"))), 'path is "/a//b"; give a path such as /cart'),
+        (ingress(rule(path("/a(/|$)(.*)", "ImplementationSpecific"))), "expressions aren't served"),
+        (ingress(rule(path("/a", "Regex"))), 'pathType is "Regex"; use Exact or Prefix or ImplementationSpecific'),
+        (ingress(rule({"path": "/", "backend": backend()})), "pathType is missing"),
+        (ingress(rule(path(), host="127.0.0.1")), "give a DNS name such as"),
+        (ingress(rule(path(), host="*")), "give a DNS name such as"),
+        (ingress(rule(path(to={"service": {"name": "api"}}))), "service.port is missing; give it a number or a name"),
+        (ingress(rule(path(to={"resource": {"kind": "Bucket"}}))), "only `service` is served"),
+        (ingress(rule(path(to="gone"))), "Service shop/gone isn't there; make it, or correct the backend"),
+        (ingress(rule(path(to=backend("api", "web")))), "Service shop/api has no TCP port called web"),
+        (ingress(rule(path(to=backend("api", 9)))), "Service shop/api has no TCP port 9"),
+        (ingress(rule(path(), path())), "every host/: the older Ingress shop/web has it; remove one of both"),
+        (ingress(rule(path()), tls=[{"hosts": ["a.test"]}]), "spec.tls names no Secret for a.test"),
+        (ingress(rule(path()), tls=[{"secretName": "gone"}]), "Secret shop/gone, for every name, can't be used"),
+        (ingress(rule(path()), tls=[{"secretName": "../etc"}]), 'secretName is "../etc"'),
+    ],
+)
+def test_what_is_not_served_is_told_by_name(document: JsonObject, said: str) -> None:
+    """One sentence each, with the Ingress."""
+    (told,) = only(document).notices
+    assert told.startswith("demo: Ingress shop/web: ")
+    assert said in told
+
+
+@pytest.mark.parametrize("junk", [None, 1, "x", [], {"rules": 1}, {"rules": [1]}, {"tls": [1]}, {"defaultBackend": 1}])
+def test_rubbish_is_kept_with_its_problem(junk: object) -> None:
+    """Nothing is raised, whatever stands there."""
+    read = parse_api_object({**ingress(), "spec": junk}, INGRESS_KINDS)
+    assert isinstance(read, Ingress)
+    assert read.problem or any(rule.problem for rule in read.rules)
+
+
+def test_ports_of_the_stack_and_tls() -> None:
+    """TLS has its port only where there is a certificate to show; the names of an Ingress are there for others."""
+    tls = [{"hosts": ["a.test", "*.b.test"], "secretName": "cert"}]
+    secured = only(ingress(rule(path(), host="c.test"), tls=tls), secret(), http=8080, https=8443)
+    assert [port.port for port in secured.want.ports] == [8080, 8443]
+    assert [chain.names for chain in secured.chains[8443]] == [("*.b.test", "a.test")]
+    assert secured.hostnames == ("c.test", "a.test", "*.b.test")
+    assert [port.port for port in only(ingress(rule(path()))).want.ports] == [80]
+
+
+def test_a_status_has_address_and_ports() -> None:
+    """Of each Ingress that could be read."""
+    mine = only(ingress(rule(path())), ingress(name="odd"))
+    (told,) = ingress_statuses(mine, [ip_address("127.0.0.9")], [ServicePort(80)])
+    assert told.of.key == ("shop", "web")
+    assert told.status == {
+        "loadBalancer": {"ingress": [{"ip": "127.0.0.9", "ports": [{"port": 80, "protocol": "TCP"}]}]}
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (1, "must be a mapping, not 1"),
+        ({"klass": "x"}, "no such key; did you mean class?"),
+        ({"class": "a/b"}, '"a/b" is no name of a class'),
+        ({"http": 0.5}, "is not a whole number"),
+        ({"https": 70000}, "70000 is no port"),
+        ({"http": 443}, "443 is the port of `http` as well"),
+        ({"address": "host"}, '"host" is no choice; use class, namespace, ingress'),
+    ],
+)
+def test_mistakes_in_the_key(value: object, said: str) -> None:
+    """Each with the remedy."""
+    mistakes = Mistakes()
+    parse_ingress(mistakes, value)
+    assert said in " ".join(mistakes.sentences)
+
+
+def test_the_key() -> None:
+    """Absent: every class of ours. Without a class the default one; false: none."""
+    mistakes = Mistakes()
+    assert parse_ingress(mistakes, None) == IngressSettings()
+    assert parse_ingress(mistakes, {}) == IngressSettings("local-lb")
+    assert parse_ingress(mistakes, False).is_off
+    whole = parse_ingress(mistakes, {"class": "x", "http": 8080, "https": 8443, "address": "ingress"})
+    assert whole == IngressSettings("x", 8080, 8443, AddressPer.INGRESS)
+    assert mistakes.sentences == []
+
+
+def test_another_service_of_the_name_is_another_object() -> None:
+    """Keys of Ingresses, classes and Services of one name differ."""
+    kinds = [ObjectKind.SERVICE, ObjectKind.INGRESS, ObjectKind.INGRESS_CLASS]
+    keys = [ObjectKey(DEMO, "shop", "web", kind) for kind in kinds]
+    assert len({str(key) for key in keys}) == len(keys)
+    assert [ObjectKey.parse(str(key)) for key in keys] == keys

@@ -1,0 +1,128 @@
+"""Which rule takes a request: the proxy's routes against the API's words, for any Ingresses and any request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.gateway.hostnames import covers, specificity
+from locallb.gateway.kinds import parse_api_object
+from locallb.ingress.hosts import Action, Hosts
+from locallb.ingress.kinds import INGRESS_KINDS
+from locallb.model.gateway.ingresses import Ingress, IngressBackend
+from locallb.model.http_routes import Answer, PathKind, PathMatch, Route
+from tests.ingress.api import backend, ingress, path, rule
+
+HOSTS = ("", "a.test", "b.a.test", "*.a.test", "*.b.a.test", "*.test")
+ASKED = ("a.test", "b.a.test", "c.a.test", "c.b.a.test", "d.c.b.a.test", "test", "x.test", "else.example")
+PATHS = ("/", "/a", "/a/", "/a/b", "/a/b/", "/ab", "/b")
+KINDS = ("Exact", "Prefix", "ImplementationSpecific")
+_paths = st.builds(path, st.sampled_from(PATHS), st.sampled_from(KINDS), st.just("?"))
+_rules = st.builds(lambda host, paths: (host, paths), st.sampled_from(HOSTS), st.lists(_paths, max_size=3))
+_ingresses = st.lists(st.tuples(st.lists(_rules, min_size=1, max_size=3), st.booleans()), min_size=1, max_size=4)
+Drawn = list[tuple[list[tuple[str, list[dict[str, object]]]], bool]]
+
+
+def made(drawn: Drawn) -> list[Ingress]:
+    """Make Ingresses, the oldest first, in which every path and default leads to a Service of its own."""
+    read = []
+    for number, (rules, has_default) in enumerate(drawn):
+        spec = [
+            rule(*(each | {"backend": backend(f"s{number}-{r}-{p}")} for p, each in enumerate(paths)), host=host)
+            for r, (host, paths) in enumerate(rules)
+        ]
+        default = {"defaultBackend": backend(f"d{number}")} if has_default else {}
+        one = ingress(*spec, name=f"i{number}")
+        parsed = parse_api_object({**one, "spec": {**one["spec"], **default}}, INGRESS_KINDS)
+        assert isinstance(parsed, Ingress)
+        read.append(parsed)
+    return read
+
+
+def said(_: Ingress, to: IngressBackend) -> Action:
+    """Answer with the name of the backend."""
+    return Answer(200, to.service)
+
+
+def served(hosts: Hosts, host: str, asked: str) -> str:
+    """Return who answers a request, as the proxy finds out: the most specific host, then the first route."""
+    table = hosts.table(hosts.names)
+    having = [each for each in table.hosts if covers("" if each.domains == ("*",) else each.domains[0], host)]
+    if not having:
+        return ""
+    best = min(having, key=lambda each: specificity("" if each.domains == ("*",) else each.domains[0]))
+    return next((_body(route) for route in best.routes if _takes(route, host, asked)), "")
+
+
+def _body(route: Route) -> str:
+    assert isinstance(route.action, Answer)
+    return route.action.body
+
+
+def _takes(route: Route, host: str, asked: str) -> bool:
+    compared = route.match.path
+    fits = all(re.fullmatch(header.value, host) for header in route.match.headers)
+    if compared is None:
+        return fits
+    assert isinstance(compared, PathMatch)
+    return fits and _fits(compared.kind is PathKind.EXACT, compared.value, asked)
+
+
+def _fits(exact: bool, value: str, asked: str) -> bool:  # noqa: FBT001 - the type of a path
+    """Return whether a path matches, element by element."""
+    if exact:
+        return value == asked
+    wanted, given_ = (list(filter(None, text.split("/"))) for text in (value, asked))
+    return given_[: len(wanted)] == wanted
+
+
+def _is_of(host: str, asked: str) -> bool:
+    """Return whether a rule's host stands for a request's: a wildcard for one label."""
+    if host.startswith("*."):
+        return asked.partition(".")[2] == host[2:]
+    return host in {"", asked}
+
+
+def expected(ingresses: Sequence[Ingress], host: str, asked: str) -> str:
+    """Return who answers, as the API says it."""
+    order = 0
+    taking = []
+    for one in ingresses:
+        for each in one.rules:
+            for entry in each.paths:
+                order += 1
+                assert entry.match
+                exact = entry.match.kind is PathKind.EXACT
+                if _is_of(each.host, host) and _fits(exact, entry.match.value, asked):
+                    length = len(entry.match.value.rstrip("/"))
+                    taking.append((specificity(each.host), not exact, -length, order, entry.backend.service))
+    if taking:
+        return min(taking)[-1]
+    hosts = (host, f"*.{host.partition('.')[2]}")
+    for named in hosts:
+        for one in ingresses:
+            if one.default and any(each.host == named for each in one.rules):
+                return one.default.service
+    return next((one.default.service for one in ingresses if one.default), "")
+
+
+@given(_ingresses, st.sampled_from(ASKED), st.sampled_from((*PATHS, "/a/b/c", "/abc", "/else")))
+def test_every_request_goes_where_the_api_says(drawn: Drawn, host: str, asked: str) -> None:
+    """Exact host, wildcard of one label, none; exact path, longest prefix; the older; then defaults."""
+    ingresses = made(drawn)
+    assert served(Hosts.of(ingresses, said), host, asked) == expected(ingresses, host, asked)
+
+
+@given(_ingresses, st.sampled_from(ASKED), st.sampled_from(PATHS))
+def test_a_tls_connection_finds_what_plain_http_does(drawn: Drawn, host: str, asked: str) -> None:
+    """For the name that it asked for; whoever asks for another host on it is sent away."""
+    ingresses = made(drawn)
+    hosts = Hosts.of(ingresses, said)
+    within = hosts.table_within((host,))
+    own = next(each for each in within.hosts if each.domains == (host,))
+    assert next((_body(r) for r in own.routes if _takes(r, host, asked)), "") == expected(ingresses, host, asked)
+    (others,) = (each for each in within.hosts if each.domains == ("*",))
+    assert [route.action for route in others.routes] == [Answer(421)]
