@@ -60,7 +60,7 @@ def test_no_secret_lands_in_the_last_good_reading(tool: str, tmp_path: Path) -> 
     read(tool, tmp_path, keep=True)
     kept = json.loads((tmp_path / "demo.json").read_text())
     kinds = {item["kind"] for listed in kept["files"].values() for item in listed}
-    assert kinds <= {"Service", "Node", "EndpointSlice", "Namespace", "TlsSecretReference"}
+    assert kinds <= {"Service", "Node", "EndpointSlice", "Namespace", "TlsSecretReference", "Ingress", "IngressClass"}
 
 
 @pytest.mark.parametrize("tool", EXPECTED)
