@@ -69,16 +69,19 @@ class Cluster:
             return self._connected
 
     def objects(self) -> list[Object]:
-        """List every Service, Node and EndpointSlice. Raises KubeError."""
+        """List every Service and Node. Raises KubeError."""
         return [
             *(item for table in frontends().values() for item in self._list_frontends(table)),
             *self._list("v1", "Node", lambda client: client.list(NODE, chunk_size=_PAGE)),
-            *self._list(
-                "discovery.k8s.io/v1",
-                "EndpointSlice",
-                lambda client: client.list(SLICE, namespace="*", chunk_size=_PAGE),
-            ),
         ]
+
+    def slices(self) -> list[Object]:
+        """List every EndpointSlice. Raises KubeError."""
+        return self._list(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            lambda client: client.list(SLICE, namespace="*", chunk_size=_PAGE),
+        )
 
     def _list_frontends(self, kind: Frontend) -> list[Object]:
         def ask(client: Client) -> ListIterable[Any]:
@@ -199,7 +202,8 @@ class Cluster:
         if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             rights = "deploy/rbac.yaml, and for Gateways those of deploy/rbac-gateways.yaml"
             remedy = f"; give the user of context {self.access.context} the rights of {rights}"
-        return KubeError(Fault.REFUSED, f"{connected.server} refuses {what} ({code}: {message}){remedy}")
+        told = f"{connected.server} refuses {what} ({code}: {message}){remedy}"
+        return KubeError(Fault.REFUSED, told, forbidden=code == httpx2.codes.FORBIDDEN)
 
 
 def _unreachable(connected: Connected, error: httpx2.HTTPError) -> KubeError:

@@ -25,6 +25,8 @@ class Fault(StrEnum):
 class KubeError(ClientError):
     """An API can't be used as asked: one sentence."""
 
-    def __init__(self, fault: Fault, sentence: str) -> None:
+    def __init__(self, fault: Fault, sentence: str, *, forbidden: bool = False) -> None:
         super().__init__(sentence)
         self.fault = fault
+        self.forbidden = forbidden
+        """It lacks a right (403), which may be given while everything else goes on."""

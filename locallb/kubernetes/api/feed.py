@@ -210,8 +210,9 @@ class Feed:
             raise ExpiredError
         text = next(answer.iter_bytes(_EXCERPT), b"").decode(errors="replace")
         told = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text[:200]})"
-        denied = answer.status_code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
-        raise KubeError(Fault.REFUSED if denied else Fault.UNREACHABLE, told)
+        forbidden = answer.status_code == httpx2.codes.FORBIDDEN
+        denied = forbidden or answer.status_code == httpx2.codes.UNAUTHORIZED
+        raise KubeError(Fault.REFUSED if denied else Fault.UNREACHABLE, told, forbidden=forbidden)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:

@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
 from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
-from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import OPENED, Event, ExpiredError, Feed, Place
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import Parsed
@@ -25,6 +25,7 @@ from locallb.kubernetes.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.followed_objects import FollowedObjects
 from locallb.sources.kubernetes.told_writers import ToldWriters
 from locallb.sources.readings import slim
 from locallb.threads.supervised import SupervisedThread, Task
@@ -58,38 +59,13 @@ class Follow:
     """Seconds more until what was refused is asked for again."""
 
 
-@dataclass(slots=True)
-class _FollowedObjects:
-    """Objects of one kind, as they are and as they are understood."""
-
-    objects: dict[Identity, Document] = field(default_factory=dict)
-    parsed: dict[Identity, Parsed] = field(default_factory=dict)
-    listed: bool = False
-    broken: str = ""
-    _order: tuple[Identity, ...] = ()
-
-    def put(self, identity: Identity, document: Document | None, parsed: Parsed) -> None:
-        """Take over what an object is now and what that means; None: it is gone."""
-        if document is None:
-            self.objects.pop(identity, None)
-            self.parsed.pop(identity, None)
-        else:
-            self.objects[identity], self.parsed[identity] = document, parsed
-
-    def order(self) -> tuple[Identity, ...]:
-        """Return the objects' names, sorted."""
-        if len(self._order) != len(self.parsed) or any(identity not in self.parsed for identity in self._order):
-            self._order = tuple(sorted(self.parsed))
-        return self._order
-
-
 class FollowedKinds:
     """Calls `changed` from its threads whenever something relevant is different."""
 
     def __init__(self, how: Follow) -> None:
         self.how = how
         self._lock = threading.Lock()
-        self._known = {kind: _FollowedObjects() for kind in how.places}
+        self._known = {kind: FollowedObjects() for kind in how.places}
         self._stopped = threading.Event()
         self._answered = threading.Event()
         self._feeds: dict[str, Feed] = {}
@@ -134,6 +110,11 @@ class FollowedKinds:
         with self._lock:
             return next((known.broken for known in self._known.values() if known.broken), "")
 
+    def forbidden(self) -> bool:
+        """Return whether a kind may not be read, for so long that nothing is known of it."""
+        with self._lock:
+            return any(known.is_forbidden(time.monotonic()) for known in self._known.values())
+
     def parts(self) -> list[Parsed]:
         """Return what is understood, object by object."""
         with self._lock:
@@ -166,8 +147,8 @@ class FollowedKinds:
                 self._pace(kind, Tempo.broken)
             except KubeError as error:
                 self._pace(kind, Tempo.broken)
-                self._break(kind, str(error))
-                if error.fault is Fault.REFUSED:
+                self._break(kind, str(error), forbidden=error.forbidden)
+                if self._known[kind].is_forbidden(time.monotonic()):
                     self._stopped.wait(self.how.refused)
 
     def _pace(self, kind: str, note: Callable[[Tempo, float, float], Tempo]) -> None:
@@ -189,18 +170,18 @@ class FollowedKinds:
                     self._take(kind, event)
             self._pace(kind, Tempo.ended)
 
-    def _break(self, kind: str, why: str) -> None:
+    def _break(self, kind: str, why: str, *, forbidden: bool = False) -> None:
         if self._stopped.is_set():
             return
         with self._lock:
-            new, self._known[kind].broken = not self._known[kind].broken, why
+            new = self._known[kind].fail(why, time.monotonic(), forbidden=forbidden)
         self._answered.set()
         if new:
             self.how.changed()
 
     def _mend(self, kind: str) -> None:
         with self._lock:
-            was, self._known[kind].broken = self._known[kind].broken, ""
+            was = self._known[kind].mend()
         if was:
             self.how.changed()
 
@@ -211,7 +192,7 @@ class FollowedKinds:
         with self._lock:
             known = self._known[kind]
             different = not known.listed or parsed != known.parsed or self._concern(known.objects, fresh)
-            self._known[kind] = _FollowedObjects(fresh, parsed, listed=True, broken=known.broken)
+            self._known[kind] = replace(known, objects=fresh, parsed=parsed, listed=True)
         if different:
             self.how.changed()
 

@@ -24,6 +24,7 @@ from locallb.planning.left_out import few_kinds
 from locallb.sources import SourceError
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.gateway_listing import gateway_notices, list_gateways, of_gateways
+from locallb.sources.kubernetes.missing_rights import list_objects, slice_notices
 from locallb.sources.readings import Objects, ReadCache, readings_directory, slim
 from locallb.sources.source import SourceRead, SourceResult
 
@@ -66,7 +67,7 @@ def read_kubernetes(
     readings = ReadCache(readings_dir)
     try:
         access = resolve(source.kubeconfig, source.context, root)
-        listed = Cluster(access).objects()
+        listed, unread = list_objects(Cluster(access))
     except KubeError as error:
         return _from_copy(source, root, readings, error, needed=held or not source.found)
     told = list_gateways(source.cluster, access, _gateways_of(readings, source))
@@ -75,7 +76,8 @@ def read_kubernetes(
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
-    parsed = replace(parsed, notices=(*parsed.notices, *gateway_notices(source.cluster, told.trouble)))
+    missing = (*slice_notices(source.cluster, unread), *gateway_notices(source.cluster, told.trouble))
+    parsed = replace(parsed, notices=(*parsed.notices, *missing))
     return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed))
 
 

@@ -1,0 +1,30 @@
+"""EndpointSlices that may not be read: nothing is known of pods then, and Services are reached by NodePorts.
+
+Not here: rights that Gateways need (`gateway_listing`), and without which nothing is known of a cluster at all.
+"""
+
+from __future__ import annotations
+
+from locallb.kubernetes.answers import Object
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.errors import KubeError
+from locallb.model.identities import ClusterName
+
+SLICE = "EndpointSlice"
+
+
+def list_objects(cluster: Cluster) -> tuple[list[Object], str]:
+    """List all that Services need, and say why EndpointSlices may not be read. Raises KubeError."""
+    listed = cluster.objects()
+    try:
+        return [*listed, *cluster.slices()], ""
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+        return listed, str(error)
+
+
+def slice_notices(cluster: ClusterName, why: str) -> tuple[str, ...]:
+    """Tell that EndpointSlices may not be read, if so."""
+    until = "until that right of deploy/rbac.yaml is given, its Services are reached by NodePorts"
+    return (f"source {cluster}: {why}; {until}",) if why else ()
