@@ -47,6 +47,12 @@ class Arguments:
     """Services that `status` tells all about, none for a table of all; for `completion` the words at the cursor."""
     repeat: bool = False
     """`status` goes on until it is interrupted."""
+    traffic: bool = False
+    """`status` tells what flows."""
+    once: bool = False
+    """`top` looks once."""
+    sort: str = ""
+    """What `top` sorts by."""
     place: Path | None = None
     """The project that `init` is told by itself; None where it is the one around."""
     sources: tuple[tuple[str, object], ...] = ()
@@ -86,6 +92,9 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         metrics=getattr(given, "metrics", None) or "",
         services=tuple(getattr(given, "services", ())),
         repeat=getattr(given, "repeat", False),
+        traffic=getattr(given, "traffic", False),
+        once=getattr(given, "once", False),
+        sort=getattr(given, "sort", ""),
         place=getattr(given, "place", None),
         sources=tuple(getattr(given, "sources", ())),
         fail_on=tuple(dict.fromkeys(getattr(given, "fail_on", ()))),

@@ -12,6 +12,8 @@ from locallb.cli.parser import ANSWER, Parser
 
 EPILOG = "exit codes:\n" + "".join(f"{code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
 SHELLS = ("bash", "zsh", "fish")
+ORDERS = ("name", "connections", "requests", "failures", "bytes")
+"""What `top` sorts by."""
 TROUBLES = ("rejected", "pending", "degraded")
 """States of a Service that `up --fail-on` may name."""
 
@@ -21,6 +23,7 @@ COMMANDS = {
     "refresh": "compare the state with what is really there, and correct the state",
     "destroy": "remove all that this stack made",
     "status": "show Services, addresses, ports and health, checked now",
+    "top": "show what flows through Services: connections, requests, failures, bytes and latencies",
     "watch": "keep the stack converged: follow its sources and its proxies until stopped",
     "gc": "list what a lost state left behind, and remove it on request",
     "image": "make a Docker image of the installed Envoy, for the runtime docker without a registry",
@@ -91,6 +94,13 @@ def _add_demands(command: argparse.ArgumentParser, _common: argparse.ArgumentPar
 def _add_services(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("services", metavar="SERVICE", nargs="*", help="tell all about these")
     command.add_argument("-w", "--watch", dest="repeat", action="store_true", help="until interrupted")
+    command.add_argument("--traffic", action="store_true", help="what flows through them, counted by their proxies")
+
+
+def _add_top(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
+    command.add_argument("--once", action="store_true", help="what was counted so far, and no more")
+    command.add_argument("--sort", choices=ORDERS, default=ORDERS[0], help=f"by what (default: {ORDERS[0]})")
 
 
 def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
@@ -234,6 +244,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"up"}), _add_demands),
     (frozenset({"preview"}), _add_report),
     (frozenset({"status"}), _add_services),
+    (frozenset({"top"}), _add_top),
     (frozenset({"watch"}), _add_watch),
     (frozenset({"host"}), _add_actions),
     (frozenset({"state"}), _add_state_actions),

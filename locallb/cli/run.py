@@ -22,6 +22,7 @@ COMMANDS = {
     "refresh": "commands.deployments:refresh",
     "destroy": "commands.deployments:destroy",
     "status": "commands.status:status",
+    "top": "traffic.command:top",
     "gc": "commands.leftovers:gc",
     "host": "commands.host:host",
     "state": "commands.state:state",

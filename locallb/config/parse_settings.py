@@ -42,6 +42,7 @@ KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
+    "trafficDetails",
 )
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
 
@@ -76,6 +77,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         pod_cidrs=parse_cidrs_of_clusters(mistakes, config.get("podCIDRs", {})),
         gateway_classes=parse_gateway_classes(mistakes, config.get("gatewayClasses")),
         ingress=parse_ingress(mistakes, config.get("ingress")),
+        traffic_details=mistakes.flag("trafficDetails", config.get("trafficDetails", False)),
         policies=parse_policies(mistakes, config.get("policies", {})),
         dns=parse_dns(mistakes, config.get("dns"), pools),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",

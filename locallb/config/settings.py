@@ -239,6 +239,8 @@ class Settings:
     ingress: IngressSettings = field(default_factory=IngressSettings)
     dns: DnsSettings | None = None
     """The zones in which load balancers have names."""
+    traffic_details: bool = False
+    """Proxies count bytes and latencies as well."""
 
     @property
     def publishes(self) -> bool:

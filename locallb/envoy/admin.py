@@ -144,6 +144,16 @@ class EnvoyAdmin:
         dumps = (self._json(f"/config_dump?resource={kind}&mask=version_info") for kind in kinds)
         return frozenset(str(entry.get("version_info")) for dump in dumps for entry in dump.get("configs", ()))
 
+    def clusters(self) -> Sequence[Mapping[str, Any]]:
+        """Read what became of connections and requests, backend by backend, whatever statistics it keeps."""
+        return self._json("/clusters?format=json").get("cluster_statuses", [])
+
+    def statistics(self, names: str) -> Sequence[Mapping[str, Any]]:
+        """Read the statistics whose names match, histograms with each bin that it counts in."""
+        return self._json(f"/stats?format=json&histogram_buckets=detailed&filter={quote(names, safe='')}").get(
+            "stats", []
+        )
+
     def drain(self) -> None:
         """Stop listening on every address; open connections go on."""
         self._ask("POST", "/drain_listeners")

@@ -55,6 +55,18 @@ _TCP: Message = {
         "max_ejection_percent": 99,
     },
 }
+RECEIVED, SENT, LATENCY = "upstream_cx_rx_bytes_total", "upstream_cx_tx_bytes_total", "upstream_rq_time"
+"""Statistics, seen from Envoy: what backends sent and got, and how many milliseconds they took to answer."""
+_KEPT = (".membership_healthy", ".membership_total", f".{RECEIVED}", f".{SENT}", f".{LATENCY}")
+"""Ends of the names of what a cluster counts that is told to: this replaces what the bootstrap says of it."""
+_MEASURED: Message = {
+    "typed_filter_metadata": {
+        "envoy.stats_matcher": typed(
+            "envoy.config.metrics.v3.StatsMatcher",
+            inclusion_list={"patterns": [{"suffix": name} for name in _KEPT]},
+        )
+    }
+}
 
 
 def cluster(upstream: Upstream, discovery: Discovery) -> Message:
@@ -74,6 +86,7 @@ def cluster(upstream: Upstream, discovery: Discovery) -> Message:
         **_backends(upstream, discovery),
         **_checks(upstream),
         **_transport(upstream, discovery),
+        **({"metadata": _MEASURED} if upstream.measured else {}),
     )
 
 

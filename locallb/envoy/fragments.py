@@ -120,8 +120,14 @@ def _written(part: PartId, messages: Mapping[str, Message]) -> tuple[Texts, str]
     """Write listeners or clusters, each with its tag; give the version of all as well."""
     versions = {name: digest(message) for name, message in messages.items()}
     tags = {name: {METADATA: {"part": part, "version": version}} for name, version in versions.items()}
-    tagged = {name: {**messages[name], "metadata": {"filter_metadata": tags[name]}} for name in sorted(messages)}
+    tagged = {name: _tagged_with(messages[name], tags[name]) for name in sorted(messages)}
     return {name: _canonical(message) for name, message in tagged.items()}, part_version(versions)
+
+
+def _tagged_with(message: Message, tags: Message) -> Message:
+    """Add tags to a message's metadata."""
+    metadata = message.get("metadata")
+    return {**message, "metadata": {**(metadata if isinstance(metadata, Mapping) else {}), "filter_metadata": tags}}
 
 
 def _canonical(message: Message) -> str:

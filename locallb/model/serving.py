@@ -66,6 +66,8 @@ class Upstream:
     """How backends are told whose connection it is; health checks say nothing of it."""
     http: HttpBackends | None = None
     """Requests go there, from HTTP listeners; None: connections or datagrams."""
+    measured: bool = False
+    """Whether Envoy counts bytes and latencies as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ again can tell whether it is still the same (`memory`). Not here: which addresse
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -74,6 +75,8 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
     service, seat = given.service, given.seat
     ports, listeners, http, served = _served(given, frame)
+    if frame.settings.traffic_details:
+        served = tuple(replace(upstream, measured=True) for upstream in served)
     every: tuple[Listener | HttpListener, ...] = (*listeners, *http)
     name = seat.proxy or proxy_name(service.key)
     owner, identity = Owner(frame.home, service.key, service.uid), proxy_id(frame.home, name)

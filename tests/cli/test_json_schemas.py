@@ -54,6 +54,7 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     check(made.run("refresh", "--yes", "--json"), "run")
     for words in (["status"], ["status", "web", "odd"]):
         check(made.run(*words, "--json"), "status")
+    check(made.run("top", "--once", "--json"), "top")
     for action in ("setup", "teardown", "status"):
         check(made.run("host", action, "--json"), "host")
     check(made.run("stack", "list", "--json"), "stack-list")

@@ -30,12 +30,12 @@ PREPARED, STARTED = 900, 100
 """Commands that are forked, and those that are started from the very beginning."""
 HEALED_EVERY = 25
 CHANGING = (("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes"))
-ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"))
+ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",))
 LOOKING = (
     ("preview",), ("preview", "--format", "html"), ("preview", "--json"), ("status",), ("status", "web"), ("doctor",),
     ("gc",), ("state", "check"), ("stack", "list"), ("host", "status"), ("host", "setup"), ("init",), ("--help",),
     ("completion", "bash"), ("completion", "answer", "--", "up", "-t", ""), ("--version",), ("image", "-h"), ("up",),
-    ("help",), ("help", "watch"),
+    ("help",), ("help", "watch"), ("top", "--once"), ("status", "--traffic"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *LOOKING)
 

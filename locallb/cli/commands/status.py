@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands.observe import look
@@ -25,6 +26,10 @@ PACE = 1.0
 
 def status(session: Session, args: Arguments, out: Out) -> int:
     """Show Services, checked now."""
+    if args.traffic:
+        from locallb.cli.traffic.command import top  # noqa: PLC0415 - only who wants to know
+
+        return top(session, replace(args, once=not args.repeat, sort="name"), out)
     if args.repeat:
         end_well_when_interrupted()
         _repeat(session, args, out)

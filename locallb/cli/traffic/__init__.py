@@ -1,0 +1,1 @@
+"""What flows through Services, shown: once, or again and again."""

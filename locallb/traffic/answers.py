@@ -1,0 +1,70 @@
+"""Reads figures from what an Envoy's admin interface says of its clusters.
+
+Counts by backend are always there: Envoy keeps them whatever statistics it is told to keep. Bytes and latencies are
+statistics of the cluster, there where the stack asks for them. Pure. Not here: who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Any
+
+from locallb.envoy.clusters import LATENCY, RECEIVED, SENT
+from locallb.model.identities import place
+from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
+
+STATISTICS = rf"^cluster\.[^.]*\.({RECEIVED}|{SENT}|{LATENCY})$"
+"""Which statistics to ask for."""
+
+
+def by_upstream(
+    clusters: Sequence[Mapping[str, Any]], statistics: Sequence[Mapping[str, Any]]
+) -> Mapping[str, UpstreamFigures]:
+    """Return the figures of each upstream by its name."""
+    details = _details(statistics)
+    named = {str(cluster.get("name")): cluster for cluster in clusters}
+    return {name: UpstreamFigures(_backends(cluster), details.get(name)) for name, cluster in named.items()}
+
+
+def _backends(cluster: Mapping[str, Any]) -> Mapping[str, Counts]:
+    counted: dict[str, Counts] = {}
+    for host in cluster.get("host_statuses", ()):
+        with suppress(KeyError, ValueError, TypeError):  # a backend that has no address of ours
+            where = host["address"]["socket_address"]
+            name = place(ip_address(where["address"]), int(where["port_value"]))
+            counted[name] = counted.get(name, Counts()) + _counts(host.get("stats", ()))
+    return counted
+
+
+def _counts(statistics: Sequence[Mapping[str, Any]]) -> Counts:
+    numbers = {str(each.get("name")): int(each.get("value", 0)) for each in statistics}
+    attempts, failed = numbers.get("cx_total", 0), numbers.get("cx_connect_fail", 0)
+    answered = numbers.get("rq_success", 0) + numbers.get("rq_error", 0)
+    return Counts(attempts - failed, failed, numbers.get("cx_active", 0), answered, numbers.get("rq_error", 0))
+
+
+def _details(statistics: Sequence[Mapping[str, Any]]) -> Mapping[str, Details]:
+    numbers: dict[str, dict[str, int]] = {}
+    latencies: dict[str, Latencies] = {}
+    for each in statistics:
+        if "histograms" in each:
+            latencies |= _histograms(each["histograms"])
+        elif isinstance(each.get("value"), int):
+            _, upstream, word = str(each["name"]).split(".")
+            numbers.setdefault(upstream, {})[word] = each["value"]
+    return {
+        upstream: Details(words.get(SENT, 0), words.get(RECEIVED, 0), latencies.get(upstream, Latencies()))
+        for upstream, words in numbers.items()
+    }
+
+
+def _histograms(said: Mapping[str, Any]) -> Mapping[str, Latencies]:
+    """Read bins since the beginning, such as `{"lower_bound": 1, "width": 0.1, "count": 3}`."""
+    return {
+        str(each["name"]).split(".")[1]: Latencies(
+            {Bin(float(one["lower_bound"]), float(one["width"])): int(one["count"]) for one in each.get("totals", ())}
+        )
+        for each in said.get("details", ())
+    }

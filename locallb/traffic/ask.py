@@ -1,0 +1,39 @@
+"""Asks the proxies of a plan for their figures, all at once, on their admin sockets.
+
+Two questions each, and only when somebody looks. Not here: what the answers mean (`answers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from locallb.envoy.admin import EnvoyAdmin
+from locallb.model.errors import ClientError
+from locallb.model.serving import Proxy
+from locallb.planning.planned import Plan
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
+from locallb.traffic.answers import STATISTICS, by_upstream
+from locallb.traffic.figures import UpstreamFigures
+from locallb.traffic.table import TrafficRow, traffic_rows
+
+_AT_ONCE = 16
+
+
+def traffic(plan: Plan) -> tuple[TrafficRow, ...]:
+    """Return what flows through every Service of the plan."""
+    proxies = [planned.proxy for planned in plan.proxies]
+    with ThreadPoolExecutor(_AT_ONCE) as workers:
+        answers = list(workers.map(_figures, proxies))
+    read = {proxy.name: answer for proxy, answer in zip(proxies, answers, strict=True) if answer is not None}
+    return traffic_rows(plan, read)
+
+
+def _figures(proxy: Proxy) -> Mapping[str, UpstreamFigures] | None:
+    """Return the figures of a proxy; None where it doesn't answer."""
+    with suppress(ClientError):
+        admin = EnvoyAdmin(Proxies(paths.proxies_root()).path(proxy.id))
+        return by_upstream(admin.clusters(), admin.statistics(STATISTICS))
+    return None

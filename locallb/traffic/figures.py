@@ -1,0 +1,135 @@
+"""Counts of what flowed, and latencies: how they add up over families and proxies, and what changed between two looks.
+
+Latencies are histograms in the bins that Envoy counts in. Those are the same everywhere, so that adding counts bin by
+bin loses nothing; percentiles of proxies can't be added. Pure. Not here: where counts come from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from operator import add
+
+_WHOLE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of connections and requests since their proxy was told of the backend."""
+
+    connections: int = 0
+    """Those that a backend took."""
+    failed_connections: int = 0
+    """Attempts that it didn't take; the client may have been served by another backend."""
+    active: int = 0
+    """Connections that are open now."""
+    requests: int = 0
+    """Of HTTP."""
+    failed_requests: int = 0
+    """Answered with 500 and more, or not at all."""
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(map(add, _values(self), _values(other))))
+
+    def since(self, before: Counts) -> Counts:
+        """Return what came after an earlier look; all of it where the counting began anew in between."""
+        if any(now < then for name, now, then in _pairs(self, before) if name != "active"):
+            return self
+        gained = {name: now - then for name, now, then in _pairs(self, before)}
+        return Counts(**{**gained, "active": self.active})
+
+
+def _values(counts: Counts) -> tuple[int, ...]:
+    return tuple(getattr(counts, each.name) for each in fields(counts))
+
+
+def _pairs(now: Counts, then: Counts) -> Iterable[tuple[str, int, int]]:
+    return ((each.name, getattr(now, each.name), getattr(then, each.name)) for each in fields(now))
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """A range of values, of which `low` is the least."""
+
+    low: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """How many requests took how long, in milliseconds."""
+
+    counts: Mapping[Bin, int] = field(default_factory=dict)
+
+    def __add__(self, other: Latencies) -> Latencies:
+        return Latencies(Counter(self.counts) + Counter(other.counts))
+
+    @property
+    def total(self) -> int:
+        """Return how many there are."""
+        return sum(self.counts.values())
+
+    def percentile(self, percent: float) -> float | None:
+        """Return the time within which so many of a hundred were answered; None without any."""
+        rank, passed = self.total * percent / _WHOLE, 0
+        for each in sorted(self.counts, key=lambda each: each.low):
+            count = self.counts[each]
+            if count and passed + count >= rank:
+                return each.low + each.width * max(0.0, rank - passed) / count
+            passed += count
+        return None
+
+    def since(self, before: Latencies) -> Latencies:
+        """Return what came after an earlier look; all of it where the counting began anew in between."""
+        if any(self.counts.get(each, 0) < count for each, count in before.counts.items()):
+            return self
+        return Latencies(Counter(self.counts) - Counter(before.counts))
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a proxy counts only where the stack asks for it."""
+
+    received: int = 0
+    """Bytes from clients to backends."""
+    sent: int = 0
+    """Bytes from backends to clients."""
+    latencies: Latencies = field(default_factory=Latencies)
+
+    def __add__(self, other: Details) -> Details:
+        return Details(self.received + other.received, self.sent + other.sent, self.latencies + other.latencies)
+
+    def since(self, before: Details) -> Details:
+        """Return what came after an earlier look; all of it where the counting began anew in between."""
+        if self.received < before.received or self.sent < before.sent:
+            return self
+        latencies = self.latencies.since(before.latencies)
+        return Details(self.received - before.received, self.sent - before.sent, latencies)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamFigures:
+    """What flowed to the backends of one upstream of a proxy."""
+
+    backends: Mapping[str, Counts] = field(default_factory=dict)
+    """By `address:port`."""
+    details: Details | None = None
+    """None where its proxy doesn't count them."""
+
+    def __add__(self, other: UpstreamFigures) -> UpstreamFigures:
+        places = sorted({*self.backends, *other.backends})
+        both = {place: self.backends.get(place, Counts()) + other.backends.get(place, Counts()) for place in places}
+        known = [each.details for each in (self, other) if each.details]
+        return UpstreamFigures(both, sum(known[1:], known[0]) if known else None)
+
+    @property
+    def total(self) -> Counts:
+        """Return the counts of all backends together."""
+        return sum(self.backends.values(), Counts())
+
+    def since(self, before: UpstreamFigures) -> UpstreamFigures:
+        """Return what came after an earlier look."""
+        gained = {place: now.since(before.backends.get(place, Counts())) for place, now in self.backends.items()}
+        details = self.details.since(before.details) if self.details and before.details else self.details
+        return UpstreamFigures(gained, details)

@@ -1,0 +1,76 @@
+"""Whose figures are whose: a row for each port of a Service or Gateway, from the plan and what proxies answered.
+
+What several ports lead to, as of a Gateway that serves HTTP and HTTPS, is one row with all of them: Envoy counts where
+requests go, and they are told once. Pure. Not here: how rows are printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from locallb.model.identities import ObjectKey, ProxyName
+from locallb.model.serving import Upstream
+from locallb.planning.planned import Placement, Plan
+from locallb.traffic.figures import UpstreamFigures
+
+Read = Mapping[ProxyName, Mapping[str, UpstreamFigures]]
+"""Figures by upstream, of each proxy that answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficRow:
+    """What flows through ports of a Service."""
+
+    key: ObjectKey
+    ports: tuple[str, ...]
+    is_http: bool
+    answers: bool
+    """Whether its proxy does."""
+    figures: UpstreamFigures
+
+    @property
+    def name(self) -> tuple[ObjectKey, tuple[str, ...]]:
+        """Return what tells it from others."""
+        return self.key, self.ports
+
+
+def traffic_rows(plan: Plan, read: Read) -> tuple[TrafficRow, ...]:
+    """Return the rows of all Services that have a proxy."""
+    upstreams = {planned.proxy.name: planned.proxy.upstreams for planned in plan.proxies}
+    return tuple(
+        row
+        for placement in plan.placements
+        for row in _of_placement(placement, _upstreams(placement, upstreams), read.get(placement.proxy))
+    )
+
+
+def since(now: Iterable[TrafficRow], before: Iterable[TrafficRow]) -> tuple[TrafficRow, ...]:
+    """Return what flowed between two looks."""
+    then = {row.name: row.figures for row in before}
+    return tuple(replace(row, figures=row.figures.since(then[row.name])) if row.name in then else row for row in now)
+
+
+def _upstreams(placement: Placement, of_proxies: Mapping[ProxyName, Sequence[Upstream]]) -> Sequence[Upstream]:
+    return placement.part.part.upstreams if placement.part else of_proxies.get(placement.proxy, ())
+
+
+def _of_placement(
+    placement: Placement, upstreams: Sequence[Upstream], read: Mapping[str, UpstreamFigures] | None
+) -> Iterator[TrafficRow]:
+    http = {upstream.name for upstream in upstreams if upstream.http}
+    for names, ports in _together(placement).items():
+        figures = sum(((read or {}).get(name, UpstreamFigures()) for name in names), UpstreamFigures())
+        yield TrafficRow(placement.key, ports, any(name in http for name in names), read is not None, figures)
+
+
+def _together(placement: Placement) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+    """Return ports by the upstreams to which they lead; where these overlap, all of both."""
+    groups: list[tuple[set[str], list[str]]] = []
+    for planned in placement.ports:
+        names, ports = set(planned.upstreams), [str(planned.port)]
+        for group in [group for group in groups if group[0] & names]:
+            groups.remove(group)
+            names, ports = names | group[0], [*group[1], *ports]
+        groups.append((names, ports))
+    return {tuple(sorted(names)) or (f"none behind {ports[0]}",): tuple(ports) for names, ports in groups}
