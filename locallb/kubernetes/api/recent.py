@@ -29,9 +29,11 @@ class Recent:
     def note(
         self, access: Access, namespace: str, name: str, told: Object, kind: ObjectKind = ObjectKind.SERVICE
     ) -> None:
-        """Take one over."""
+        """Take one over, unless it is older: the answer to a patch may come after what a watch told next."""
         with self._lock:
-            self._seen.setdefault((access, kind), {})[namespace, name] = told
+            known = self._seen.setdefault((access, kind), {})
+            if not _is_older(told, known.get((namespace, name))):
+                known[namespace, name] = told
 
     def drop(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> None:
         """Forget one that is gone."""
@@ -60,6 +62,18 @@ class Recent:
     ) -> Object | None:
         """Return the same while a watch is open; None while nobody would tell of a change."""
         return self.find(access, namespace, name, kind) if (access, kind) in self._open else None
+
+
+def _is_older(told: Object, known: Object | None) -> bool:
+    """Compare resourceVersions, which grow (KEP-5504); those that are no numbers tell nothing."""
+    new, old = _version(told), _version(known or {})
+    return new is not None and old is not None and new < old
+
+
+def _version(item: Object) -> int | None:
+    metadata = item.get("metadata")
+    text = str(metadata.get("resourceVersion")) if isinstance(metadata, Mapping) else ""
+    return int(text) if text.isdecimal() else None
 
 
 RECENT = Recent()

@@ -1,0 +1,46 @@
+"""What this process was told of objects last: the newest counts, in whatever order it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.kubernetes.api.recent import Recent
+from locallb.model.snapshot import Access
+
+AT = Access("k", "c")
+
+
+def told(version: object) -> dict[str, Any]:
+    """Make an object of a version."""
+    return {"metadata": {"resourceVersion": version}}
+
+
+@given(st.lists(st.integers(0, 10**20), min_size=1))
+def test_the_newest_counts_in_whatever_order_it_is_told(versions: list[int]) -> None:
+    """The answer to a patch may come after the watch told what somebody wrote over it."""
+    recent = Recent()
+    for version in versions:
+        recent.note(AT, "n", "web", told(str(version)))
+    assert recent.find(AT, "n", "web") == told(str(max(versions)))
+
+
+@pytest.mark.parametrize("odd", [told("v1"), told(None), told(""), {"metadata": "x"}, {}])
+def test_where_versions_tell_nothing_the_last_word_counts(odd: dict[str, Any]) -> None:
+    """Whatever an odd server says, nothing raises."""
+    recent = Recent()
+    for item in (told("7"), odd, told("5")):
+        recent.note(AT, "n", "web", item)
+    assert recent.find(AT, "n", "web") == told("5")
+
+
+def test_what_was_forgotten_holds_up_nothing() -> None:
+    """A server that was restored counts from an earlier version on."""
+    recent = Recent()
+    recent.note(AT, "n", "web", told("9"))
+    recent.forget(AT)
+    recent.note(AT, "n", "web", told("3"))
+    assert recent.find(AT, "n", "web") == told("3")
