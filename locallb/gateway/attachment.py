@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from locallb.gateway.capacity import MOST_ENTRIES, Capacity
 from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.hostnames import intersection, intersections
 from locallb.gateway.listeners import BoundListener
@@ -56,15 +57,19 @@ def attach(
     attached: dict[int, list[Attached]] = {}
     taken: _Taken = defaultdict(set)
     verdicts = []
+    capacity = Capacity(MOST_ENTRIES)
+    for number, bound in enumerate(listeners):
+        capacity.open(number, bound.listener.hostname)
     for route in sorted(routes, key=lambda route: (route.meta.age, route.kind)):
         for parent in route.parents:
             if Reference(parent.group, parent.kind, parent.key) in owners:
                 places, why = _places(route, parent, listeners, namespaces, taken)
-                why = why or invalid(route)
+                why = why or invalid(route) or _too_much(route, places, capacity)
                 verdicts.append(ParentVerdict(route, parent, why, () if why else tuple(places)))
                 for number, names in () if why else places.items():
                     _add(attached.setdefault(number, []), Attached(route, names))
                     taken[number, route.kind].update(names)
+                    capacity.attach(number, names, _matches(route))
     return Attachment({number: tuple(some) for number, some in attached.items()}, tuple(verdicts))
 
 
@@ -125,6 +130,19 @@ def _is_taken(route: Route, names: Iterable[str], taken: Iterable[str]) -> bool:
     if route.kind not in _EXCLUSIVE:
         return False
     return any(intersection(name, theirs) is not None for theirs in taken for name in names)
+
+
+def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capacity) -> Trouble | None:
+    """Return why a Gateway has no room for a route at these hostnames of its listeners."""
+    wanted = sum(capacity.wanted(number, names, _matches(route)) for number, names in places.items())
+    if wanted <= capacity.left:
+        return None
+    why = f"its {_matches(route)} matches come to {wanted} with all hostnames, and the Gateway has room for"
+    return Trouble(UNSUPPORTED, f"{why} {capacity.left} more; use fewer hostnames or matches, or another Gateway")
+
+
+def _matches(route: Route) -> int:
+    return sum(len(rule.matches) for rule in route.rules if not rule.problem) if route.kind in _BY_NAME else 0
 
 
 def invalid(route: Route) -> Trouble | None:

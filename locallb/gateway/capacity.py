@@ -1,0 +1,52 @@
+"""How much one Gateway may ask of its proxy: a bound on what routes and hostnames come to together.
+
+A proxy gets each match of a route once for every host that the route takes, so that few objects can want much. Whoever
+comes last and wants more than is left is refused; others go on. Not here: bounds of single objects (`parsing`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from locallb.gateway.hostnames import covering, covers
+
+MOST_ENTRIES = 20_000
+"""Matches of all hosts of a Gateway: some ten megabytes of configuration."""
+
+
+@dataclass(slots=True)
+class Capacity:
+    """What is left, as routes are attached one after the other. Counts rather too much than too little."""
+
+    left: int
+    _hosts: set[tuple[int, str]] = field(default_factory=set)
+    _hosts_under: Counter[tuple[int, str]] = field(default_factory=Counter)
+    """How many hosts a hostname covers, itself as well, by number of the listener."""
+    _matches: Counter[tuple[int, str]] = field(default_factory=Counter)
+    """How many matches were attached to a hostname."""
+
+    def open(self, listener: int, hostname: str) -> None:
+        """Take a host over, which has the matches of whatever covers it."""
+        if (listener, hostname) not in self._hosts:
+            self._hosts.add((listener, hostname))
+            self._hosts_under.update((listener, name) for name in covering(hostname))
+
+    def wanted(self, listener: int, names: Sequence[str], matches: int) -> int:
+        """Return how many entries a route comes to that has so many matches, at these hostnames of a listener."""
+        return sum(self._wanted(listener, name, names, matches) for name in names)
+
+    def attach(self, listener: int, names: Sequence[str], matches: int) -> None:
+        """Take a route over."""
+        self.left -= self.wanted(listener, names, matches)
+        for name in names:
+            self.open(listener, name)
+            self._matches[listener, name] += matches
+
+    def _wanted(self, listener: int, name: str, names: Sequence[str], matches: int) -> int:
+        """Count the matches of this route at all hosts of a name, and those of others at a host that is new."""
+        new = [other for other in names if (listener, other) not in self._hosts and covers(name, other)]
+        hosts = self._hosts_under[listener, name] + len(new)
+        others = 0 if (listener, name) in self._hosts else sum(self._matches[listener, t] for t in covering(name))
+        return matches * hosts + others

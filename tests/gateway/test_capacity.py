@@ -1,0 +1,100 @@
+"""What one Gateway may ask of its proxy is bounded, whoever writes its routes, and the bound harms nobody else."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.gateway import attachment
+from locallb.gateway.capacity import MOST_ENTRIES
+from locallb.gateway.translation import BoundGateway, bind
+from locallb.model.identities import Protocol
+from tests.gateway.api import JsonObject, gateway, gateway_class, hosts, listener, objects, only, route, rule, service
+
+FEW = 12
+
+
+def entries(one: BoundGateway) -> int:
+    """Count what the proxy gets: the matches of each host of each port."""
+    ports = [port.port for port in one.want.ports if port.protocol is Protocol.TCP]
+    return sum(len(routes) for port in ports for routes in hosts(one, port).values())
+
+
+def refused(one: BoundGateway) -> dict[str, str]:
+    """Return which routes aren't accepted, and for which reason."""
+    return {each.route.meta.key.name: each.accepted.reason for each in one.attachment.verdicts if each.accepted}
+
+
+def aged(number: int, *names: str, matches: int = 1, name: str = "") -> JsonObject:
+    """Make a route that is younger than those with a lower number."""
+    made = route(rule(*(f"/{path}" for path in range(matches))), name=name or f"r{number}", hostnames=list(names))
+    made["metadata"]["creationTimestamp"] = f"2026-01-01T{number // 60:02}:{number % 60:02}:00Z"
+    return made
+
+
+_names = st.sampled_from(["a.test", "b.test", "*.test", "a.b.test", "*.b.test"])
+_routes = st.lists(st.tuples(st.lists(_names, max_size=4, unique=True), st.integers(1, 4)), max_size=8)
+_listeners = st.lists(st.sampled_from(["", "*.test", "*.b.test", "a.test"]), min_size=1, max_size=3, unique=True)
+
+
+@given(_routes, _listeners)
+def test_no_routes_come_to_more_than_the_bound(routes: list[tuple[list[str], int]], names: list[str]) -> None:
+    """Whatever their hostnames and those of listeners have in common."""
+    listeners = [listener(f"l{number}", hostname=name) for number, name in enumerate(names)]
+    made = [aged(number, *those, matches=matches) for number, (those, matches) in enumerate(routes)]
+    with mock.patch.object(attachment, "MOST_ENTRIES", FEW):
+        one = only(gateway(*listeners), service(), *made)
+    assert entries(one) <= FEW
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a.test", "b.test", "c.test"]), st.integers(1, 5)), max_size=8))
+def test_a_route_is_refused_where_it_would_exceed_the_bound_and_only_there(routes: list[tuple[str, int]]) -> None:
+    """In the order of age; smaller ones after it still have what is left."""
+    made = [aged(number, name, matches=matches) for number, (name, matches) in enumerate(routes)]
+    with mock.patch.object(attachment, "MOST_ENTRIES", FEW):
+        one = only(gateway(), service(), *made)
+    left, too_much = FEW, set()
+    for number, (_name, matches) in enumerate(routes):
+        if matches > left:
+            too_much.add(f"r{number}")
+        else:
+            left -= matches
+    assert refused(one) == dict.fromkeys(too_much, "UnsupportedValue")
+    assert entries(one) == FEW - left
+
+
+def hostile() -> list[JsonObject]:
+    """Make routes that are small each, and together want hundreds of thousands of entries."""
+    return [
+        aged(number, *(f"h{number}-{each}.a.test" for each in range(15)), "*.a.test", matches=60, name=f"evil{number}")
+        for number in range(1, 40)
+    ]
+
+
+def test_one_user_cannot_fill_a_proxy_for_the_others() -> None:
+    """Who was there before is served, who comes later and wants little as well."""
+    before, after = aged(0, "old.test"), aged(100, "new.test")
+    one = only(gateway(), service(), before, *hostile(), after)
+    assert {"r0", "r100"}.isdisjoint(refused(one))
+    assert set(refused(one).values()) == {"UnsupportedValue"}
+    assert {"old.test", "new.test"} <= hosts(one).keys()
+    assert entries(one) <= MOST_ENTRIES
+
+
+def test_a_gateway_beside_it_is_not_concerned() -> None:
+    """Each has a proxy of its own, and a bound of its own."""
+    other = route(name="other", parentRefs=[{"name": "other"}])
+    documents = [gateway_class(), gateway(), gateway(name="other"), service(), *hostile(), other]
+    quiet = next(one for one in bind(objects(*documents)) if one.key.name == "other")
+    assert refused(quiet) == {}
+    assert entries(quiet) == 1
+
+
+@pytest.mark.parametrize("names", [1, 3])
+def test_five_hundred_usual_routes_fit(names: int) -> None:
+    """With several matches each, and a route that takes every host."""
+    made = [aged(number, *(f"h{number}-{each}.test" for each in range(names)), matches=3) for number in range(500)]
+    assert refused(only(gateway(), service(), *made, aged(600, matches=2))) == {}
