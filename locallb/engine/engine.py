@@ -111,23 +111,32 @@ class Engine:
 
         return self._run(work, EVERYTHING, {}, preview=preview)
 
-    def drifted(self, types: Collection[str]) -> frozenset[str]:
-        """Return the roots (URNs) below which a resource of these types isn't, or may not be, what the state says.
+    def known_stamp(self) -> object:
+        """Return which writing of the state this engine knows; None where that isn't all there is."""
+        return None if self._store.is_unfinished() else self._store.known_stamp
 
+    def drifted(self, types: Collection[str] | None = None, scope: Scope = EVERYTHING) -> frozenset[str]:
+        """Return the roots (URNs) below which a resource isn't, or may not be, what the state says.
+
+        Of these types, or of any; in the scope also one whose operation was broken off, or that is to be deleted.
         Changes neither the world nor the state. Raises EngineError when the state can't be read.
         """
         roots: set[str] = set()
 
         def work(run: _Run) -> Mapping[str, Value]:
             snapshot = run.steps.recorder.snapshot
-            some = [resource for resource in snapshot.in_order_live() if resource.type in types]
+            members = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(scope.roots)
+            some = [resource for resource in members if types is None or resource.type in types]
             roots.update(
                 snapshot.root_of(resource.urn) for resource in self._refresher(run, counting=True).drifted(some)
             )
+            left = [*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values())]
+            if types is None:
+                roots.update(snapshot.root_of(resource.parent or resource.urn) for resource in left)
             return {}
 
-        self._run(work, EVERYTHING, {}, preview=True)
-        return frozenset(roots)
+        self._run(work, scope, {}, preview=True, copied=False)
+        return frozenset(root for root in roots if scope.covers(root))
 
     def destroy(self, *, preview: bool = False, refresh: bool | None = None) -> Result:
         """Delete everything that the stack has; needs no program. `refresh` None means as the project says."""
@@ -193,20 +202,23 @@ class Engine:
             Deleter(run.steps, run.providers, self._parallel).delete(unwanted.live, unwanted.old_instances)
 
     @contextmanager
-    def _recorder(self, reporter: Reporter, *, preview: bool) -> Iterator[Recorder]:
+    def _recorder(self, reporter: Reporter, *, preview: bool, copied: bool) -> Iterator[Recorder]:
         if preview:
-            yield Recorder(self._store.peek().copy())
+            yield Recorder(self._store.peek().copy() if copied else self._store.peek())
         else:
             with self._store.session(lambda text: reporter.say(Severity.INFO, text)) as recorder:
                 yield recorder
 
-    def _run(self, work: _Work, scope: Scope, config: Mapping[str, str], *, preview: bool) -> Result:
+    def _run(
+        self, work: _Work, scope: Scope, config: Mapping[str, str], *, preview: bool, copied: bool = True
+    ) -> Result:
+        """Do it, in a preview to a copy of the state, unless all that is done is to read."""
         start = monotonic()
         reporter = Reporter(self._listener, preview)
         providers = Providers(self._sources)
         stop = Stop(self._stop)
         try:
-            with interruptible(stop), self._recorder(reporter, preview=preview) as recorder:
+            with interruptible(stop), self._recorder(reporter, preview=preview, copied=copied) as recorder:
                 steps = Steps(recorder, reporter, BoundedSemaphore(self._parallel), stop, preview)
                 resources = ProviderResources(self._project.name, self._stack, scope, steps, providers, config)
                 outputs = self._guarded(work, _Run(reporter, steps, resources, scope))

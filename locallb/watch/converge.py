@@ -26,8 +26,9 @@ from locallb.outputs.output import outputs
 from locallb.planning.planned import ROUTES as POD_ROUTES
 from locallb.planning.planned import Plan, PlannedProxy
 from locallb.storage import files, paths
+from locallb.watch.checks import Checks
 from locallb.watch.differing import Told, differences_of
-from locallb.watch.work import Batch, Work
+from locallb.watch.work import FEW, MOST, Batch, Work, together
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
 TOLD = "locallb:index:GatewayObject"
@@ -58,7 +59,6 @@ class Converger:
     engine: Engine
     applied: dict[ObjectKey, str] = field(default_factory=dict)
     """By digest; empty for what failed, of which nothing is known."""
-    _unchecked: set[ObjectKey] = field(default_factory=set)
     _touched: dict[ObjectKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
     _digests: Memory[str] = field(default_factory=Memory)
@@ -71,10 +71,13 @@ class Converger:
     """The plan that has just these, if that is known."""
     _spare: frozenset[ObjectKey] = frozenset()
     """Proxies that nobody needs yet."""
+    _proxies: Mapping[ObjectKey, str] = field(default_factory=dict)
+    """Who serves each load balancer."""
     _wanted: tuple[Plan, Mapping[ObjectKey, str]] | None = None
     """Of the last plan."""
     _in_order: tuple[object, ...] | None = None
     """State and files that agreed when they were compared last."""
+    _checks: Checks = field(default_factory=Checks)
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
@@ -85,7 +88,7 @@ class Converger:
                 tells = resource.type in {BALANCER, TOLD} or not key.cluster
                 digest = str(resource.inputs.get("digest", "")) if tells else ""
                 self.applied[key] = digest or self.applied.get(key, "")
-        self._unchecked = set(self.applied)
+        self._checks.begin(self.home, self.applied, self.engine.known_stamp())
 
     def wanted(self, plan: Plan) -> Mapping[ObjectKey, str]:
         """Return the digest of each load balancer of the plan, and of each Service that is told why it gets none.
@@ -106,7 +109,8 @@ class Converger:
             if rejection.access
         }
         known.evict_unused()
-        needed = {placement.proxy for placement in plan.placements}
+        self._proxies = {placement.key: placement.proxy for placement in plan.placements}
+        needed = set(self._proxies.values())
         unneeded = (planned for planned in plan.proxies if planned.proxy.name not in needed)
         self._spare = frozenset(planned.key for planned in unneeded if not planned.proxy.names)
         stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.key.cluster}
@@ -145,14 +149,15 @@ class Converger:
         seen = self.engine.state_stamp(), *map(files.stamps, (paths.proxies_root(), *paths.ledgers()))
         if seen == self._in_order:
             return set()
-        names, keys = map(name_of, self.engine.drifted(LOOKED_AFTER)), {str(key): key for key in self.applied}
-        roots = {named_after(name, keys) for name in names}
+        keys = {str(key): key for key in self.applied}
+        roots = {named_after(name_of(root), keys) for root in self.engine.drifted(LOOKED_AFTER)}
         self._in_order = None if roots else seen
         return {key for key in roots if key}
 
     def work(self, wanted: Mapping[ObjectKey, str], broken: Collection[ObjectKey]) -> Work:
         """Return what isn't as planned. `broken` are those known to need repair although nothing was planned again."""
-        known = self.applied
+        known, checks = self.applied, self._checks
+        unchecked = (key for key in checks.unchecked if wanted.get(key) == known[key])
         return Work(
             broken=tuple(sorted(key for key in broken if key in wanted and key in known)),
             gone=tuple(sorted((key for key in known if key not in wanted), key=lambda key: (not key.cluster, key))),
@@ -161,7 +166,8 @@ class Converger:
             ),
             new=tuple(key for key in wanted if key not in known and key not in self._spare),
             spare=tuple(key for key in wanted if key not in known and key in self._spare),
-            unchecked=tuple(sorted(key for key in self._unchecked if wanted.get(key) == known[key])),
+            unchecked=together(unchecked, self._proxies),
+            few=MOST if checks.look_only else FEW,
         )
 
     def update(self, plan: Plan, wanted: Mapping[ObjectKey, str], batch: Batch) -> Outcome:
@@ -175,8 +181,11 @@ class Converger:
         routes_gone = {key.name.removesuffix(f"/{POD_ROUTES}") for key in keys if not key.cluster and key not in wanted}
         # Who is proven by routes refers to them, and must let go first.
         keys |= {served.key for served in plan.placements if served.key.cluster in routes_gone and served.key in wanted}
-        there = {key for key, digest in self.applied.items() if digest}
         scope = only(self._urn(kind, str(key)) for key in keys for kind in ROOTS)
+        if refresh and self._checks.needs_look_only(keys) and not self.engine.drifted(scope=scope):
+            self._checks.ended(keys, (), self.engine.known_stamp())
+            return Outcome(Result(ok=True), {}, keys)
+        there = {key for key, digest in self.applied.items() if digest}
         outputs = self._untold(plan)
         try:
             result = self.engine.up(lambda: declare_some(plan, keys, outputs, there), refresh=refresh, scope=scope)
@@ -186,7 +195,7 @@ class Converger:
         taken = result.ok and all(self._told.get(name) == value for name, value in outputs.items())
         self._exported = plan if taken else None
         failed = self._failed(keys, result)
-        self._unchecked -= keys
+        self._checks.ended(keys, failed, self.engine.known_stamp())
         ended = time.monotonic()
         for key in keys:
             self._touched[key] = ended

@@ -5,8 +5,8 @@ Not here: how it is found out and done (`converge`), and what has to wait (`sche
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from locallb.model.identities import ObjectKey
 
@@ -30,6 +30,8 @@ class Work:
     """New as well, but proxies that nobody needs yet."""
     unchecked: tuple[ObjectKey, ...] = ()
     """As planned if the state says true, which nobody has checked since the start."""
+    few: int = field(default=FEW, kw_only=True)
+    """Of those, in one update."""
 
     @property
     def keys(self) -> tuple[ObjectKey, ...]:
@@ -49,7 +51,7 @@ class Work:
             return tuple(key for key in some if key not in excluded)
 
         every = (self.broken, self.gone, self.changed, self.new, self.spare, self.unchecked)
-        return Work(*(rest(some) for some in every))
+        return Work(*(rest(some) for some in every), few=self.few)
 
     def first(self) -> Batch:
         """Return those of the next update: what is there already never waits for what is new."""
@@ -59,11 +61,16 @@ class Work:
             return Batch(tuple(sorted(there, key=self._is_left_by_others)[:MOST]))
         if new := self.new or self.spare:
             return Batch(new[:MOST])
-        return Batch(self.unchecked[:FEW], refresh=True)
+        return Batch(self.unchecked[: self.few], refresh=True)
 
     def _is_left_by_others(self, key: ObjectKey) -> bool:
         """Return whether it is a proxy or routes of the stack, which go when nobody uses them any more."""
         return not key.cluster and key in self.gone
+
+
+def together(keys: Iterable[ObjectKey], proxies: Mapping[ObjectKey, str]) -> tuple[ObjectKey, ...]:
+    """Sort, with those beside each other that one of `proxies` serves: a look at it answers for all of them."""
+    return tuple(sorted(keys, key=lambda key: (proxies.get(key, ""), key)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ import pulumi
 import pytest
 
 from locallb.engine.deploy.events import DiagnosticEvent, Op, Result, StepDone
+from locallb.engine.deploy.scope import only
+from locallb.engine.state.resource import Pending
+from locallb.engine.state.snapshot import Begin
 from tests.engine.balancers import ALPHA, BOTH, declare
 from tests.engine.support import Bench, Thing, World, WorldProvider, make_project, messages, short
 
@@ -131,6 +134,38 @@ def test_what_others_changed_is_told_by_its_root_and_nothing_else_happens(
         ("read", f"{kind}::{name}") for kind in ("LoopbackAddress", "ProxyConfig") for name in ("alpha", "beta")
     )
     assert (bench.raw(), len(bench.events)) == (before, events)
+
+
+@pytest.mark.parametrize("seen", [{}, {"Reachable::alpha": "gone"}, {"EnvoyProcess::alpha": "gone"}])
+def test_a_scope_is_looked_at_as_a_whole_and_nothing_else_is(bench: Bench, seen: dict[str, Any]) -> None:
+    """Every resource below its roots is read, of whatever type; what engine and state know stays as it is."""
+    engine = bench.engine()
+    engine.up(lambda: declare(BOTH))
+    before, resources, stamp = bench.raw(), engine.resources(), engine.known_stamp()
+    roots = {urn for item in resources if (urn := item.urn).endswith(("LoadBalancer::alpha", "Proxy::alpha"))}
+    bench.world.control = {"read": seen}
+    found = engine.drifted(scope=only(roots))
+    kinds = {name.partition("::")[0] for name in seen}
+    assert {short(urn) for urn in found} == {
+        {"Reachable": "LoadBalancer::alpha", "EnvoyProcess": "Proxy::alpha"}[kind] for kind in kinds
+    }
+    assert {name for _, name in bench.world.called("read")} == {
+        short(item.urn) for item in resources if item.custom and item.id and item.name == "alpha"
+    }
+    assert (bench.raw(), engine.resources(), engine.known_stamp()) == (before, resources, stamp)
+
+
+def test_what_was_broken_off_in_a_scope_counts_as_changed(bench: Bench) -> None:
+    """Although all that the state has is as it says."""
+    engine = bench.engine()
+    engine.up(lambda: declare(BOTH))
+    state = {short(item.urn): item for item in engine.resources()}
+    engine._store.peek().apply(Begin(99, Pending("updating", state["Reachable::beta"])))
+    roots = {name: only([state[f"LoadBalancer::{name}"].urn]) for name in ("alpha", "beta")}
+    assert {name: set(map(short, engine.drifted(scope=root))) for name, root in roots.items()} == {
+        "alpha": set(),
+        "beta": {"LoadBalancer::beta"},
+    }
 
 
 def test_what_can_not_be_read_counts_as_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

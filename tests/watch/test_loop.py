@@ -75,7 +75,9 @@ def told() -> list[LoopEvent]:
 @pytest.fixture
 def loop(world: World, told: list[LoopEvent], tmp_path: Path) -> Loop:
     """Make a loop whose engine has nothing."""
-    engine: Any = SimpleNamespace(state_stamp=lambda: 1, resources=lambda: (), cancel=lambda: None)
+    engine: Any = SimpleNamespace(
+        state_stamp=lambda: 1, known_stamp=lambda: 1, resources=lambda: (), cancel=lambda: None
+    )
     made = Loop(HOME, engine, lambda: SETTINGS, tmp_path / "x.yaml", told.append, observe=lambda _proxies: {})
     workspace: Any = SimpleNamespace(
         settings=SETTINGS, cache=world, read_and_plan=lambda *_, keep: (world.read(keep=keep), Plan())

@@ -42,10 +42,11 @@ class Refresher:
 
     def drifted(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
         """Return those that are gone, differ where that matters, or can't be read; an update tells why not."""
-        for old in resources:
-            seen = self._look(old)
-            if seen is None or isinstance(seen, EngineError) or self._changed(old, seen):
-                yield old
+        asked = [resource for resource in resources if not is_provider(resource.type)]
+        with waited_for(ThreadPoolExecutor(self.workers, "refresh")) as pool:
+            for old, seen in zip(asked, pool.map(self._look, asked), strict=True):
+                if seen is None or isinstance(seen, EngineError) or self._changed(old, seen):
+                    yield old
 
     def _look(self, old: ResourceState) -> Found | EngineError | None:
         if not old.custom or old.pending_replacement:

@@ -143,6 +143,11 @@ class Store:
         """Return which writing of the state file is there now; None if there is none."""
         return self._read_stamp()
 
+    @property
+    def known_stamp(self) -> _Stamp | None:
+        """Which writing of the state file is in memory; None if none is."""
+        return self._stamp
+
     def _time(self) -> str:
         return self._checkpoint.time if self._checkpoint else ""
 

@@ -1,0 +1,200 @@
+"""Checks after a start: where this code brought all about a look is enough, and finds what an update would find."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from locallb.cli.commands.observe import observe
+from locallb.cli.session import Session
+from locallb.engine.engine import Engine
+from locallb.engine.state.project import load_config
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.sources.configuration import stack_settings
+from locallb.watch import checks as module
+from locallb.watch.checks import MOST_DOUBTFUL, NAME, Checks
+from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Updated
+from locallb.watch.loop import Loop
+from tests.e2e.support import Stage, node, port, service, stage
+
+KEYS = [ObjectKey(ClusterName("c"), "n", name) for name in "abc"]
+
+
+def begun(home: Home, stamp: object) -> Checks:
+    """Begin as after a start."""
+    checks = Checks()
+    checks.begin(home, KEYS, stamp)
+    return checks
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """Return a stack of which all was brought about, and written as 1."""
+    made = Home("p", "s", str(tmp_path))
+    (tmp_path / ".state" / "locallb" / "s").mkdir(parents=True)
+    begun(made, None).ended(KEYS, (), 1)
+    return made
+
+
+def test_what_this_code_brought_about_is_only_looked_at(home: Home) -> None:
+    """Once: what was looked at isn't looked at again."""
+    checks = begun(home, 1)
+    assert checks.look_only
+    assert checks.needs_look_only(KEYS)
+    checks.ended(KEYS[:1], (), 1)
+    assert not checks.needs_look_only(KEYS)
+    assert checks.needs_look_only(KEYS[1:])
+    assert begun(home, 1).needs_look_only(KEYS)
+
+
+@pytest.mark.parametrize("stamp", [2, None])
+def test_a_state_that_anybody_wrote_since_is_gone_through(home: Home, stamp: object) -> None:
+    """Also one of which nobody knows who wrote it."""
+    assert not begun(home, stamp).look_only
+    assert not any(begun(home, stamp).needs_look_only([key]) for key in KEYS)
+
+
+def test_what_other_code_brought_about_is_gone_through(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may declare something else of the same plan."""
+    monkeypatch.setattr(module, "_code", lambda: "another")
+    assert not begun(home, 1).look_only
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "{}", '{"code": 1}', "[" * 60_000])
+def test_a_note_that_nobody_understands_says_nothing(home: Home, text: str) -> None:
+    """All is gone through, and noted again."""
+    note = Path(home.root) / ".state" / "locallb" / "s" / NAME
+    note.write_text(text)
+    checks = begun(home, 1)
+    assert not checks.look_only
+    checks.ended(KEYS, (), 1)
+    assert begun(home, 1).look_only
+
+
+def test_what_failed_is_gone_through_by_the_next_loop(home: Home) -> None:
+    """And the others are looked at."""
+    begun(home, 1).ended(KEYS, KEYS[:1], 2)
+    checks = begun(home, 2)
+    assert [checks.needs_look_only([key]) for key in KEYS] == [False, True, True]
+    assert not checks.needs_look_only(KEYS)
+
+
+def test_nothing_is_noted_while_most_of_it_is_unknown(home: Home) -> None:
+    """An earlier note is of an earlier state then."""
+    many = [ObjectKey(ClusterName("c"), "n", str(number)) for number in range(MOST_DOUBTFUL + 1)]
+    begun(home, 1).ended((), many, 2)
+    assert not begun(home, 2).look_only
+    assert begun(home, 1).look_only
+
+
+def test_another_file_of_ours_is_other_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its content counts, not its time; so does where it is."""
+    monkeypatch.setattr(module, "_PACKAGES", (tmp_path,))
+    (tmp_path / "a.py").write_text("1")
+    named = [module._code.__wrapped__()]
+    os.utime(tmp_path / "a.py", (0, 0))
+    assert module._code.__wrapped__() == named[0]
+    for change in (
+        lambda: (tmp_path / "a.py").write_text("2"),
+        lambda: (tmp_path / "a.py").rename(tmp_path / "b.py"),
+        lambda: (tmp_path / "a.py").write_text("2"),
+    ):
+        change()
+        named.append(module._code.__wrapped__())
+    assert len(set(named)) == len(named)
+
+
+@pytest.fixture(scope="module")
+def play() -> Iterator[Stage]:
+    """Set the stage: three Services behind a proxy of the stack, all brought about."""
+    with stage() as made:
+        made.configure(proxies="shared")
+        made.write("nodes.yaml", node())
+        for name in "abc":
+            made.write(f"{name}.yaml", service(name, port(8080, 30080)))
+        look(made)
+        yield made
+
+
+def look(play: Stage) -> list[LoopEvent]:
+    """Have a loop start and look, until all that it finds is as it should be."""
+    session, told = Session.open(play.root, "dev"), list[LoopEvent]()
+    load = lambda: stack_settings(load_config(session.project, "dev"))  # noqa: E731 - the loop's, each time
+    engine, path = session.engine(lambda _event: None), session.project.stack_file("dev")
+    loop = Loop(session.home, engine, load, path, told.append, observe=observe)
+    try:
+        loop._take(Mark(Cause.START))
+        loop._look()
+    finally:
+        loop._planner.stop()
+    assert isinstance(told[-1], Converged), told[-1]
+    assert not any(isinstance(event, Failed) for event in told)
+    return told
+
+
+def contents(play: Stage) -> dict[str, object]:
+    """Read what a start must leave as it was: claims, proxies' files, and the state but for times and processes."""
+    proxies = {
+        path.name: path.read_text()
+        for path in (play.state_home / "proxies").glob("*/*.json")
+        if path.name in {"lds.json", "cds.json", "bootstrap.json", "owner.json"}
+    }
+    claims = {path.name: path.read_text() for path in (play.state_home / "ledger").iterdir()}
+    state = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
+    said = {
+        item["urn"]: {name: text for name, text in item.get("inputs", {}).items() if name != "process"}
+        for item in state["checkpoint"]["latest"]["resources"]
+    }
+    return {"proxies": proxies, "claims": claims, "state": said}
+
+
+def _kill(play: Stage) -> None:
+    record = next((play.state_home / "proxies").glob("*/process.json"))
+    os.kill(json.loads(record.read_text())["pid"], signal.SIGKILL)
+
+
+def _spoil(play: Stage) -> None:
+    path = next((play.state_home / "proxies").glob("*/lds.json"))
+    path.write_text('{"resources":[],"version_info":"x"}\n')
+
+
+def _release(play: Stage) -> None:
+    next((play.state_home / "ledger").iterdir()).unlink()
+
+
+def _nothing(_play: Stage) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("happened", "is_updated"), [(_nothing, False), (_kill, True), (_spoil, True), (_release, True)]
+)
+def test_a_look_leads_to_the_updates_that_are_needed_and_to_no_other(
+    play: Stage, monkeypatch: pytest.MonkeyPatch, happened: Callable[[Stage], None], *, is_updated: bool
+) -> None:
+    """Whatever happened while no loop ran: afterwards all is as it was, and the next start finds it so."""
+    before, updates, up = contents(play), list[object](), Engine.up
+    monkeypatch.setattr(Engine, "up", lambda self, *args, **named: updates.append(named) or up(self, *args, **named))
+    happened(play)
+    told = look(play)
+    assert bool(updates) == is_updated
+    assert any(isinstance(event, Updated) for event in told)
+    assert contents(play) == before
+    updates.clear()
+    look(play)
+    assert not updates
+
+
+def test_by_another_version_all_are_declared_again(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing changed: what differs is known by declaring it, as without any note."""
+    before, updates, up = contents(play), list[object](), Engine.up
+    monkeypatch.setattr(Engine, "up", lambda self, *args, **named: updates.append(named) or up(self, *args, **named))
+    monkeypatch.setattr(module, "_code", lambda: "another")
+    look(play)
+    assert updates
+    assert contents(play) == before
