@@ -12,7 +12,10 @@ import pytest
 
 from locallb.cli.commands.observe import observe
 from locallb.cli.session import Session
+from locallb.engine.deploy.events import Result
+from locallb.engine.deploy.scope import EVERYTHING, Scope
 from locallb.engine.engine import Engine
+from locallb.engine.protocol.program import Program
 from locallb.engine.state.project import load_config
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.sources.configuration import stack_settings
@@ -171,6 +174,18 @@ def _nothing(_play: Stage) -> None:
     pass
 
 
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Have updates noted from now on."""
+    updates, up = list[object](), Engine.up
+
+    def noted(engine: Engine, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
+        updates.append(scope)
+        return up(engine, program, refresh=refresh, scope=scope)
+
+    monkeypatch.setattr(Engine, "up", noted)
+    return updates
+
+
 @pytest.mark.parametrize(
     ("happened", "is_updated"), [(_nothing, False), (_kill, True), (_spoil, True), (_release, True)]
 )
@@ -178,8 +193,7 @@ def test_a_look_leads_to_the_updates_that_are_needed_and_to_no_other(
     play: Stage, monkeypatch: pytest.MonkeyPatch, happened: Callable[[Stage], None], *, is_updated: bool
 ) -> None:
     """Whatever happened while no loop ran: afterwards all is as it was, and the next start finds it so."""
-    before, updates, up = contents(play), list[object](), Engine.up
-    monkeypatch.setattr(Engine, "up", lambda self, *args, **named: updates.append(named) or up(self, *args, **named))
+    before, updates = contents(play), counted(monkeypatch)
     happened(play)
     told = look(play)
     assert bool(updates) == is_updated
@@ -192,8 +206,7 @@ def test_a_look_leads_to_the_updates_that_are_needed_and_to_no_other(
 
 def test_by_another_version_all_are_declared_again(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing changed: what differs is known by declaring it, as without any note."""
-    before, updates, up = contents(play), list[object](), Engine.up
-    monkeypatch.setattr(Engine, "up", lambda self, *args, **named: updates.append(named) or up(self, *args, **named))
+    before, updates = contents(play), counted(monkeypatch)
     monkeypatch.setattr(module, "_code", lambda: "another")
     look(play)
     assert updates
