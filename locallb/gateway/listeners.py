@@ -71,7 +71,7 @@ class BoundListener:
 
 def attached_sets(gateway: Gateway, objects: GatewayObjects) -> tuple[ListenerSet, ...]:
     """Return the ListenerSets that name the Gateway and may attach to it, in the order of precedence."""
-    mine = Reference(GROUP, "Gateway", gateway.meta.key)
+    mine = gateway.reference
     allowed = (
         one for one in objects.listener_sets if one.parent == mine and is_allowed(one, gateway, objects.namespaces)
     )

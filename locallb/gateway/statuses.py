@@ -6,8 +6,9 @@ what others wrote, are added where it is written (`status_patch`). Not here: whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from locallb.gateway.attachment import ParentVerdict, invalid
@@ -83,7 +84,7 @@ def gateway_status(bound: BoundGateway, outcome: Outcome) -> Told:
         "listeners": listeners,
         "attachedListenerSets": len(accepted),
     }
-    return Told(Reference(GROUP, "Gateway", bound.gateway.meta.key), bound.gateway.meta, status)
+    return Told(bound.gateway.reference, bound.gateway.meta, status)
 
 
 def _gateway_conditions(
@@ -141,16 +142,9 @@ def _meet(one: str, other: str) -> bool:
     return intersection(one, other) is not None
 
 
-def listener_set_statuses(
-    bound: Sequence[BoundGateway], outcomes: Sequence[Outcome], objects: GatewayObjects
-) -> Iterator[Told]:
-    """Return the statuses of the ListenerSets that name one of our Gateways."""
-    for one, outcome in zip(bound, outcomes, strict=True):
-        mine = Reference(GROUP, "Gateway", one.gateway.meta.key)
-        for set_ in objects.listener_sets:
-            if set_.parent == mine:
-                reference = Reference(GROUP, "ListenerSet", set_.meta.key)
-                yield Told(reference, set_.meta, _set_status(set_, one, outcome, objects))
+def listener_set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Told:
+    """Return the status of a ListenerSet of a Gateway."""
+    return Told(set_.reference, set_.meta, _set_status(set_, bound, outcome, objects))
 
 
 def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Status:
@@ -178,18 +172,22 @@ def _of(set_: ListenerSet, bound: BoundGateway) -> Iterable[BoundListener]:
     return (one for one in bound.listeners if one.owner == Reference(GROUP, "ListenerSet", set_.meta.key))
 
 
-def route_statuses(bound: Iterable[BoundGateway], objects: GatewayObjects) -> Iterator[Told]:
-    """Return the status of each route that has one of our Gateways for a parent."""
-    backends = Backends(objects)
-    verdicts: dict[Reference, list[ParentVerdict]] = {}
+def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference, tuple[ParentVerdict, ...]]]:
+    """Return what the parents of each route say, in the order of the routes' names."""
+    verdicts: dict[Reference, tuple[ParentVerdict, ...]] = {}
     for one in bound:
         for each in one.attachment.verdicts:
-            verdicts.setdefault(each.route.reference, []).append(each)
-    for reference, said in sorted(verdicts.items()):
-        route = said[0].route
-        resolved = next(backends.troubles(route), None)
-        in_order = sorted(said, key=lambda each: route.parents.index(each.parent))
-        yield Told(reference, route.meta, {"parents": [_parent(each, resolved) for each in in_order]})
+            reference = each.route.reference
+            verdicts[reference] = (*verdicts.get(reference, ()), each)
+    return sorted(verdicts.items(), key=itemgetter(0))
+
+
+def route_status(said: Sequence[ParentVerdict], backends: Backends) -> Told:
+    """Return the status of a route of which its parents say that."""
+    route = said[0].route
+    resolved = next(backends.troubles(route), None)
+    in_order = sorted(said, key=lambda each: route.parents.index(each.parent))
+    return Told(route.reference, route.meta, {"parents": [_parent(each, resolved) for each in in_order]})
 
 
 def _parent(said: ParentVerdict, resolved: Trouble | None) -> Status:

@@ -6,16 +6,19 @@ Not here: statuses, which say the same to the cluster (`statuses`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+from locallb.gateway.attachment import ParentVerdict
 from locallb.gateway.backends import Backends, BackendTarget
 from locallb.gateway.bound import Bound
-from locallb.gateway.translation import BoundGateway, our_classes
+from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.model.formatting import clipped, counted, few
-from locallb.model.gateway.objects import CONTROLLER
+from locallb.model.gateway.objects import CONTROLLER, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http import Chain, HttpRoutes
 from locallb.model.http_routes import Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.identities import ClusterName
+from locallb.model.memory import Memory
 
 _EXAMPLES = 3
 
@@ -82,21 +85,39 @@ def _behind(some: Iterable[Target], targets: Mapping[str, BackendTarget]) -> str
     return ", ".join(told) or "500"
 
 
-def sentences(objects: GatewayObjects, bound: Iterable[BoundGateway]) -> Iterator[str]:
-    """Return what of a cluster's listeners and routes isn't taken, and what of them leads nowhere."""
-    backends, told = Backends(objects), set[object]()
+def sentences(
+    objects: GatewayObjects, bound: Iterable[BoundGateway], memory: Memory[Any] | None = None
+) -> Iterator[str]:
+    """Return what of a cluster's listeners and routes isn't taken, and what of them leads nowhere, each once.
+
+    `memory` has what was said of each Gateway before.
+    """
+    memory = memory or Memory()
+    shared, told = shared_objects(objects, memory), set[Reference]()
+    backends = Backends(shared)
     for gateway in bound:
-        for one in gateway.listeners:
-            if trouble := one.conflict or one.accepted or one.resolved:
-                yield f"{gateway.key} listener {one.listener.name}: {trouble.reason}: {trouble.message}"
-        for verdict in gateway.attachment.verdicts:
-            name = f"{objects.cluster}: {verdict.route.kind} {verdict.route.meta.key}"
-            if verdict.accepted:
-                yield f"{name} at {gateway.key}: {verdict.accepted.reason}: {verdict.accepted.message}"
-            elif verdict.route.reference not in told:
-                told.add(verdict.route.reference)
-                yield from (f"{name}: {rule.problem}" for rule in verdict.route.rules if rule.problem)
-                yield from (f"{name}: {each.reason}: {each.message}" for each in backends.troubles(verdict.route))
+        for route, said in memory.of((gateway.key, "said"), lambda one, _: _sentences(one, backends), gateway, shared):
+            if route is None or route not in told:
+                yield from said
+            told |= {route} if route else set()
+
+
+def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:
+    """Return the sentences about one Gateway; with the route where another Gateway says the same of it."""
+    troubles = [(one.listener.name, one.conflict or one.accepted or one.resolved) for one in gateway.listeners]
+    of_listeners = [f"{gateway.key} listener {name}: {why.reason}: {why.message}" for name, why in troubles if why]
+    of_routes = (_of_route(gateway, verdict, backends) for verdict in gateway.attachment.verdicts)
+    return [(None, of_listeners), *(said for said in of_routes if said[1])]
+
+
+def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends) -> tuple[Reference | None, list[str]]:
+    route, why = verdict.route, verdict.accepted
+    name = f"{gateway.key.cluster}: {route.kind} {route.meta.key}"
+    if why:
+        return None, [f"{name} at {gateway.key}: {why.reason}: {why.message}"]
+    said = [f"{name}: {rule.problem}" for rule in route.rules if rule.problem]
+    said += [f"{name}: {each.reason}: {each.message}" for each in backends.troubles(route)]
+    return route.reference, said
 
 
 def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[str]:

@@ -21,7 +21,6 @@ from locallb.gateway.http_translation import Hosted, http_routes
 from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners
 from locallb.model.gateway.objects import (
     CONTROLLER,
-    GROUP,
     Gateway,
     GatewayClass,
     ListenerProtocol,
@@ -75,7 +74,7 @@ def bind(
     """
     memory = memory or Memory()
     ours = {one.meta.key.name for one in our_classes(objects, names)}
-    shared = replace(objects, classes=(), gateways=(), listener_sets=(), routes=())
+    shared = shared_objects(objects, memory)
     by_parent: dict[Reference, dict[Reference, Route]] = {}
     for route in objects.routes:
         for parent in route.parents:
@@ -84,11 +83,18 @@ def bind(
     for gateway in sorted(objects.gateways, key=lambda gateway: gateway.meta.key):
         if gateway.class_name in ours and not gateway.meta.deleting:
             sets = attached_sets(gateway, objects)
-            owners = (Reference(GROUP, "Gateway", gateway.meta.key), *(one.reference for one in sets))
+            owners = (gateway.reference, *(one.reference for one in sets))
             routes = {name: route for owner in owners for name, route in by_parent.get(owner, {}).items()}
             key = ObjectKey(objects.cluster, *gateway.meta.key, ObjectKind.GATEWAY)
             bound.append(memory.of(key, _bound, key, gateway, sets, tuple(routes.values()), shared))
     return tuple(bound)
+
+
+def shared_objects(objects: GatewayObjects, memory: Memory[Any]) -> GatewayObjects:
+    """Return what routes and listeners of any Gateway may refer to: as one object for as long as it is equal."""
+    shared = replace(objects, classes=(), gateways=(), listener_sets=(), routes=())
+    same: GatewayObjects = memory.of((objects.cluster, "shared"), lambda known: known, shared)
+    return same
 
 
 def _bound(

@@ -7,28 +7,32 @@ plan. Manifests are told nothing. Not here: what statuses say (`gateway.statuses
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
 from locallb.config.settings import Settings
+from locallb.gateway.backends import Backends
 from locallb.gateway.conditions import INVALID, PENDING, Trouble
 from locallb.gateway.statuses import (
     Outcome,
     Told,
     class_status,
     gateway_status,
-    listener_set_statuses,
-    route_statuses,
+    listener_set_status,
+    route_status,
+    verdicts_by_route,
 )
-from locallb.gateway.translation import BoundGateway, our_classes
+from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.ingress.statuses import ingress_statuses
 from locallb.ingress.translation import BoundIngresses
+from locallb.model.gateway.objects import ListenerSet, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
-from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Owner
+from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner
+from locallb.model.memory import Memory
 from locallb.model.reasons import Problem, Reason
-from locallb.model.snapshot import Snapshot
+from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways import Gateways
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 
@@ -56,8 +60,10 @@ _REASONS: Mapping[Reason, str] = {
 """The specification's reasons of Programmed; any other is Invalid."""
 
 
-def with_statuses(plan: Plan, told: Gateways, snapshot: Snapshot, settings: Settings) -> Plan:
-    """Return the plan with what objects of Gateway API in running clusters are told."""
+def with_statuses(
+    plan: Plan, told: Gateways, snapshot: Snapshot, settings: Settings, memory: Memory[Any] | None = None
+) -> Plan:
+    """Return the plan with what objects of Gateway API in running clusters are told; `memory` has what they were."""
     live = [objects for cluster, objects in sorted(told.clusters.items()) if cluster in snapshot.access]
     if not live:
         return plan
@@ -68,17 +74,33 @@ def with_statuses(plan: Plan, told: Gateways, snapshot: Snapshot, settings: Sett
         for key, one in told.bound.items()
         if isinstance(one, BoundGateway) and key in planned
     }
-    statuses = (
-        _planned(one, objects.cluster, snapshot) for objects in live for one in _others(objects, served, settings)
-    )
-    return replace(
+    tell = _Telling(snapshot, memory or Memory())
+    made = replace(
         plan,
-        placements=tuple(
-            _with_ingresses(_with_status(one, served, snapshot), told, snapshot) for one in plan.placements
-        ),
-        rejections=tuple(_with_status(one, served, snapshot) for one in plan.rejections),
-        statuses=tuple(statuses),
+        placements=tuple(_with_ingresses(_with_status(one, served, tell), told, snapshot) for one in plan.placements),
+        rejections=tuple(_with_status(one, served, tell) for one in plan.rejections),
+        statuses=tuple(one for objects in live for one in _others(objects, served, settings, tell)),
     )
+    tell.memory.evict_unused()
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """Makes statuses, each once for as long as it is made of the same."""
+
+    snapshot: Snapshot
+    memory: Memory[Any]
+
+    def planned(self, cluster: ClusterName, name: Hashable, make: Callable[..., Told], *given: object) -> PlannedStatus:
+        """Return what an object of a cluster is told: `make` makes it of `given`, and of nothing else."""
+
+        def made(_home: Home, _access: Access, *given: object) -> PlannedStatus:
+            return _planned(make(*given), cluster, self.snapshot)
+
+        where = self.snapshot.home, self.snapshot.access[cluster]
+        status: PlannedStatus = self.memory.of((cluster, name), made, *where, *given)
+        return status
 
 
 def outcome_of(planned: Placement | Rejection) -> Outcome:
@@ -99,12 +121,12 @@ def _trouble(problem: Problem) -> Trouble:
     return Trouble(_REASONS.get(problem.reason, INVALID), problem.message)
 
 
-def _with_status(planned: _Planned, served: _Served, snapshot: Snapshot) -> _Planned:
+def _with_status(planned: _Planned, served: _Served, tell: _Telling) -> _Planned:
     """Add what a Gateway of a running cluster is told."""
     if planned.key not in served or not planned.access:
         return planned
-    told = gateway_status(*served[planned.key])
-    return replace(planned, status=_planned(told, planned.key.cluster, snapshot))
+    key = planned.key
+    return replace(planned, status=tell.planned(key.cluster, key, gateway_status, *served[key]))
 
 
 def _with_ingresses(placement: Placement, told: Gateways, snapshot: Snapshot) -> Placement:
@@ -117,13 +139,22 @@ def _with_ingresses(placement: Placement, told: Gateways, snapshot: Snapshot) ->
     return replace(placement, statuses=tuple(_planned(one, placement.key.cluster, snapshot) for one in statuses))
 
 
-def _others(objects: GatewayObjects, served: _Served, settings: Settings) -> Iterator[Told]:
+def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: _Telling) -> Iterator[PlannedStatus]:
     """Return the statuses of all but Gateways in one cluster."""
-    yield from map(class_status, our_classes(objects, settings.gateway_classes))
-    mine = [both for key, both in served.items() if key.cluster == objects.cluster]
-    bound = [one for one, _ in mine]
-    yield from listener_set_statuses(bound, [outcome for _, outcome in mine], objects)
-    yield from route_statuses(bound, objects)
+    cluster = objects.cluster
+    for one in our_classes(objects, settings.gateway_classes):
+        yield tell.planned(cluster, one.meta.key, class_status, one)
+    mine = {key: both for key, both in served.items() if key.cluster == cluster}
+    shared = shared_objects(objects, tell.memory)
+    sets: dict[Reference, list[ListenerSet]] = {}
+    for each in objects.listener_sets:
+        sets.setdefault(each.parent, []).append(each)
+    for gateway, outcome in mine.values():
+        for each in sets.get(gateway.gateway.reference, ()):
+            yield tell.planned(cluster, each.reference, listener_set_status, each, gateway, outcome, shared)
+    backends = Backends(shared)
+    for reference, said in verdicts_by_route(one for one, _ in mine.values()):
+        yield tell.planned(cluster, reference, lambda said, _: route_status(said, backends), said, shared)
 
 
 def _planned(told: Told, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:

@@ -74,7 +74,7 @@ def gateways_of(objects: Iterable[ObjectOfCluster], settings: Settings, memory: 
     for each in by_cluster.values():
         mine, ingresses = bind(each, names, memory), bind_ingresses(each, settings, memory)
         bound |= {one.key: one for one in (*mine, *ingresses)}
-        notices += sentences(each, mine)
+        notices += sentences(each, mine, memory)
         notices += classes.class_notices(each, settings.ingress)
         notices += (told for one in ingresses for told in one.notices)
         others += (*left_out(each, names), *classes.left_out(each, settings))

@@ -19,6 +19,7 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from locallb.planning.gateways import Gateways, gateways_of
 from locallb.planning.placing import Placed, PlacementInputs, PlanContext, place
+from locallb.planning.planned import PlannedStatus
 from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment
@@ -32,6 +33,8 @@ _Question = tuple[Snapshot, Sequence[Service], Settings]
 class PlanMemory:
     """Placements and addresses of one plan, each with what it was made from. For one thread."""
 
+    statuses: Memory[PlannedStatus] = field(default_factory=Memory)
+    """What objects of Gateway API are told."""
     _beside: tuple[object, ...] = ()
     _placed: Memory[Placed] = field(default_factory=Memory)
     _gateways: Memory[Gateways] = field(default_factory=Memory)

@@ -88,7 +88,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
         routes=_on_host(routing, snapshot.home, settings),
         notices=(*lone.values(), *of_services, *routing.notices, *unused_pins(snapshot, settings), *told.notices),
     )
-    plan = with_statuses(with_names(plan, snapshot, gateways, frame), told, snapshot, settings)
+    plan = with_statuses(with_names(plan, snapshot, gateways, frame), told, snapshot, settings, memory.statuses)
     gain = routes_to_gain(plan, snapshot, settings, memory.routing)
     left = (*left_out(snapshot, plan, settings), *told.left_out, *gain)
     return replace(plan, left_out=left) if left else plan

@@ -24,7 +24,7 @@ from locallb.model.naming import named_after
 from locallb.model.state_resource import ADDRESS, CONFIG, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.planned import ROUTES as POD_ROUTES
-from locallb.planning.planned import Plan, PlannedProxy
+from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
 from locallb.storage import files, paths
 from locallb.watch.checks import Checks
 from locallb.watch.differing import Told, differences_of
@@ -108,6 +108,7 @@ class Converger:
             for rejection in plan.rejections
             if rejection.access
         }
+        statuses = {planned.key: known.of(planned.key, _digest, planned) for planned in plan.statuses}
         known.evict_unused()
         self._proxies = {placement.key: placement.proxy for placement in plan.placements}
         needed = set(self._proxies.values())
@@ -115,7 +116,6 @@ class Converger:
         self._spare = frozenset(planned.key for planned in unneeded if not planned.proxy.names)
         stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.key.cluster}
         routes = {planned.key: planned.digest for planned in plan.routes}
-        statuses = {planned.key: planned.digest for planned in plan.statuses}
         self._wanted = plan, routes | stacks | told | placed | statuses
         return self._wanted[1]
 
@@ -233,8 +233,8 @@ class Converger:
         return root_urn(self.home.project, self.home.stack, kind, name)
 
 
-def _digest(proxy: PlannedProxy) -> str:
-    return proxy.digest
+def _digest(planned: PlannedProxy | PlannedStatus) -> str:
+    return planned.digest
 
 
 def _touched(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:

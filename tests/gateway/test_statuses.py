@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import Any
 
@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb.gateway.backends import Backends
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.status_patch import says, status_patch
-from locallb.gateway.statuses import Outcome, Told, gateway_status, listener_set_statuses, route_statuses
+from locallb.gateway.statuses import Outcome, Told, gateway_status, listener_set_status, route_status, verdicts_by_route
 from locallb.gateway.translation import bind
 from locallb.model.gateway.objects import CONTROLLER
-from locallb.model.gateway.of_cluster import TlsSecret
+from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
 from locallb.model.identities import Protocol
 from tests.gateway.api import (
     JsonObject,
@@ -47,10 +48,15 @@ def of_gateway(*documents: object, outcome: Outcome = SERVING) -> Told:
     return gateway_status(only(*documents), outcome)
 
 
+def routes_told(read: GatewayObjects) -> Iterator[Told]:
+    """Return the status of each route."""
+    return (route_status(said, Backends(read)) for _, said in verdicts_by_route(bind(read)))
+
+
 def of_routes(*documents: object) -> list[list[dict[str, tuple[str, str]]]]:
     """Return each route's parents' conditions."""
     read = objects(gateway_class(), service(), *documents)
-    return [[conditions(parent) for parent in told.status["parents"]] for told in route_statuses(bind(read), read)]
+    return [[conditions(parent) for parent in told.status["parents"]] for told in routes_told(read)]
 
 
 def test_a_gateway_that_serves_says_so() -> None:
@@ -188,7 +194,12 @@ def of_sets(*documents: object) -> dict[str, tuple[tuple[str, str], list[tuple[s
             conditions(told.status)["Accepted"],
             [conditions(one)["Conflicted"] for one in told.status.get("listeners", ())],
         )
-        for told in listener_set_statuses(bound, [SERVING] * len(bound), read)
+        for told in (
+            listener_set_status(one, gateway_of, SERVING, read)
+            for gateway_of in bound
+            for one in read.listener_sets
+            if one.parent == gateway_of.gateway.reference
+        )
     }
 
 
@@ -248,7 +259,7 @@ _STATUSES: tuple[Mapping[str, Any], ...] = (of_gateway(gateway(), route()).statu
 
 def _wanted_of_a_route() -> Mapping[str, Any]:
     read = objects(gateway_class(), service(), gateway(), route())
-    return next(route_statuses(bind(read), read)).status
+    return next(routes_told(read)).status
 
 
 @given(_conditions, _parents, st.sampled_from([*_STATUSES, _wanted_of_a_route()]))

@@ -146,6 +146,11 @@ class Gateway:
     """Fields that are set and that nothing is made of here."""
     problem: str = ""
 
+    @property
+    def reference(self) -> Reference:
+        """Return what it is called."""
+        return Reference(GROUP, "Gateway", self.meta.key)
+
 
 @dataclass(frozen=True, slots=True)
 class ListenerSet:

@@ -1,0 +1,138 @@
+"""Planning Gateways again and again: with a memory as without one, and at the cost of what changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.gateway import telling
+from locallb.gateway.status_patch import Status
+from locallb.gateway.statuses import Told
+from locallb.kubernetes.parsing import parse_objects
+from locallb.model.identities import ObjectKind
+from locallb.model.memory import Memory
+from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning import gateway_statuses
+from locallb.planning.memory import PlanMemory
+from locallb.planning.plan import make_plan
+from tests.gateway.api import (
+    DEMO,
+    JsonObject,
+    api_object,
+    backend,
+    gateway,
+    gateway_class,
+    grant,
+    listener,
+    namespace,
+    parent,
+    route,
+    rule,
+    service,
+)
+from tests.planning.api import ACCESS
+from tests.planning.objects import node
+from tests.planning.test_gateway_statuses import HOME, SETTINGS
+
+
+def snapshot(documents: list[JsonObject], known: Memory[object] | None = None, *, live: bool = True) -> Snapshot:
+    """Read what a cluster has; `known` is what its objects were understood as before."""
+    read = parse_objects(DEMO, documents, known)
+    access = {DEMO: ACCESS} if live else {}
+    seen = Snapshot(HOME, read.services, read.malformed, read.nodes, gateway_api=read.gateway_api, access=access)
+    return replace(seen, host=HostFacts())
+
+
+_names = st.sampled_from(["a.test", "b.test", "*.test"])
+_parents = st.lists(
+    st.sampled_from([parent("web"), parent("other"), parent("more", kind="ListenerSet"), parent("gone")]),
+    min_size=1,
+    max_size=2,
+    unique_by=str,
+)
+_rules = st.builds(
+    lambda path, name, space: rule(path, backends=[backend(name, namespace=space)]),
+    st.sampled_from(["/", "/v1"]),
+    st.sampled_from(["api", "missing"]),
+    st.sampled_from(["shop", "far"]),
+)
+_routes = st.builds(
+    lambda number, names, parents, made: route(made, name=f"r{number}", hostnames=names, parentRefs=parents),
+    st.integers(0, 3),
+    st.lists(_names, max_size=2, unique=True),
+    _parents,
+    _rules,
+)
+_listeners = st.lists(st.sampled_from([listener(), listener("b", 81), listener("b", 80, "TCP")]), max_size=2)
+_sets = st.builds(
+    lambda listeners: api_object("ListenerSet", "more", spec={"parentRef": {"name": "web"}, "listeners": listeners}),
+    _listeners,
+)
+_open = {"namespaces": {"from": "Same"}}
+_others = st.sampled_from(
+    [
+        gateway(),
+        gateway(listener("b", 82), allowedListeners=_open),
+        gateway(name="other"),
+        gateway(name="other", gatewayClassName="theirs"),
+        gateway_class(),
+        gateway_class(controller="example.com/other"),
+        service(),
+        service("api", {"port": 8080}, namespace="far"),
+        grant("far"),
+        namespace("far", a="b"),
+    ]
+)
+_clusters = st.lists(_routes | _routes | _sets | _others, max_size=9)
+
+
+@given(st.lists(st.tuples(_clusters, st.booleans()), min_size=2, max_size=5))
+def test_a_plan_of_gateways_is_the_same_with_a_memory(steps: list[tuple[list[JsonObject], bool]]) -> None:
+    """Whatever came before: statuses, notices and what is served."""
+    memory = PlanMemory()
+    base = [gateway_class(), gateway(allowedListeners=_open), service(), node()]
+    for documents, live in steps:
+        seen = snapshot([*documents, *base], live=live)
+        assert make_plan(seen, SETTINGS, memory) == make_plan(seen, SETTINGS)
+
+
+def many(gateways: int, routes: int) -> list[JsonObject]:
+    """Have Gateways with routes each, of which one is told that its backend is missing."""
+    made = [gateway_class(), service(), node()]
+    for number in range(gateways):
+        made.append(gateway(name=f"g{number}"))
+        made += [
+            route(name=f"r{number}-{each}", hostnames=[f"h{each}.test"], parentRefs=[parent(f"g{number}")])
+            for each in range(routes)
+        ]
+    return made
+
+
+def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gateway() -> None:
+    """However many others there are; what they were told is the very same."""
+    documents, memory, known = many(6, 4), PlanMemory(), Memory[object]()
+    before = make_plan(snapshot(documents, known), SETTINGS, memory)
+    place = next(number for number, one in enumerate(documents) if one["metadata"]["name"] == "r2-1")
+    documents[place] = route(
+        rule(backends=[backend("missing")]), name="r2-1", hostnames=["h1.test"], parentRefs=[parent("g2")]
+    )
+    made: list[Status] = []
+
+    def planned(told: Told, *rest: object) -> object:
+        made.append(told.status)
+        return original(told, *rest)  # type: ignore[arg-type]
+
+    original, said = gateway_statuses._planned, telling._sentences
+    with (
+        mock.patch.object(gateway_statuses, "_planned", planned),
+        mock.patch.object(telling, "_sentences", side_effect=said) as sentences,
+    ):
+        after = make_plan(snapshot(documents, known), SETTINGS, memory)
+    assert (len(made), sentences.call_count) == (2, 1)
+    kept = {id(one) for one in before.statuses} & {id(one) for one in after.statuses}
+    assert len(kept) == len(after.statuses) - 1
+    assert sum(one.key.kind is ObjectKind.HTTP_ROUTE for one in after.statuses) == 24
+    assert [notice for notice in after.notices if "BackendNotFound" in notice]
