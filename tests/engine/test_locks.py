@@ -1,5 +1,6 @@
 """One writer at a time: who gives way, which locks are removed, which never."""
 
+import fcntl
 import json
 import os
 import socket
@@ -11,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from locallb.engine.deploy.events import Result
+from locallb.engine.layout import Layout
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
 from tests.engine.balancers import ONE, declare
 from tests.engine.support import Bench
+
+KERNEL = Path("/proc/sys/kernel/random/boot_id")
 
 
 def lock(bench: Bench, pid: int, host: str = "", when: str = "") -> Path:
@@ -35,7 +39,7 @@ def dead_pid() -> int:
 
 
 def test_a_lock_is_held_during_an_update_and_never_while_idle(bench: Bench) -> None:
-    """Its file is the official command line's."""
+    """Its file is the official command line's, which passes over what it doesn't know."""
     seen: list[dict[str, object]] = []
 
     def program() -> None:
@@ -44,7 +48,7 @@ def test_a_lock_is_held_during_an_update_and_never_while_idle(bench: Bench) -> N
         declare(ONE)
 
     assert bench.engine().up(program).ok
-    assert [list(found) for found in seen] == [["pid", "username", "hostname", "timestamp"]]
+    assert [list(found) for found in seen] == [["pid", "username", "hostname", "timestamp", "kernel"]]
     assert seen[0]["pid"] == os.getpid()
     assert list((bench.project.backend / ".pulumi" / "locks").rglob("*.json")) == []
 
@@ -90,6 +94,33 @@ def test_a_lock_of_another_host_is_never_removed(when: str, bench: Bench) -> Non
     for _ in range(2):
         with pytest.raises(LockHeld, match="me@elsewhere"):
             bench.engine().destroy()
+    assert path.exists()
+
+
+@pytest.mark.parametrize("kernel", [KERNEL.read_text().strip(), "another"])
+def test_a_lock_of_a_container_of_this_machine_is_removed_once_that_is_gone(kernel: str, bench: Bench) -> None:
+    """It has a host's name and process ids of its own, and held the system's lock, which went with it."""
+    path = lock(bench, os.getppid(), "a-container")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "kernel": kernel}))
+    if kernel == "another":
+        with pytest.raises(LockHeld, match="me@a-container"):
+            bench.engine().up(lambda: declare(ONE))
+    else:
+        result = bench.engine().up(lambda: declare(ONE))
+        assert "removed the lock" in result.diagnostics[0].message
+    assert path.exists() == (kernel == "another")
+
+
+def test_a_lock_of_a_container_that_is_at_work_is_respected(bench: Bench) -> None:
+    """As long as it has the system's lock."""
+    path = lock(bench, dead_pid(), "a-container")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "kernel": KERNEL.read_text().strip()}))
+    guard = Layout(bench.project.backend, "local-lb", "dev").guard
+    guard.parent.mkdir(parents=True, exist_ok=True)
+    with guard.open("w") as system_lock:
+        fcntl.flock(system_lock, fcntl.LOCK_EX)
+        with pytest.raises(LockHeld, match="me@a-container"):
+            bench.engine().up(lambda: declare(ONE))
     assert path.exists()
 
 

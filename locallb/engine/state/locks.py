@@ -2,7 +2,8 @@
 
 Each holder has a file of its own in the stack's lock folder; whoever finds another's gives way. Two updates of this
 engine are told apart by an operating system lock first, so that one of them wins. A lock of this host whose process is
-gone is removed with a notice; another host's never is.
+gone is removed with a notice, and one that this engine left under this very kernel, in a container for instance, whose
+host's name and process ids are its own. Another host's never is.
 """
 
 import fcntl
@@ -23,6 +24,7 @@ from locallb.engine.state.files import Files
 from locallb.engine.state.resource import compact
 
 _held: set[Path] = set()  # this process's own locks: the process's liveness doesn't tell about them
+_KERNEL = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK_SLACK = 2.0  # seconds that a process may seem to have started after its own lock
 
 
@@ -35,9 +37,13 @@ class Holder:
     username: str
     hostname: str
     timestamp: str
+    kernel: str = ""
+    """Under which the holder took the operating system's lock; empty for the official command line, which has none."""
 
-    def is_gone(self) -> bool:
-        """Return whether the holder was a process of this host that has ended."""
+    def is_gone(self, *, guarded: bool = False) -> bool:
+        """Return whether the holder has ended, as far as that can be told; `guarded` where we have the system's lock."""
+        if guarded and self.kernel and self.kernel == _kernel():
+            return True
         if self.hostname != socket.gethostname():
             return False
         if self.pid == os.getpid():
@@ -47,6 +53,13 @@ class Holder:
             return True
         # Both times are the wall clock's, which may have jumped: what looks like an engine at work isn't called gone.
         return started > _seconds(self.timestamp) + _CLOCK_SLACK and not _may_hold_locks(self.pid)
+
+
+def _kernel() -> str:
+    """Return the name of this start of the kernel: the same in every container of a machine."""
+    with suppress(OSError):
+        return _KERNEL.read_text(encoding="ascii").strip()
+    return ""
 
 
 def _start_of(pid: int) -> float | None:
@@ -85,7 +98,8 @@ def read_holders(folder: Path) -> Iterator[Holder]:
 def _read_holder(path: Path) -> Holder:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        return Holder(path, int(raw["pid"]), str(raw["username"]), str(raw["hostname"]), str(raw["timestamp"]))
+        username, hostname, kernel = str(raw["username"]), str(raw["hostname"]), str(raw.get("kernel", ""))
+        return Holder(path, int(raw["pid"]), username, hostname, str(raw["timestamp"]), kernel)
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError, IsADirectoryError, PermissionError):
         return Holder(path, 0, "someone", "an unknown host", "an unknown time")
 
@@ -117,7 +131,7 @@ def locked(folder: Path, guard: Path, files: Files, notice: Callable[[str], None
 
 def _describe() -> str:
     names = {"username": _username(), "hostname": socket.gethostname()}
-    return compact({"pid": os.getpid(), **names, "timestamp": timestamp()})
+    return compact({"pid": os.getpid(), **names, "timestamp": timestamp(), "kernel": _kernel()})
 
 
 def _username() -> str:
@@ -127,11 +141,13 @@ def _username() -> str:
         return str(os.getuid())
 
 
-def _give_way(folder: Path, files: Files, notice: Callable[[str], None], own: Path | None = None) -> None:
+def _give_way(
+    folder: Path, files: Files, notice: Callable[[str], None], own: Path | None = None, *, guarded: bool = True
+) -> None:
     for holder in read_holders(folder):
         if holder.path == own:
             continue
-        if not holder.is_gone():
+        if not holder.is_gone(guarded=guarded):
             raise LockHeld(
                 f"the stack is locked since {holder.timestamp} by {holder.username}@{holder.hostname} "
                 f"(pid {holder.pid}); wait for it to end, or if it is gone delete {holder.path} or run `pulumi cancel`"
@@ -147,7 +163,7 @@ def _guarded(guard: Path, folder: Path, files: Files) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        _give_way(folder, files, lambda _text: None)
+        _give_way(folder, files, lambda _text: None, guarded=False)
         raise LockHeld(f"another update of this stack is starting or ending ({guard}); run again") from None
     try:
         yield
