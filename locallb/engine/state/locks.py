@@ -41,7 +41,7 @@ class Holder:
     """Under which the holder took the operating system's lock; empty for the official command line, which has none."""
 
     def is_gone(self, *, guarded: bool = False) -> bool:
-        """Return whether the holder has ended, as far as that can be told; `guarded` where we have the system's lock."""
+        """Return whether the holder has ended, as far as that can be told; `guarded`: we have the system's lock."""
         if guarded and self.kernel and self.kernel == _kernel():
             return True
         if self.hostname != socket.gethostname():
