@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream soak lint format goldens bench wheel clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream soak lint format goldens bench wheel image clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -120,6 +120,12 @@ wheel: .venv/dev ## Build dist/local_lb-*.whl, which needs no checkout: for pipx
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1700000000) $(BIN)/python -m pip wheel --quiet \
 		--disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build && ls dist
+
+BASE ?= python:3.13-slim
+IMAGE ?= local-lb:latest
+
+image: wheel ## Build an image of the wheel with Docker (IMAGE=local-lb:latest) on any base with Python (BASE=python:3.13-slim)
+	@deploy/image/build $(BIN)/python "$(BASE)" "$(IMAGE)"
 
 clean: ## Remove .venv and caches (first `make down`)
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

@@ -19,6 +19,7 @@ import yaml
 from locallb.cli import main
 from locallb.cli.exit_code import Exit
 from locallb.cli.projects import first_sources
+from locallb.cli.projects.own import RUNTIME_VARIABLE
 from locallb.sources.kind.finding import names_of_clusters
 from tests.docker.conftest import image
 from tests.docker.support import docker
@@ -147,6 +148,21 @@ def test_every_cluster_of_kind_is_served_where_there_is_one(place: Path, monkeyp
     monkeypatch.setattr(first_sources, "_why_no_kind", lambda: "")
     run("preview", "--stack", "other")
     assert sources(stack_of(place, "other")) == [{"kind": "all"}]
+
+
+def test_the_environment_says_in_what_a_new_stack_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an image does; a word that is no runtime begins nothing, and what has begun stays as it is."""
+    shop = str(write_manifests(place))
+    monkeypatch.setenv(RUNTIME_VARIABLE, "dokcer")
+    done = run("preview", "--manifests", shop)
+    assert (done.code, (place / "data").exists()) == (Exit.FAILED, False)
+    assert "dokcer" in done.err
+    monkeypatch.setenv(RUNTIME_VARIABLE, "docker")
+    run("preview", "--manifests", shop)
+    assert yaml.safe_load(stack_of(place).read_text())["config"]["local-lb:runtime"] == "docker"
+    monkeypatch.setenv(RUNTIME_VARIABLE, "process")
+    run("preview")
+    assert "local-lb:runtime: docker" in stack_of(place).read_text()
 
 
 def test_its_stacks_are_completed(place: Path) -> None:

@@ -13,6 +13,7 @@ import platform
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster.build import CHECKOUT, COREDNS, kubernetes, version
@@ -23,8 +24,13 @@ PACKAGES = (
     *("tini", "containerd", "runc", "containernetworking-plugins", "iptables", "nftables", "iproute2", "conntrack"),
     *("procps", "socat", "kmod", "ca-certificates", "util-linux", "mount", "curl", "netcat-openbsd", "wget"),
 )
-_TAG = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:12]
-NODE_IMAGE = f"local-lb/test-node:{_TAG}"
+
+
+def _tag(packages: Sequence[str]) -> str:
+    return hashlib.sha256(" ".join(packages).encode()).hexdigest()[:12]
+
+
+NODE_IMAGE = f"local-lb/test-node:{_tag(PACKAGES)}"
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 """As upstream's tests name it; nothing is pulled, as the Nodes have it already."""
 COREDNS_IMAGE = "local-lb/coredns:test"
@@ -44,13 +50,18 @@ def make_node_image() -> None:
 
 def make_root_file_system() -> Path:
     """Make the root file system of Nodes, where it isn't cached. Raises FileNotFoundError with the remedy."""
-    made = CACHE / f"rootfs-{_TAG}.tar"
+    return root_file_system(PACKAGES)
+
+
+def root_file_system(packages: Sequence[str]) -> Path:
+    """Make a root file system of these packages, where it isn't cached. Raises FileNotFoundError with the remedy."""
+    made = CACHE / f"rootfs-{_tag(packages)}.tar"
     if not made.exists():
         if not shutil.which("mmdebstrap"):
             raise FileNotFoundError("mmdebstrap isn't installed (Debian: apt install mmdebstrap)")
         CACHE.mkdir(parents=True, exist_ok=True)
         fresh = made.with_name(f".new-{made.name}")  # mmdebstrap goes by the ending
-        words = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", "", str(fresh)]
+        words = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}", "", str(fresh)]
         subprocess.run([*words, *_package_sources()], check=True, timeout=900)
         fresh.rename(made)
     return made

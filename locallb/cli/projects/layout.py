@@ -135,10 +135,11 @@ def project_files(jobs: Mapping[str, str]) -> Mapping[str, str]:
     }
 
 
-def stack_text(sources: Sources) -> str:
-    """Return the configuration of a stack."""
+def stack_text(sources: Sources, runtime: str = "") -> str:
+    """Return the configuration of a stack; without `runtime` that is the usual one."""
     lines = [f"    - {key}: {json.dumps(value)}" for source in sources for key, value in source.items()]
-    return _STACK.format(sources="\n".join(lines))
+    chosen = f"\n  local-lb:runtime: {runtime}" if runtime else ""
+    return _STACK.format(sources="\n".join(lines) + chosen)
 
 
 def _option(environment: str) -> str:

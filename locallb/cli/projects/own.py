@@ -6,6 +6,7 @@ of its stacks are the user's from then on.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,9 @@ from locallb.cli.projects.place import PROJECT_FILE, is_ours
 from locallb.config.parse_settings import parse_settings
 from locallb.engine.state.project import check_stack_name
 from locallb.storage import files, paths
+
+RUNTIME_VARIABLE = "LOCALLB_RUNTIME"
+"""The runtime of stacks that begin: in a container, whose end would be that of its processes, `docker`."""
 
 
 def own_project() -> Path:
@@ -59,25 +63,28 @@ def prepare(args: Arguments, out: Out) -> Path:
     if root.exists():
         _require_ours(root)
     stack = root / "stacks" / f"Pulumi.{args.stack}.yaml"
-    sources = _wanted(stack, named(args.sources))
+    runtime = os.environ.get(RUNTIME_VARIABLE, "")
+    sources = _wanted(stack, named(args.sources), runtime)
     for directory in (root, root / "stacks", root / ".state", root / "provider"):
         paths.private_directory(directory)
     environment = sys.prefix if sys.prefix != sys.base_prefix else ""
     _write(root, program_files(environment, environment))
     if sources:
-        _write(stack.parent, {stack.name: stack_text(sources)})
+        _write(stack.parent, {stack.name: stack_text(sources, runtime)})
     if is_new and not args.json:
         for line in _explanation(root, stack, sources):
             out.line(line)
     return root
 
 
-def _wanted(stack: Path, given: Sources) -> Sources:
+def _wanted(stack: Path, given: Sources, runtime: str) -> Sources:
     """Return the sources of a stack that begins; none where it has its file. Raises Refused where that names others."""
     text = files.read(stack)
     if text is None:
         wanted = given or default_sources()
-        parse_settings({"sources": wanted})  # a mistake is told before anything is written
+        parse_settings(
+            {"sources": wanted, **({"runtime": runtime} if runtime else {})}
+        )  # a mistake is told before anything is written
         require_there(wanted, own_project())
         return wanted
     if given and _sources_of(text) != given:
