@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from locallb.config.settings import LeaderElection, Settings, Source
 from locallb.kubernetes.answers import Object
+from locallb.kubernetes.api import in_cluster
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.errors import Fault, KubeError
@@ -25,6 +26,7 @@ from locallb.sources.source import source_type
 from locallb.storage import paths
 
 _GLANCE = 0.05
+_USUAL_NAMESPACE = "kube-system"
 
 
 @contextmanager
@@ -110,10 +112,11 @@ def _await(election: Election) -> None:
 
 def _election(wanted: LeaderElection, settings: Settings, home: Home, changed: Callable[[bool], None]) -> Election:
     source = next(source for source in settings.sources if source.cluster == wanted.cluster)
-    identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
+    who = os.environ.get(in_cluster.NAME_VARIABLE) or socket.gethostname()
+    identity = f"{who}_{os.getpid()}_{uuid4().hex[:8]}"
     return Election(
         _CurrentCluster(source, Path(home.root)),
-        (wanted.namespace, wanted.lease),
+        (wanted.namespace or in_cluster.namespace() or _USUAL_NAMESPACE, wanted.lease),
         Candidate(identity, wanted.timing),
         least=lambda: Ledger(paths.ledger_directory()).term(home) + 1,
         changed=changed,

@@ -22,10 +22,9 @@ def parse_election(mistakes: Mistakes, value: object, sources: Sequence[Source])
         return None
     live = [source.cluster for source in sources if source.live]
     cluster = _cluster(mistakes, entry, live)
-    lease, namespace = (
-        mistakes.label(f"{KEY}.{key}", entry.get(key, default), default)
-        for key, default in (("lease", "local-lb"), ("namespace", "kube-system"))
-    )
+    lease = mistakes.label(f"{KEY}.lease", entry.get("lease", "local-lb"), "local-lb")
+    own = "namespace" not in entry
+    namespace = "" if own else mistakes.label(f"{KEY}.namespace", entry["namespace"], "kube-system")
     timing = _timing(mistakes, entry)
     live_cluster = next((name for name in live if name == cluster), None)
     return LeaderElection(live_cluster, lease, namespace, timing) if live_cluster else None

@@ -196,7 +196,8 @@ class LeaderElection:
     cluster: ClusterName
     """Of which source the API has the Lease."""
     lease: str = "local-lb"
-    namespace: str = "kube-system"
+    namespace: str = ""
+    """Empty for that of the pod in which a process runs, and kube-system outside of pods."""
     timing: Timing = field(default_factory=Timing)
 
 

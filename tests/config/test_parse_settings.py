@@ -429,7 +429,7 @@ def test_leader_election_is_off_and_has_the_usual_times() -> None:
     assert parse_settings(SOURCES).leader_election is None
     assert parse_settings(SOURCES | {"leaderElection": {"enabled": False}}).leader_election is None
     election = parse_settings({"sources": [LIVE], "leaderElection": {"enabled": True}}).leader_election
-    assert election == LeaderElection(ClusterName("live"), "local-lb", "kube-system", Timing(15, 10, 2))
+    assert election == LeaderElection(ClusterName("live"), "local-lb", "", Timing(15, 10, 2))
 
 
 @pytest.mark.parametrize(

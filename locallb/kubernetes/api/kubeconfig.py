@@ -21,9 +21,10 @@ from urllib.parse import urlsplit
 from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 
+from locallb.kubernetes.api import in_cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.exec_plugin import Plugin, token
-from locallb.kubernetes.api.kubeconfig_file import LARGEST, UNWRITTEN, Content, Section, read_content, unreadable
+from locallb.kubernetes.api.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
 from locallb.model.formatting import clipped, few
 from locallb.model.snapshot import Access
 from locallb.storage import foreign_files
@@ -31,6 +32,7 @@ from locallb.storage import foreign_files
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1")
 """Versions of exec credentials that the client speaks."""
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_USUAL = "~/.kube/config"
 Stamp: TypeAlias = tuple[tuple[int, int], ...]
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
@@ -90,8 +92,14 @@ def _chosen(content: Content, context: str) -> Access:
 
 
 def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
-    """Find the file; the first of `$KUBECONFIG` where none is named. Raises KubeError where `~` means nothing."""
-    given = kubeconfig or os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0] or "~/.kube/config"
+    """Find the file; the first of `$KUBECONFIG` where none is named. Raises KubeError where `~` means nothing.
+
+    As kubectl has it, a pod that has none of them is meant to ask its own cluster.
+    """
+    given = kubeconfig or os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0]
+    if not given and in_cluster.is_pod() and not foreign_files.expanded(_USUAL).exists():
+        return in_cluster.kubeconfig()
+    given = given or _USUAL
     try:
         return Path(os.path.normpath(root / Path(given).expanduser()))
     except RuntimeError:
@@ -108,8 +116,8 @@ def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:
 
 
 def _version(path: str) -> tuple[int, int]:
-    if (unwritten := UNWRITTEN.get(path)) is not None:
-        return hash(unwritten), len(unwritten)
+    if (given := unwritten(path)) is not None:
+        return hash(given), len(given)
     seen = Path(path).stat()
     return seen.st_mtime_ns, seen.st_ino
 

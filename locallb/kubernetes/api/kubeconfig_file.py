@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from locallb.kubernetes.api import in_cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
 from locallb.model.formatting import clipped, few
@@ -72,11 +73,17 @@ class Content:
         )
 
 
+def unwritten(path: str) -> bytes | None:
+    """Return what a kubeconfig says that isn't written; None where the file itself counts."""
+    return UNWRITTEN.get(path) or in_cluster.unwritten(path)
+
+
 def read_content(path: Path) -> Content:
     """Read the file. An empty one, and one that can't be understood, says nothing. Raises KubeError (KUBECONFIG)."""
     try:
-        data = UNWRITTEN.get(str(path)) or foreign_files.read(path, LARGEST)
-        changed = time.time() if str(path) in UNWRITTEN else path.stat().st_ctime
+        given = unwritten(str(path))
+        data = given or foreign_files.read(path, LARGEST)
+        changed = time.time() if given is not None else path.stat().st_ctime
         documents = read_documents(data, is_json=False)
     except OSError as error:
         raise unreadable(str(path), error) from None

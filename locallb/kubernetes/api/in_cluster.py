@@ -1,0 +1,61 @@
+"""What a pod is told of its cluster: the API, as a kubeconfig that nobody wrote, and where the pod itself is.
+
+The token stays in its file, which the kubelet replaces now and again. Not here: what is asked of the API.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from locallb.kubernetes.api.errors import Fault, KubeError
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet puts the service account's files into a pod."""
+CONTEXT = "in-cluster"
+NAMESPACE_VARIABLE, NAME_VARIABLE = "POD_NAMESPACE", "POD_NAME"
+_HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+_FILES = {"authority": "ca.crt", "token": "token"}
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def kubeconfig() -> Path:
+    """Return the path by which this pod's way to the API is called; there is no such file."""
+    return ACCOUNT / "kubeconfig"
+
+
+def is_pod() -> bool:
+    """Return whether a cluster has told this process how it is reached."""
+    return bool(os.environ.get(_HOST)) and (ACCOUNT / _FILES["token"]).is_file()
+
+
+def unwritten(path: str) -> bytes | None:
+    """Return what the kubeconfig of this pod would say; None for every other path, and where this is no pod."""
+    if path != str(kubeconfig()) or not is_pod():
+        return None
+    host, port = os.environ[_HOST], os.environ.get(_PORT) or "443"
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    document = {
+        "current-context": CONTEXT,
+        "clusters": [{"name": CONTEXT, "cluster": {"server": server, "certificate-authority": _FILES["authority"]}}],
+        "users": [{"name": CONTEXT, "user": {"tokenFile": _FILES["token"]}}],
+        "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}],
+    }
+    return json.dumps(document).encode()
+
+
+def namespace() -> str:
+    """Return the namespace of this pod, by its variable or its own files; empty outside. Raises KubeError."""
+    told = os.environ.get(NAMESPACE_VARIABLE, "")
+    if not told:
+        with suppress(OSError, UnicodeDecodeError):
+            told = (ACCOUNT / "namespace").read_text(encoding="ascii").strip()
+    if told and not _LABEL.fullmatch(told):
+        raise KubeError(
+            Fault.KUBECONFIG,
+            f"{NAMESPACE_VARIABLE} is {told[:80]!r}, which can't be a namespace; take it from metadata.namespace",
+        )
+    return told
