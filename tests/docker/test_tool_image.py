@@ -2,120 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
 import shutil
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.cluster.build import CHECKOUT
-from tests.docker.support import await_true, docker, own_pool
-from tests.e2e.support import Backend, ask, node, port, service
-from tests.kubelets.images import root_file_system
+from tests.docker.support import await_true, docker
+from tests.docker.tool_image import Served, asked, proxies, tool
+from tests.e2e.support import Backend, node, port, service
 from tests.packaging.conftest import wheel
 
-__all__ = ["wheel"]
+__all__ = ["tool", "wheel"]
 pytestmark = [pytest.mark.docker, pytest.mark.root(only="can make a root file system with mmdebstrap")]
-_SOCKET = Path("/var/run/docker.sock")
-_USER = 23456
-
-
-@pytest.fixture(scope="module")
-def tool(image: str, wheel: Path) -> Iterator[str]:
-    """Build the image of local-lb on a base of Debian's packages, as no registry is asked."""
-    del image
-    name = f"local-lb/test-{secrets.token_hex(4)}"
-    base = f"{name}-base"
-    packed = root_file_system(("python3", "ca-certificates"))
-    docker("import", str(packed), base)
-    dist = wheel.parent.parent / "dist"
-    dist.symlink_to(wheel.parent)
-    words = [str(CHECKOUT / "deploy/image/build"), sys.executable, base, name]
-    subprocess.run(words, cwd=dist.parent, check=True, capture_output=True, timeout=600)
-    yield name
-    docker("rmi", "-f", name, base)
-
-
-class Served:
-    """A directory that is one inside and outside, with a user's own project which serves the manifests in it."""
-
-    def __init__(self, image: str) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
-        (self.root / "manifests").mkdir()
-        stacks = self.root / "local-lb/stacks"
-        stacks.mkdir(parents=True)
-        config = {
-            "sources": [{"manifests": str(self.root / "manifests"), "name": "local"}],
-            "runtime": "docker",
-            "image": image,
-            "pools": own_pool(),
-        }
-        text = yaml.safe_dump({"config": {f"local-lb:{key}": value for key, value in config.items()}})
-        (stacks / "Pulumi.dev.yaml").write_text(text)
-        self.group = _SOCKET.stat().st_gid
-        for path in (self.root, *self.root.rglob("*")):
-            os.chown(path, _USER, self.group)
-            path.chmod(0o700 if path.is_dir() else 0o600)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-
-    def words(self) -> list[str]:
-        """Return how it is run: as deploy/compose.yaml has it, with the directory and the port of this test."""
-        places = {"HOME": "", "XDG_STATE_HOME": "", "XDG_DATA_HOME": "", "LOCALLB_LEDGER": "/ledger"}
-        variables = {name: f"{self.root}{below}" for name, below in places.items()}
-        variables["LOCALLB_HEALTH"] = f"http://127.0.0.1:{self.port}/healthz"
-        kept = yaml.safe_load((CHECKOUT / "deploy/compose.yaml").read_text())["services"]["local-lb"]
-        assert (kept["network_mode"], kept["pid"], kept["read_only"], kept["cap_drop"]) == (
-            "host",
-            "host",
-            True,
-            ["ALL"],
-        )
-        return [
-            *("--network", kept["network_mode"], "--pid", kept["pid"], "--read-only", "--tmpfs", *kept["tmpfs"]),
-            *("--cap-drop", *kept["cap_drop"], "--security-opt", kept["security_opt"][0].partition(":")[0]),
-            *("--user", f"{_USER}:{self.group}", "--volume", f"{_SOCKET}:{_SOCKET}"),
-            *("--volume", f"{self.root}:{self.root}", "--health-interval", "1s"),
-            *(word for name, value in variables.items() for word in ("--env", f"{name}={value}")),
-        ]
-
-    @contextmanager
-    def watching(self, tool: str) -> Iterator[str]:
-        """Have a container watch; at the end SIGTERM, which it must follow by itself."""
-        watch = ("watch", "--plain", "--metrics", f"127.0.0.1:{self.port}")
-        made = docker("run", "--detach", *self.words(), tool, *watch)
-        try:
-            yield made
-            docker("kill", "--signal", "TERM", made)
-            assert docker("wait", made) == "0", docker("logs", made)
-        finally:
-            docker("rm", "--force", made)
-
-    def run(self, tool: str, *words: str) -> str:
-        """Run one command in a container."""
-        return docker("run", "--rm", *self.words(), tool, *words)
-
-    def write(self, name: str, *documents: object) -> None:
-        """Write a manifest, as whole."""
-        new = self.root / "manifests" / f".{name}"
-        new.write_text(yaml.safe_dump_all(documents))
-        os.chown(new, _USER, self.group)
-        new.rename(self.root / "manifests" / name)
-
-    def address(self, tool: str) -> str:
-        """Return the address of the only Service, once it is served."""
-        rows = json.loads(self.run(tool, "status", "--json"))
-        return str(rows[0]["addresses"][0]) if rows and rows[0]["state"] == "serving" else ""
 
 
 @pytest.fixture
@@ -139,30 +37,10 @@ def test_it_serves_ends_and_is_taken_over_while_traffic_goes_on(
     with served.watching(tool) as first:
         await_true(lambda: served.address(tool) != "")
         await_true(lambda: docker("inspect", "--format", "{{.State.Health.Status}}", first) == "healthy")
-        address, proxies = served.address(tool), _proxies(served)
-        failures: list[str] = []
-        over = threading.Event()
-        traffic = threading.Thread(target=lambda: failures.extend(_requests(address, over)))
-        traffic.start()
-    served.write("more.yaml", service("more", port(81, web.port)))
-    with served.watching(tool):
-        await_true(lambda: len(_proxies(served)) == len(proxies) + 1)
-        over.set()
-        traffic.join()
-        assert failures == []
-        assert proxies < _proxies(served)
-
-
-def _requests(address: str, over: threading.Event) -> Iterator[str]:
-    """Ask again and again, and return what failed."""
-    while not over.wait(0.005):
-        try:
-            assert ask(address, 80) == "web: hello"
-        except (OSError, AssertionError) as error:
-            yield str(error)
-
-
-def _proxies(served: Served) -> set[str]:
-    """Return the proxies' containers and the moments at which they were started."""
-    listed = docker("ps", "-q", "--filter", f"label=local-lb.dev/root={served.root}/local-lb").split()
-    return {docker("inspect", "--format", "{{.Id}} {{.State.StartedAt}}", container) for container in listed}
+        address, before = served.address(tool), proxies(served)
+    with asked(address, 80, "web: hello") as failures:
+        served.write("more.yaml", service("more", port(81, web.port)))
+        with served.watching(tool):
+            await_true(lambda: len(proxies(served)) == len(before) + 1)
+    assert failures == []
+    assert before < proxies(served)

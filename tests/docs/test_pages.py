@@ -50,9 +50,9 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "make setup": Elsewhere("it installs, as part of `make up`", "Makefile", "\nup: setup "),
     "make watch": Elsewhere("it goes on until it is stopped", "tests/e2e/test_watch_operation.py", '"watch"'),
     "make watch STACK=mine": Elsewhere("the same, for a cluster", "tests/cluster/test_watch.py", "watch"),
-    "make image": Elsewhere("its base comes from a registry", "tests/docker/test_tool_image.py", "deploy/image/build"),
+    "make image": Elsewhere("its base comes from a registry", "tests/docker/tool_image.py", "deploy/image/build"),
     "docker compose -f deploy/compose.yaml up -d": Elsewhere(
-        "it needs Docker's compose", "tests/docker/test_tool_image.py", "deploy/compose.yaml"
+        "it needs Docker's compose", "tests/docker/tool_image.py", "deploy/compose.yaml"
     ),
     "kubectl get svc,nodes,endpointslices -A -o yaml > my-services/cluster.yaml": Elsewhere(
         "it needs a cluster", "tests/report/test_against.py", '"kubectl"'
