@@ -30,6 +30,14 @@ def test_what_is_not_known_is_a_mistake_with_its_place() -> None:
     assert failures.sentence(RuntimeError("x")).startswith("a mistake in local-lb (RuntimeError: x)")
 
 
+@pytest.mark.parametrize("error", [ImportError("x"), SyntaxError("expected ':'", ("ports.py", 77, 1, "def f():"))])
+def test_code_that_cannot_be_loaded_is_damaged_or_lacks_memory(error: Exception) -> None:
+    """Neither is a mistake of ours, and both have a remedy."""
+    told = failures.sentence(error)
+    assert told.startswith("a library can't be loaded (")
+    assert "more memory, or install local-lb again" in told
+
+
 OF_PROJECTS = {"components.hosts"}
 """What `init` writes into a project."""
 
