@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address
 from types import MappingProxyType
 
 from locallb.config.candidates import listed
 from locallb.config.loopback_socket import loopback_place
 from locallb.config.settings import Pool
-from locallb.config.values import Mistakes
+from locallb.config.values import Mistakes, parse_address
 from locallb.dns.names import is_wildcard, lies_in, name_fault, normal
 from locallb.dns.records import MOST_TTL
-from locallb.dns.zones import TTL, DnsSettings, Embedded, Zone
+from locallb.dns.zones import TTL, DnsSettings, Embedded, Rfc2136, Zone, zone_of
 from locallb.model.formatting import clipped, shown
+from locallb.model.identities import IPAddress
 
 _KEYS = ("zones", "template", "ttl", "records")
-_ZONE_KEYS = ("zone", "embedded")
+_ZONE_KEYS = ("zone", "embedded", "rfc2136")
 _PLACE = "127.0.0.77:5300"
 _ZONE = f"{{zone: test, embedded: {_PLACE}}}"
 _EXAMPLE = f"{{zones: [{_ZONE}]}}"
 _TEMPLATE = "{name}.{namespace}.{cluster}"
 _FIELD = re.compile(r"\{(name|namespace|cluster)\}")
+_RFC2136 = "{server: 127.0.0.1:53, tsig: FILE}"
+_WITH_PORT = re.compile(r"(^[^:]*|\]):[0-9]{1,5}$")
+_PORT, _LAST_PORT = 53, 65535
 _DEFAULT = loopback_place(_PLACE)
 
 
@@ -41,6 +44,8 @@ def parse_dns(mistakes: Mistakes, value: object, pools: Sequence[Pool]) -> DnsSe
     if not zones:
         return None
     for zone in zones:
+        if not isinstance(zone.server, Embedded):
+            continue
         for pool in (pool for pool in pools if listed(pool, zone.server.address)):
             told = f"{zone.server.address} is an address of the pool {pool.name}; choose one that no Service can get"
             mistakes.add("dns.zones", told)
@@ -68,10 +73,14 @@ def _zone(mistakes: Mistakes, key: str, value: object) -> Zone | None:
     entry = mistakes.mapping(key, value, _ZONE)
     mistakes.unknown(f"{key}.", entry, _ZONE_KEYS)
     name = _name(mistakes, f"{key}.zone", entry.get("zone"))
-    if "embedded" not in entry:
-        mistakes.add(key, f"nobody answers for it; write {_ZONE}")
+    servers = [word for word in ("embedded", "rfc2136") if word in entry]
+    if len(servers) != 1:
+        why = "two servers answer for it; keep one of them" if servers else f"nobody answers for it; write {_ZONE}"
+        mistakes.add(key, why)
         return None
-    server = _embedded(mistakes, f"{key}.embedded", entry["embedded"])
+    (word,) = servers
+    parse = _embedded if word == "embedded" else _rfc2136
+    server = parse(mistakes, f"{key}.{word}", entry[word])
     return Zone(name, server) if name and server else None
 
 
@@ -92,6 +101,27 @@ def _embedded(mistakes: Mistakes, key: str, value: object) -> Embedded | None:
     except ValueError as error:
         mistakes.add(key, str(error))
         return None
+
+
+def _rfc2136(mistakes: Mistakes, key: str, value: object) -> Rfc2136 | None:
+    entry = mistakes.mapping(key, value, _RFC2136)
+    mistakes.unknown(f"{key}.", entry, ("server", "tsig"))
+    if not isinstance(value, Mapping):
+        return None
+    text = mistakes.text(f"{key}.server", entry.get("server"), "an address, such as 127.0.0.1:53")
+    tsig = mistakes.text(f"{key}.tsig", entry["tsig"], "the file that has the key") if "tsig" in entry else ""
+    server = _server(text)
+    if text and server is None:
+        mistakes.add(f"{key}.server", f"{shown(text)} is no address; write one such as 127.0.0.1:53 or [fd00::53]:53")
+    return Rfc2136(*server, tsig) if server else None
+
+
+def _server(text: str) -> tuple[IPAddress, int] | None:
+    """Read an address, with its port unless that is 53."""
+    host, colon, port = text.rpartition(":") if _WITH_PORT.search(text) else (text, "", "")
+    address = parse_address(host.removeprefix("[").removesuffix("]"))
+    number = int(port) if colon else _PORT
+    return (address, number) if address and 0 < number <= _LAST_PORT else None
 
 
 def _template(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> str:
@@ -124,8 +154,12 @@ def _records(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> Mappin
         key, name = f"dns.records.{clipped(text)}", normal(text)
         if fault := name_fault(name):
             mistakes.add(key, f"it is no name: {fault}")
-        elif not any(lies_in(name, zone.name) for zone in zones):
+        elif (zone := zone_of(name, zones)) is None:
             mistakes.add(key, f"it lies in none of the zones; write one such as db.{zones[0].name}")
+        elif isinstance(zone.server, Rfc2136):
+            mistakes.add(
+                key, f"the zone {zone.name} has a server of its own; write the record there and remove this one"
+            )
         records[name] = tuple(_targets(mistakes, key, targets))
     return MappingProxyType(records)
 
@@ -136,14 +170,7 @@ def _targets(mistakes: Mistakes, key: str, value: object) -> list[str]:
     texts = mistakes.texts(key, value, f"a list of addresses such as {example}")
     if value in ([], ()):
         mistakes.add(key, f"the list is empty; write addresses such as {example}")
-    others = [text for text in texts if not _is_address(text)]
+    others = [text for text in texts if not parse_address(text)]
     if others and (len(texts) > 1 or name_fault(normal(others[0]))):
         mistakes.add(key, f"{shown(others[0])} is no address; write {example}, or one other name")
     return texts
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return bool(ip_address(text))
-    except ValueError:
-        return False

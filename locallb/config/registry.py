@@ -56,6 +56,7 @@ OUTPUTS = Registry(
     {
         "status": "locallb.outputs.status",
         "events": "locallb.outputs.events",
+        "names": "locallb.outputs.names",
     }
 )
 """Who is told of addresses, in order: an `output` each, and an `entry` where a key of the stack turns it on."""

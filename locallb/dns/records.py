@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from locallb.dns.markers import marker_fault
 from locallb.dns.names import is_wildcard, name_fault, normal
-from locallb.dns.zones import DnsSettings, Zone, zone_of
+from locallb.dns.zones import DnsSettings, Rfc2136, Zone, zone_of
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import IPAddress, ObjectKey
 
@@ -19,12 +20,12 @@ MOST_TTL = 7 * 24 * 3600
 """Seconds of the longest TTL: whoever wrote more has mistaken the unit."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Name:
     """A name that is given: the addresses that it stands for or, in their place, another name."""
 
     name: str
-    zone: str
+    zone: Zone
     ttl: int
     addresses: tuple[IPAddress, ...] = ()
     alias: str = ""
@@ -93,7 +94,9 @@ def assign(wishes: Iterable[Wish], settings: DnsSettings) -> Names:
     by_owner: dict[ObjectKey | None, list[Name]] = {}
     for wish, made in given.values():
         by_owner.setdefault(wish.key, []).append(made)
-    return Names({key: tuple(sorted(names)) for key, names in by_owner.items()}, tuple(refused))
+    return Names(
+        {key: tuple(sorted(names, key=lambda name: name.name)) for key, names in by_owner.items()}, tuple(refused)
+    )
 
 
 def _name(name: str, wish: Wish, zones: Sequence[Zone]) -> Name | str:
@@ -112,20 +115,22 @@ def _with_targets(name: str, zone: Zone, wish: Wish) -> Name | str:
     addresses = tuple(address for text in wish.targets if (address := _address(text)))
     others = [normal(text) for text in wish.targets if not _address(text)]
     if not others:
-        return Name(name, zone.name, wish.ttl, addresses)
+        return Name(name, zone, wish.ttl, addresses)
     if addresses or len(others) > 1:
         return f"the name {name} has the targets {clipped(', '.join(wish.targets))}; give addresses, or one other name"
     if fault := name_fault(others[0]):
         return f"the name {name} can't lead to {shown(others[0])}: {fault}"
-    return Name(name, zone.name, wish.ttl, alias=others[0])
+    return Name(name, zone, wish.ttl, alias=others[0])
 
 
 def _unanswerable(made: Name) -> str:
-    """Return what an embedded server can't answer; empty if it can."""
+    """Return what the zone's server can't have; empty if it can."""
+    if isinstance(made.zone.server, Rfc2136):
+        return marker_fault(made.name, made.zone.name)
     if made.alias:
         return f"the name {made.name} leads to {made.alias}, which the embedded server can't say; give addresses"
     if is_wildcard(made.name) and made.name.count(".") == 1:
-        below = f"a wildcard below {made.zone}, such as *.apps.{made.zone}"
+        below = f"a wildcard below {made.zone.name}, such as *.apps.{made.zone.name}"
         return f"the embedded server doesn't answer for {made.name}; use {below}"
     return ""
 

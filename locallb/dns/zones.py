@@ -28,11 +28,24 @@ class Embedded:
 
 
 @dataclass(frozen=True, slots=True)
+class Rfc2136:
+    """A name server that takes updates."""
+
+    address: IPAddress
+    port: int
+    tsig: str = ""
+    """The file that has the key, as the configuration names it; empty where the server wants none."""
+
+    def __str__(self) -> str:
+        return place(self.address, self.port)
+
+
+@dataclass(frozen=True, slots=True)
 class Zone:
     """A zone, and its server."""
 
     name: str
-    server: Embedded
+    server: Embedded | Rfc2136
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +62,7 @@ class DnsSettings:
     @property
     def embedded(self) -> tuple[Embedded, ...]:
         """Return the places at which Envoy answers, each once."""
-        return tuple(dict.fromkeys(zone.server for zone in self.zones))
+        return tuple(dict.fromkeys(zone.server for zone in self.zones if isinstance(zone.server, Embedded)))
 
 
 def zone_of(name: str, zones: Sequence[Zone]) -> Zone | None:

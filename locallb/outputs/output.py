@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from locallb.config.registry import OUTPUTS
-from locallb.planning.planned import Placement, Rejection
+from locallb.planning.planned import Placement, Plan, Rejection
 from locallb.resources.resource_type import ResourceType
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ class Output(ABC):
     @abstractmethod
     def tells(self, planned: Planned) -> bool:
         """Return whether it tells of this one."""
+
+    def stamp(self, plan: Plan) -> object:
+        """Return what is another value once others may have changed what it told; None where files tell."""
+        del plan
+        return None
 
     @abstractmethod
     def declare(self, telling: Telling) -> pulumi.Resource:

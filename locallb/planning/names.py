@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from locallb.dns.records import Name, Names, Refusal, Wish, assign, ttl_of
-from locallb.dns.zones import DnsSettings, Embedded, zone_of
+from locallb.dns.zones import DnsSettings, Embedded
 from locallb.envoy import render
 from locallb.gateway.bound import Bound
 from locallb.model.formatting import shown
@@ -89,16 +89,16 @@ def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[Pla
     if not dns.embedded or frame.settings.publishes:
         return
     every = [name for given in names.given.values() for name in given]
-    listeners = tuple(_listener(server, every, dns) for server in dns.embedded)
+    listeners = tuple(_listener(server, every) for server in dns.embedded)
     owner, identity = proxy_owner(frame.home, SERVER), proxy_id(frame.home, SERVER)
     proxy = Proxy(SERVER, identity, Discovery.STATIC, names=listeners)
     proxy, run = run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
     yield PlannedProxy(proxy, owner, render(proxy), run)
 
 
-def _listener(server: Embedded, names: Iterable[Name], dns: DnsSettings) -> NameListener:
-    mine = [name for name in names if (zone := zone_of(name.name, dns.zones)) and zone.server == server]
-    served = (ServedName(name.name, name.addresses, name.ttl) for name in sorted(mine))
+def _listener(server: Embedded, names: Iterable[Name]) -> NameListener:
+    mine = (name for name in names if name.zone.server == server)
+    served = (ServedName(name.name, name.addresses, name.ttl) for name in sorted(mine, key=lambda name: name.name))
     return NameListener(server.address, server.port, tuple(served))
 
 

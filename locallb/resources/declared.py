@@ -354,3 +354,46 @@ class PodRoutes(pulumi.CustomResource):
     ) -> None:
         properties = {"owner": owner, "container": container, "routes": routes, "metric": None}
         super().__init__("locallb:index:PodRoutes", resource_name, properties, opts)
+
+
+class DnsName(pulumi.CustomResource):
+    """A name in a zone whose server takes updates (RFC 2136), with the records that mark whose it is.
+
+    Nothing that has no mark of this stack is changed. Its id is the name.
+    """
+
+    owner: pulumi.Output[Mapping[str, Any]]
+    zone: pulumi.Output[str]
+    name: pulumi.Output[str]
+    server: pulumi.Output[str]
+    port: pulumi.Output[int]
+    tsig: pulumi.Output[str]
+    ttl: pulumi.Output[int]
+    records: pulumi.Output[Sequence[str]]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        owner: pulumi.Input[Mapping[str, Any]],
+        zone: pulumi.Input[str],
+        name: pulumi.Input[str],
+        server: pulumi.Input[str],
+        port: pulumi.Input[int],
+        tsig: pulumi.Input[str],
+        ttl: pulumi.Input[int],
+        records: pulumi.Input[Sequence[pulumi.Input[str]]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {
+            "owner": owner,
+            "zone": zone,
+            "name": name,
+            "server": server,
+            "port": port,
+            "tsig": tsig,
+            "ttl": ttl,
+            "records": records,
+        }
+        super().__init__("locallb:index:DnsName", resource_name, properties, opts)

@@ -300,3 +300,33 @@ class PodRoutesState(PodRoutesInputs):
 
     metric: int
     """Their metric, which with protocol 78 tells them from everybody else's."""
+
+
+@dataclass(frozen=True, slots=True)
+class DnsNameInputs:
+    """What a program says of its `DnsName`."""
+
+    owner: Owner
+    """Whose the name is."""
+    zone: str
+    """The zone. Another one replaces the name."""
+    name: str
+    """The name, without the dot at its end. Another one replaces it."""
+    server: str
+    """Address of the zone's server. Another one replaces the name."""
+    port: int
+    """Its port. Another one replaces the name."""
+    tsig: str
+    """Path of the file that has the key for updates, relative to the project; empty for none.
+
+    The key is in no state.
+    """
+    ttl: int
+    """Seconds for which an answer may be kept."""
+    records: tuple[str, ...]
+    """Types and values, such as `A 127.77.0.5`, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DnsNameState(DnsNameInputs):
+    """What is known of one `DnsName`: its inputs and its outputs."""

@@ -144,9 +144,10 @@ class Converger:
         self._compared.evict_unused()
         return differing, later
 
-    def drifted(self) -> set[ObjectKey]:
-        """Find load balancers and proxies whose files somebody else changed or removed. Raises EngineError."""
-        seen = self.engine.state_stamp(), *map(files.stamps, (paths.proxies_root(), *paths.ledgers()))
+    def drifted(self, plan: Plan) -> set[ObjectKey]:
+        """Find load balancers and proxies of which somebody else changed or removed something. Raises EngineError."""
+        told = (output.stamp(plan) for output in outputs().values())
+        seen = self.engine.state_stamp(), *map(files.stamps, (paths.proxies_root(), *paths.ledgers())), *told
         if seen == self._in_order:
             return set()
         keys = {str(key): key for key in self.applied}

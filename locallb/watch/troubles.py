@@ -47,7 +47,7 @@ class Troubles:
     def drifted(self, plan: Plan, converger: Converger) -> set[ObjectKey]:
         """Find what nobody tells: files that others changed, proxies that answer again. Raises EngineError."""
         away = {proxy.key for proxy in plan.proxies if proxy.proxy.name in self.outages.since}
-        drifted = converger.drifted() | away
+        drifted = converger.drifted(plan) | away
         self.broken |= drifted
         return drifted
 

@@ -8,10 +8,11 @@ import pytest
 
 from locallb.config.parse_settings import parse_settings
 from locallb.config.settings import SettingsError
-from locallb.dns.zones import DnsSettings, Embedded, Zone
+from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone
 
 SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
 ZONE = {"zone": "test", "embedded": "127.0.0.77:5300"}
+OTHER = {"zone": "lab.example", "rfc2136": {"server": "127.0.0.1:5353", "tsig": "keys/lab.key"}}
 SERVER = Embedded(ip_address("127.0.0.77"), 5300)
 
 
@@ -47,6 +48,18 @@ def test_all_of_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "address", "number"),
+    [("127.0.0.1", "127.0.0.1", 53), ("192.0.2.1:54", "192.0.2.1", 54), ("::1", "::1", 53), ("[::1]:54", "::1", 54)],
+)
+def test_a_server_that_takes_updates(text: str, address: str, number: int) -> None:
+    """By its address, with a port or without; the key is a file's name."""
+    dns = parse_settings({**SOURCES, "dns": {"zones": [{**OTHER, "rfc2136": {"server": text, "tsig": "k"}}]}}).dns
+    assert dns is not None
+    assert dns.zones == (Zone("lab.example", Rfc2136(ip_address(address), number, "k")),)
+    assert not dns.embedded
+
+
+@pytest.mark.parametrize(
     ("dns", "sentence"),
     [
         ([], "dns: must be a mapping, not a list of 0 items; write {zones: [{zone: test, embedded: 127.0.0.77:5300}]}"),
@@ -60,6 +73,17 @@ def test_all_of_it() -> None:
         (
             {"zones": [{**ZONE, "embedded": "127.77.0.9:53"}]},
             "dns.zones: 127.77.0.9 is an address of the pool default;",
+        ),
+        ({"zones": [{**ZONE, "rfc2136": {}}]}, "dns.zones[0]: two servers answer for it; keep one of them"),
+        (
+            {"zones": [{"zone": "a", "rfc2136": {"server": "x"}}]},
+            'dns.zones[0].rfc2136.server: "x" is no address; write',
+        ),
+        ({"zones": [{"zone": "a", "rfc2136": {"server": "::1:x"}}]}, 'dns.zones[0].rfc2136.server: "::1:x" is no'),
+        ({"zones": [{"zone": "a", "rfc2136": {"server": "::1", "key": 1}}]}, "dns.zones[0].rfc2136.key: no such key;"),
+        (
+            {"zones": [OTHER], "records": {"a.lab.example": ["::1"]}},
+            "dns.records.a.lab.example: the zone lab.example has",
         ),
         ({"zones": [ZONE], "zone": 1}, "dns.zone: no such key; did you mean zones?"),
         ({"zones": [ZONE], "ttl": 0}, "dns.ttl: 0 seconds is no TTL; use 1 to 604800, such as 60"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locallb.dns.names import name_fault
 from locallb.dns.records import Name, Wish, assign, ttl_of
-from locallb.dns.zones import DnsSettings, Embedded, Zone
+from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone
 from locallb.model.identities import ClusterName, ObjectKey
 
 SERVER = Embedded(ip_address("127.0.0.77"), 5300)
@@ -87,11 +87,30 @@ def test_what_cant_be_is_told_in_a_sentence(name: str, targets: tuple[str, ...],
     assert sentence in refusal.message
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("lab.test", "lab.test is the zone itself, whose records are its server's own; choose a name below it"),
+        (
+            f"{'a' * 58}.lab.test",
+            "leaves no room for the mark of its owner; use at most 57 characters before the first",
+        ),
+    ],
+)
+def test_a_name_in_anothers_zone_needs_room_for_its_mark(name: str, sentence: str) -> None:
+    """Beside it in the same zone; what an embedded server can't answer is fine there."""
+    zones = DnsSettings((Zone("lab.test", Rfc2136(ip_address("127.0.0.1"), 53)),))
+    (refusal,) = assign([Wish(key("a"), (name,), ("127.0.0.1",), 60)], zones).refused
+    assert sentence in refusal.message
+    ((alias,),) = assign([Wish(key("a"), ("x.lab.test",), ("b.test",), 60)], zones).given.values()
+    assert alias.records == {"CNAME": ("b.test.",)}
+
+
 def test_who_comes_later_hears_whose_the_name_is() -> None:
     """And somebody with two wishes for one name hears nothing."""
     wish = Wish(key("a"), ("web.test",), ("127.0.0.1",), 60)
     names = assign([wish, wish, Wish(key("b"), ("web.test",), ("127.0.0.2",), 60)], ZONES)
-    assert names.given == {key("a"): (Name("web.test", "test", 60, (ip_address("127.0.0.1"),)),)}
+    assert names.given == {key("a"): (Name("web.test", ZONES.zones[0], 60, (ip_address("127.0.0.1"),)),)}
     assert [refusal.message for refusal in names.refused] == [
         "c/n/b: the name web.test is that of c/n/a, which is older; choose another one"
     ]
@@ -101,9 +120,9 @@ def test_records_by_type_and_the_innermost_zone() -> None:
     """Both families side by side; another name in place of them."""
     wish = Wish(key("a"), ("x.lab.test",), ("127.0.0.1", "fd00::1", "127.0.0.2"), 60)
     ((name,),) = assign([wish], ZONES).given.values()
-    assert name.zone == "lab.test"
+    assert name.zone.name == "lab.test"
     assert name.records == {"A": ("127.0.0.1", "127.0.0.2"), "AAAA": ("fd00::1",)}
-    assert Name("a.test", "test", 60, alias="b.test").records == {"CNAME": ("b.test.",)}
+    assert Name("a.test", ZONES.zones[0], 60, alias="b.test").records == {"CNAME": ("b.test.",)}
 
 
 @pytest.mark.parametrize(

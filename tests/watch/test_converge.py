@@ -195,4 +195,4 @@ def test_an_address_whose_claim_was_removed_leads_to_its_service(namespace: str)
     key = ObjectKey(DEMO, namespace, "web")
     converger = Converger(HOME, cast("Engine", Drifting(f"{key}/127.77.0.1")))
     converger.applied = {key: "digest"}
-    assert converger.drifted() == {key}
+    assert converger.drifted(Plan()) == {key}

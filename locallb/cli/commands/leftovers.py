@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
@@ -17,11 +17,15 @@ from locallb.sources.snapshot import find_sources
 from locallb.sources.source import reached
 
 if TYPE_CHECKING:
+    from locallb.leftovers.names import LeftName
     from locallb.leftovers.services import LeftService
 
 ADDRESS, CONFIG = "locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"
 CLAIM = "locallb:index:ServiceClaim"
+NAME = "locallb:index:DnsName"
 FINALIZER = "finalizer"
+_Row: TypeAlias = tuple[str, str, str]
+"""What kind of thing is left, which one, and whose it is."""
 
 
 def gc(session: Session, args: Arguments, out: Out) -> int:
@@ -31,17 +35,22 @@ def gc(session: Session, args: Arguments, out: Out) -> int:
     addresses = {str(resource.id) for resource in known if resource.type == ADDRESS}
     left = leftovers(session.home, proxies, addresses, routes_in(known))
     services = _services(session, {str(resource.id) for resource in known if resource.type == CLAIM})
-    if not left and not services:
+    names = _names(session, {str(resource.inputs.get("name")) for resource in known if resource.type == NAME})
+    if not left and not services and not names:
         session.require_stack()
     if args.yes:
         for service in services:  # while the ledger still tells whose they are
             service.let_go()
+        for name in names:
+            name.let_go()
     removed = remove(left) if args.yes else ()
+    others = [*((FINALIZER, str(each), str(each.owner)) for each in services)]
+    others += [("name", each.name, str(session.home)) for each in names]
     if args.json:
         listed = [_fields(leftover, removed=leftover in removed) for leftover in left]
-        out.raw(json.dumps([*listed, *(_service_fields(service, removed=args.yes) for service in services)], indent=2))
+        out.raw(json.dumps([*listed, *(_row_fields(row, removed=args.yes) for row in others)], indent=2))
     else:
-        _print(out, left, removed, services, asked=args.yes)
+        _print(out, left, removed, others, asked=args.yes)
     return 0
 
 
@@ -61,15 +70,28 @@ def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
     return tuple(left_services(session.home, settings, clusters, known))
 
 
+def _names(session: Session, known: set[str]) -> tuple[LeftName, ...]:
+    """Find names with marks of this stack that no state knows; none where the configuration can't be read."""
+    try:
+        settings = session.settings
+    except (EngineError, SettingsError, SourceError):
+        return ()
+    if settings.dns is None or all(zone.server in settings.dns.embedded for zone in settings.dns.zones):
+        return ()
+    from locallb.leftovers.names import left_names  # noqa: PLC0415 - loads a client of name servers
+
+    return tuple(left_names(session.home, settings, session.project.root, known))
+
+
 def _print(
     out: Out,
     left: tuple[Leftover, ...],
     removed: tuple[Leftover, ...],
-    services: tuple[LeftService, ...],
+    others: list[_Row],
     *,
     asked: bool,
 ) -> None:
-    if not left and not services:
+    if not left and not others:
         out.line("Nothing was left behind.")
         return
     out.table(
@@ -84,10 +106,10 @@ def _print(
                 )
                 for leftover in left
             ),
-            *((FINALIZER, str(service), str(service.owner), "removed" if asked else "") for service in services),
+            *((*row, "removed" if asked else "") for row in others),
         ],
     )
-    if not asked and (services or any(leftover.ours for leftover in left)):
+    if not asked and (others or any(leftover.ours for leftover in left)):
         out.line("")
         out.line("`locallb gc --yes` removes those of this stack.")
 
@@ -98,8 +120,9 @@ def _fate(leftover: Leftover, removed: bool) -> str:  # noqa: FBT001 - private, 
     return "" if leftover.ours else "not this stack's: left alone"
 
 
-def _service_fields(left: LeftService, *, removed: bool) -> dict[str, object]:
-    return {"sort": FINALIZER, "what": str(left), "owner": str(left.owner), "ours": True, "removed": removed}
+def _row_fields(row: _Row, *, removed: bool) -> dict[str, object]:
+    sort, what, owner = row
+    return {"sort": sort, "what": what, "owner": owner, "ours": True, "removed": removed}
 
 
 def _fields(leftover: Leftover, *, removed: bool) -> dict[str, object]:

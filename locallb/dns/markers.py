@@ -1,0 +1,66 @@
+"""Whose a name is in a zone that others write, too: TXT records beside it, in the format of external-dns.
+
+Each record set of ours has a marker, a TXT record whose name begins with the type (`a-web.lab.example`) and whose text
+says which stack and which object has it. What has no marker of ours is somebody else's. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from locallb.model.identities import Home, ObjectKey
+from locallb.model.naming import digest
+
+TYPES = ("A", "AAAA", "CNAME")
+"""Types of records that are ever ours."""
+_HERITAGE = "heritage=external-dns"
+_PREFIX = "external-dns/"
+_DIGITS = 12
+
+
+def marker_name(name: str, kind: str) -> str:
+    """Return the name of the marker of a record set."""
+    return f"{kind.lower()}-{name}"
+
+
+def marker_fault(name: str, zone: str) -> str:
+    """Return why a name can't have markers; empty if it can."""
+    if name == zone:
+        return f"{name} is the zone itself, whose records are its server's own; choose a name below it"
+    longest = 63 - len(marker_name("", "CNAME"))
+    if len(name.partition(".")[0]) > longest or len(name) > 253 - len(marker_name("", "CNAME")):
+        return f"{name} leaves no room for the mark of its owner; use at most {longest} characters before the first dot"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Whose a record set is."""
+
+    owner: str
+    """Which stack, in one word."""
+    resource: str
+    """Which object of it."""
+
+    @classmethod
+    def of(cls, home: Home, key: ObjectKey) -> Marker:
+        """Mark what an object of a stack has."""
+        kind = key.kind.removesuffix("s")
+        return cls(owner_id(home), f"{kind}/{key.cluster}/{key.namespace}/{key.name}")
+
+    @classmethod
+    def parse(cls, text: str) -> Marker | None:
+        """Read what anybody wrote; None where it is no marker."""
+        heritage, *labels = text.strip('"').split(",")
+        if heritage != _HERITAGE:
+            return None
+        known = dict(label.removeprefix(_PREFIX).partition("=")[::2] for label in labels if label.startswith(_PREFIX))
+        return cls(known.get("owner", ""), known.get("resource", ""))
+
+    def __str__(self) -> str:
+        return f"{_HERITAGE},{_PREFIX}owner={self.owner},{_PREFIX}resource={self.resource}"
+
+
+def owner_id(home: Home) -> str:
+    """Return how the markers of a stack name it."""
+    return f"local-lb-{digest([home.project, home.stack, home.root])[:_DIGITS]}"

@@ -1,0 +1,181 @@
+"""A name server that takes updates (RFC 2136): what it has of a name, and one message for each change.
+
+The only module that talks to one. Not here: what a message says (`updates`), and whose a name is (`markers`).
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import dns.exception
+import dns.message
+import dns.query
+import dns.rcode
+import dns.rdatatype
+import dns.resolver
+import dns.tsig
+import dns.tsigkeyring
+import dns.update
+import dns.zone
+
+from locallb.dns.markers import TYPES, Marker, marker_name
+from locallb.dns.tsig import parse_key
+from locallb.dns.updates import Seen, Set, Update
+from locallb.model.errors import ClientError
+from locallb.storage import files
+
+PATIENCE = 3.0
+"""Seconds for one answer."""
+_PIECE = 255
+_DOUBTED = frozenset({dns.rcode.YXDOMAIN, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN, dns.rcode.NXRRSET})
+"""Answers that say: a prerequisite doesn't hold any more."""
+
+
+class NameServerError(ClientError):
+    """A name server doesn't answer, or doesn't take what it is told: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameServer:
+    """The server of a zone, and the file that has the key for it."""
+
+    zone: str
+    address: str
+    port: int
+    key_file: Path | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"zone {self.zone} at {host}:{self.port}"
+
+    def serial(self) -> int | None:
+        """Return the zone's serial; None where that can't be told."""
+        try:
+            answer = self._asked(self.zone, "SOA")
+        except NameServerError:
+            return None
+        values = [rdata.serial for rrset in answer.answer for rdata in rrset if rrset.rdtype == dns.rdatatype.SOA]
+        return next(iter(values), None)
+
+    def look(self, name: str) -> Seen:
+        """See what is answered for a name, by a wildcard perhaps, and its markers. Raises NameServerError."""
+        records, ttl = {}, 0
+        for kind in TYPES:
+            if found := self._values(name, kind):
+                records[kind], ttl = found
+        markers = {kind: texts for kind in TYPES if (texts := self._texts(marker_name(name, kind)))}
+        return Seen(records, markers, ttl)
+
+    def send(self, update: Update, ttl: int) -> bool:
+        """Have it done; False where a prerequisite doesn't hold any more. Raises NameServerError."""
+        message = dns.update.UpdateMessage(f"{self.zone}.")
+        for each in update.present:
+            message.present(_absolute(each.name), each.kind, *_written(each))
+        for each in update.absent:
+            message.absent(_absolute(each.name), each.kind)
+        for each in (*update.gone, *update.put):
+            message.delete(_absolute(each.name), each.kind)
+        for each in update.put:
+            message.add(_absolute(each.name), ttl, each.kind, *_written(each))
+        code = self._exchange(message).rcode()
+        if code in _DOUBTED:
+            return False
+        if code != dns.rcode.NOERROR:
+            raise NameServerError(f"{self} refuses an update ({dns.rcode.to_text(code)}): {_remedy(code)}")
+        return True
+
+    def marked(self, owner: str) -> Iterator[tuple[str, Marker]]:
+        """Return all names that have a marker of this stack, by a transfer of the zone. Raises NameServerError."""
+        transferred = dns.zone.Zone(f"{self.zone}.", relativize=False)
+        query = dns.message.make_query(f"{self.zone}.", "AXFR")
+        self._sign(query)
+        try:
+            dns.query.inbound_xfr(self.address, transferred, query, port=self.port, timeout=PATIENCE, lifetime=60.0)
+        except (dns.exception.DNSException, OSError, EOFError) as error:
+            raise NameServerError(self._fault(error)) from None
+        for owner_name, rdata in ((name, rdata) for name, _, rdata in transferred.iterate_rdatas("TXT")):
+            kind, _, name = owner_name.to_text(omit_final_dot=True).partition("-")
+            marker = Marker.parse(_joined(rdata.to_text()))
+            if marker and marker.owner == owner and kind.upper() in TYPES:
+                yield name, marker
+
+    def _values(self, name: str, kind: str) -> tuple[tuple[str, ...], int] | None:
+        """Return the values of a record set and its TTL; None where there is none of just this name and type."""
+        answer = self._asked(name, kind)
+        wanted = dns.rdatatype.from_text(kind)
+        for rrset in answer.answer:
+            if rrset.rdtype == wanted and rrset.name.to_text(omit_final_dot=True) == name:
+                return tuple(sorted(rdata.to_text() for rdata in rrset)), int(rrset.ttl)
+        return None
+
+    def _texts(self, name: str) -> tuple[str, ...]:
+        found = self._values(name, "TXT")
+        return tuple(map(_joined, found[0])) if found else ()
+
+    def _asked(self, name: str, kind: str) -> dns.message.Message:
+        query = dns.message.make_query(_absolute(name), kind)
+        query.flags &= ~dns.flags.RD
+        try:
+            answer, _ = dns.query.udp_with_fallback(query, self.address, PATIENCE, self.port)
+        except (dns.exception.DNSException, OSError, EOFError) as error:
+            raise NameServerError(self._fault(error)) from None
+        if answer.rcode() not in {dns.rcode.NOERROR, dns.rcode.NXDOMAIN}:
+            code = answer.rcode()
+            raise NameServerError(f"{self} refuses a question ({dns.rcode.to_text(code)}): {_remedy(code)}")
+        return answer
+
+    def _exchange(self, message: dns.message.Message) -> dns.message.Message:
+        self._sign(message)
+        try:
+            return dns.query.tcp(message, self.address, PATIENCE, self.port)
+        except (dns.exception.DNSException, OSError, EOFError) as error:
+            raise NameServerError(self._fault(error)) from None
+
+    def _sign(self, message: dns.message.Message) -> None:
+        """Sign with the key of the file, which is read each time and kept nowhere."""
+        if self.key_file is None:
+            return
+        try:
+            text = files.read(self.key_file)
+        except files.FilesError as error:
+            raise NameServerError(f"{self}: its key can't be read: {error}") from None
+        key = parse_key(text or "")
+        if key is None:
+            why = "has no key" if text else "isn't there"
+            raise NameServerError(f"{self}: {self.key_file} {why}; write one with `tsig-keygen NAME >{self.key_file}`")
+        try:
+            keyring = dns.tsigkeyring.from_text({key.name: key.secret})
+        except (binascii.Error, ValueError):
+            raise NameServerError(f"{self}: the secret in {self.key_file} isn't base64; make another one") from None
+        message.use_tsig(keyring, algorithm=dns.name.from_text(key.algorithm))
+
+    def _fault(self, error: Exception) -> str:
+        if isinstance(error, dns.tsig.PeerError | dns.tsig.BadSignature | dns.message.UnknownTSIGKey):
+            return f"{self} doesn't take the key in {self.key_file}: give `tsig` the file of a key that the server has"
+        if isinstance(error, dns.exception.Timeout | OSError | EOFError):
+            return f"{self} doesn't answer: start it, or correct local-lb:dns.zones; it is tried again"
+        return f"{self} gives an answer that can't be used: {type(error).__name__}: {error}"
+
+
+def _joined(text: str) -> str:
+    return text.replace('" "', "").strip('"')
+
+
+def _absolute(name: str) -> str:
+    return f"{name}."
+
+
+def _written(each: Set) -> Iterator[str]:
+    """Return values as a zone's file has them; a text in pieces, each of which has a length of one byte."""
+    for value in each.values:
+        pieces = (value[start : start + _PIECE] for start in range(0, len(value), _PIECE))
+        yield " ".join(f'"{piece}"' for piece in pieces) if each.kind == "TXT" else value
+
+
+def _remedy(code: int) -> str:
+    if code in {dns.rcode.NOTAUTH, dns.rcode.NOTZONE}:
+        return "it isn't the zone's server, or wants another key; correct local-lb:dns.zones"
+    return "allow this host to change and ask it (BIND: `allow-update`), or give `tsig` a file with a key that may"

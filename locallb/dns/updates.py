@@ -1,0 +1,100 @@
+"""What one UPDATE (RFC 2136) says so that a name becomes what is wanted and nothing of anybody else is touched. Pure.
+
+Prerequisites hold what was seen until the server acts: markers of ours are as they were read, and where we have none,
+nobody has such records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from locallb.dns.markers import TYPES, Marker, marker_name
+
+NOBODY = "somebody who left no mark"
+Records = Mapping[str, tuple[str, ...]]
+"""Values by type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a server answers for a name. Records without a marker may be a wildcard's."""
+
+    records: Records
+    markers: Mapping[str, tuple[str, ...]]
+    """Texts of TXT records at the markers' names, by the type that they are about."""
+    ttl: int = 0
+
+    def ours(self, owner: str) -> Mapping[str, Marker]:
+        """Return the markers of a stack, by type."""
+        parsed = {kind: Marker.parse(texts[0]) for kind, texts in self.markers.items() if len(texts) == 1}
+        return {kind: marker for kind, marker in parsed.items() if marker and marker.owner == owner}
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """A record set: its name, type and values."""
+
+    name: str
+    kind: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One message: all of it happens, or nothing."""
+
+    present: tuple[Set, ...] = ()
+    """Must be there, with these values."""
+    absent: tuple[Set, ...] = ()
+    """Must not be there."""
+    put: tuple[Set, ...] = ()
+    """Replace what is there."""
+    gone: tuple[Set, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A name that somebody else has, and who."""
+
+    who: str
+
+
+def putting(name: str, wanted: Records, marker: Marker, seen: Seen) -> Update | Foreign:
+    """Return how the name gets these records and no others of ours."""
+    ours = seen.ours(marker.owner)
+    free = tuple(kind for kind in TYPES if kind not in ours)
+    for kind in (kind for kind in free if kind in wanted and seen.markers.get(kind)):
+        return Foreign(_who(seen.markers[kind]))
+    return Update(
+        present=_marked(name, ours),
+        absent=(
+            *(Set(name, kind) for kind in free),
+            *(Set(marker_name(name, kind), "TXT") for kind in free if kind in wanted),
+        ),
+        put=tuple(
+            each
+            for kind, values in wanted.items()
+            for each in (Set(name, kind, values), Set(marker_name(name, kind), "TXT", (str(marker),)))
+        ),
+        gone=_sets(name, (kind for kind in ours if kind not in wanted)),
+    )
+
+
+def removing(name: str, marker: Marker, seen: Seen) -> Update | None:
+    """Return how what this object has of the name goes; None where it has nothing any more."""
+    ours = {kind: known for kind, known in seen.ours(marker.owner).items() if known == marker}
+    return Update(present=_marked(name, ours), gone=_sets(name, ours)) if ours else None
+
+
+def _marked(name: str, ours: Mapping[str, Marker]) -> tuple[Set, ...]:
+    return tuple(Set(marker_name(name, kind), "TXT", (str(marker),)) for kind, marker in ours.items())
+
+
+def _sets(name: str, kinds: Iterable[str]) -> tuple[Set, ...]:
+    return tuple(each for kind in kinds for each in (Set(name, kind), Set(marker_name(name, kind), "TXT")))
+
+
+def _who(texts: tuple[str, ...]) -> str:
+    marker = Marker.parse(texts[0])
+    return f"{marker.resource or 'something'} of {marker.owner}" if marker else NOBODY

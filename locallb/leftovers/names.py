@@ -1,0 +1,44 @@
+"""Names that a lost state left in zones: those with marks of this stack that the state doesn't know.
+
+Not here: names of Envoys of the stack, which go with their proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from locallb.config.settings import Settings
+from locallb.dns.markers import Marker, owner_id
+from locallb.dns.rfc2136 import NameServer, NameServerError
+from locallb.dns.updates import removing
+from locallb.dns.zones import Rfc2136
+from locallb.model.identities import Home
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LeftName:
+    """A name that no state knows."""
+
+    name: str
+    marker: Marker
+    server: NameServer
+
+    def let_go(self) -> None:
+        """Remove it, unless somebody else has it by now. Raises NameServerError."""
+        if update := removing(self.name, self.marker, self.server.look(self.name)):
+            self.server.send(update, 0)
+
+
+def left_names(home: Home, settings: Settings, root: Path, known: Collection[str]) -> Iterator[LeftName]:
+    """Find them in the zones that can be read; `known` are the names in the state of stack `home`."""
+    for zone in settings.dns.zones if settings.dns else ():
+        if isinstance(zone.server, Rfc2136):
+            key = root / Path(zone.server.tsig).expanduser() if zone.server.tsig else None
+            server = NameServer(zone.name, str(zone.server.address), zone.server.port, key)
+            try:
+                found = sorted(set(server.marked(owner_id(home))), key=lambda both: both[0])
+            except NameServerError:
+                continue
+            yield from (LeftName(name, marker, server) for name, marker in found if name not in known)

@@ -1,0 +1,1 @@
+"""The output `names`: names in zones whose servers take updates."""

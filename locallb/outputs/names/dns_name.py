@@ -1,0 +1,118 @@
+"""DnsName: a name in a zone that others write, too, put there and taken away by one UPDATE each.
+
+The client of name servers is loaded where it is used: most stacks have no such zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from locallb.dns.markers import Marker
+from locallb.dns.updates import NOBODY, Foreign, Records, putting, removing
+from locallb.model.errors import ClientError
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import DnsNameInputs, DnsNameState
+from locallb.resources.resource_type import ResourceType, grown
+
+if TYPE_CHECKING:
+    from locallb.dns.rfc2136 import NameServer
+
+ATTEMPTS = 3
+"""Looks and messages until somebody who changes the same name at the same moment has had his way."""
+
+
+class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
+    """Puts, repairs and removes a name; what has no mark of this stack is left alone."""
+
+    inputs = DnsNameInputs
+    state = DnsNameState
+    replaced_for = frozenset({"zone", "name", "server", "port"})
+
+    def create(self, new: DnsNameInputs) -> tuple[str, DnsNameState]:
+        """Put it there, or adopt what has our mark."""
+        return new.name, self._put(new)
+
+    def read(self, state: DnsNameState) -> DnsNameState | None:
+        """Read what of ours is there. A server that doesn't answer says nothing, so nothing has changed."""
+        try:
+            seen = self._server(state).look(state.name)
+        except ClientError:
+            return state
+        ours = {kind: values for kind, values in seen.records.items() if kind in seen.ours(_marker(state).owner)}
+        return replace(state, records=written(ours), ttl=seen.ttl) if ours else None
+
+    def leaves_nothing(self, state: DnsNameState) -> bool:
+        """Return whether nothing there has the mark of this object; not so where the server doesn't answer."""
+        try:
+            return removing(state.name, _marker(state), self._server(state).look(state.name)) is None
+        except ClientError:
+            return False
+
+    def update(self, old: DnsNameState, new: DnsNameInputs) -> DnsNameState:
+        """Put it there as it shall be now."""
+        del old
+        return self._put(new)
+
+    def delete(self, state: DnsNameState) -> None:
+        """Remove it, where it still has the mark of this object: another one of this stack may have it now."""
+        if self.belongs_to_copied_project(state.owner):
+            return
+        server = self._server(state)
+        for _ in range(ATTEMPTS):
+            update = removing(state.name, _marker(state), server.look(state.name))
+            if update is None or server.send(update, state.ttl):
+                return
+        raise _contended(state.name, server)
+
+    def _put(self, new: DnsNameInputs) -> DnsNameState:
+        server, marker, wanted = self._server(new), _marker(new), records_of(new.records)
+        seen = server.look(new.name)
+        for _ in range(ATTEMPTS):
+            update = putting(new.name, wanted, marker, seen)
+            if isinstance(update, Foreign):
+                raise _foreign(new.name, server, update.who)
+            taken, seen = server.send(update, new.ttl), server.look(new.name)
+            if taken and seen.records.keys() >= wanted.keys():
+                return grown(self.state, new)
+            if taken and (left := removing(new.name, marker, seen)):
+                server.send(left, new.ttl)  # servers leave a CNAME out silently that has other records beside it
+                raise _foreign(new.name, server, NOBODY)
+        if seen.records.keys() - seen.ours(marker.owner).keys():
+            raise _foreign(new.name, server, NOBODY)
+        raise _contended(new.name, server)
+
+    def _server(self, known: DnsNameInputs) -> NameServer:
+        from locallb.dns.rfc2136 import NameServer  # noqa: PLC0415 - see above
+
+        path = (self.root or Path()) / Path(known.tsig).expanduser() if known.tsig else None
+        return NameServer(known.zone, known.server, known.port, path)
+
+
+def written(records: Records) -> tuple[str, ...]:
+    """Write records as the property has them."""
+    return tuple(sorted(f"{kind} {value}" for kind, values in records.items() for value in values))
+
+
+def records_of(texts: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
+    """Read what `written` wrote."""
+    by_kind: dict[str, list[str]] = {}
+    for text in texts:
+        kind, _, value = text.partition(" ")
+        by_kind.setdefault(kind, []).append(value)
+    return {kind: tuple(values) for kind, values in by_kind.items()}
+
+
+def _marker(known: DnsNameInputs) -> Marker:
+    return Marker.of(known.owner.home, known.owner.service)
+
+
+def _foreign(name: str, server: NameServer, who: str) -> ProviderError:
+    whose = f"{name} isn't this stack's to change: {server} has it for {who}"
+    return ProviderError(f"{whose}; remove it there or choose another name")
+
+
+def _contended(name: str, server: NameServer) -> ProviderError:
+    return ProviderError(f"{name} can't be changed: somebody else changes it in {server} as well; run up again")

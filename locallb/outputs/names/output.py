@@ -1,0 +1,82 @@
+"""Names in zones whose servers take updates, as an output: told once a load balancer is proven to serve.
+
+Names that an Envoy of the stack answers for aren't told to anybody: they are its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from locallb.dns.records import Name
+from locallb.dns.zones import Rfc2136
+from locallb.model.naming import owner_fields
+from locallb.outputs.names.dns_name import DnsName, written
+from locallb.outputs.output import Output, Planned, Telling
+from locallb.planning.planned import Placement, Plan
+
+if TYPE_CHECKING:
+    import pulumi
+
+TOKEN = "locallb:index:DnsName"  # noqa: S105 - a type
+
+
+class Names(Output):
+    """Puts each name into its zone."""
+
+    resource_types = (DnsName,)
+    looked_after = frozenset({TOKEN})
+
+    def words(self, planned: Planned) -> Sequence[object]:
+        """Return all that their resources get."""
+        return [
+            [name.name, name.zone.name, str(server), server.tsig, name.ttl, *written(name.records)]
+            for name, server in _told(planned)
+        ]
+
+    def tells(self, planned: Planned) -> bool:
+        """Return whether it has such names."""
+        return any(_told(planned))
+
+    def stamp(self, plan: Plan) -> object:
+        """Return the serials of the zones; None of one whose server doesn't answer."""
+        zones = {(name.zone.name, server) for placement in plan.placements for name, server in _told(placement)}
+        if not zones:
+            return None
+        from locallb.dns.rfc2136 import NameServer  # noqa: PLC0415 - most stacks have no such zone
+
+        return {both: NameServer(both[0], str(both[1].address), both[1].port).serial() for both in zones}
+
+    def declare(self, telling: Telling) -> pulumi.Resource:
+        """Declare a DnsName for each; return the last."""
+        import pulumi  # noqa: PLC0415 - for programs only
+
+        from locallb.resources import declared  # noqa: PLC0415 - as above
+
+        planned = telling.planned
+        owner = owner_fields(planned.owner) if planned.owner else {}
+        names = [
+            declared.DnsName(
+                f"{planned.key}/{name.name}",
+                owner=owner,
+                zone=name.zone.name,
+                name=name.name,
+                server=str(server.address),
+                port=server.port,
+                tsig=server.tsig,
+                ttl=name.ttl,
+                records=list(written(name.records)),
+                opts=pulumi.ResourceOptions(parent=telling.parent, depends_on=list(telling.ready)),
+            )
+            for name, server in _told(planned)
+        ]
+        return names[-1]
+
+
+def _told(planned: Planned) -> Iterator[tuple[Name, Rfc2136]]:
+    for name in planned.names if isinstance(planned, Placement) else ():
+        if isinstance(name.zone.server, Rfc2136):
+            yield name, name.zone.server
+
+
+OUTPUT = Names()

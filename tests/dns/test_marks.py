@@ -1,0 +1,70 @@
+"""Whose a name is, and what an update may change: laws over whatever a zone has."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.dns.markers import TYPES, Marker, marker_name
+from locallb.dns.tsig import parse_key
+from locallb.dns.updates import Foreign, Seen, putting, removing
+
+MINE, OTHER = Marker("local-lb-1", "service/c/n/web"), Marker("local-lb-1", "service/c/n/x")
+TEXTS = (str(MINE), str(OTHER), str(Marker("default", "ingress/a/b")), "v=spf1 -all", "heritage=external-dns")
+VALUES = st.lists(st.sampled_from(["1", "2", "3"]), min_size=1, max_size=2, unique=True).map(tuple)
+RECORDS = st.dictionaries(st.sampled_from(TYPES), VALUES)
+SEEN = st.builds(
+    Seen,
+    RECORDS,
+    st.dictionaries(st.sampled_from(TYPES), st.lists(st.sampled_from(TEXTS), min_size=1, max_size=2).map(tuple)),
+)
+NAME = "web.lab.example"
+
+
+@given(SEEN, RECORDS.filter(bool))
+def test_an_update_changes_what_has_our_mark_and_what_is_free(seen: Seen, wanted: dict[str, tuple[str, ...]]) -> None:
+    """Whatever it changes is either marked as ours, which the server checks again, or must not be there."""
+    update = putting(NAME, wanted, MINE, seen)
+    if isinstance(update, Foreign):
+        assert any(seen.markers.get(kind) and kind not in seen.ours(MINE.owner) for kind in wanted)
+        return
+    present, absent = {each.name for each in update.present}, {(each.name, each.kind) for each in update.absent}
+    for each in (*update.put, *update.gone):
+        kind = each.kind if each.name == NAME else each.name.partition("-")[0].upper()
+        ours = marker_name(NAME, kind) in present
+        assert ours == (kind in seen.ours(MINE.owner))
+        assert ours or ((NAME, kind) in absent and (marker_name(NAME, kind), "TXT") in absent)
+    assert {each.kind: each.values for each in update.put if each.name == NAME} == wanted
+    assert {each.name: each.values for each in update.put if each.name != NAME} == {
+        marker_name(NAME, kind): (str(MINE),) for kind in wanted
+    }
+
+
+@given(SEEN)
+def test_a_removal_takes_what_this_object_marked_and_nothing_else(seen: Seen) -> None:
+    """Not even what another object of the same stack has."""
+    update = removing(NAME, MINE, seen)
+    mine = {kind for kind, marker in seen.ours(MINE.owner).items() if marker == MINE}
+    assert (update is None) == (not mine)
+    if update:
+        assert {each.kind for each in update.gone if each.name == NAME} == mine
+        assert {each.name for each in update.present} == {marker_name(NAME, kind) for kind in mine}
+        assert not update.put
+
+
+@given(st.text())
+def test_any_text_is_a_mark_or_none(text: str) -> None:
+    """Never an exception; ours are read back."""
+    marker = Marker.parse(text)
+    assert marker is None or text.strip('"').startswith("heritage=external-dns")
+    assert Marker.parse(str(MINE)) == Marker.parse(f'"{MINE}"') == MINE
+
+
+def test_keys_as_bind_writes_them() -> None:
+    """In one line or several; without an algorithm that is known, or a secret, there is none."""
+    key = parse_key('# mine\nkey "lab." {\n\talgorithm hmac-sha512;\n\tsecret "c2VjcmV0";\n};\n')
+    assert key is not None
+    assert (key.name, key.algorithm, key.secret) == ("lab.", "hmac-sha512", "c2VjcmV0")
+    assert "c2VjcmV0" not in repr(key)
+    assert parse_key('key x { algorithm gss-tsig; secret "c2VjcmV0"; };') is None
+    assert parse_key("key x { algorithm hmac-sha256; };") is None

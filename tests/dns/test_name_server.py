@@ -1,0 +1,207 @@
+"""DnsName against a real BIND 9: put, changed, removed; what others have is never touched; every failure a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import dns.query
+import dns.update
+import pytest
+
+from locallb.dns.markers import owner_id
+from locallb.dns.rfc2136 import NameServer
+from locallb.model.errors import ClientError
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.outputs.names.dns_name import DnsName
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import DnsNameInputs, DnsNameState
+from tests.dns.bind import ZONE, Bind, bind
+
+HOME = Home("local-lb", "dev", "/nowhere")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Bind]:
+    """Run a server whose zone takes updates from everybody."""
+    with bind() as running:
+        yield running
+
+
+def wanted(
+    server: Bind, name: str, *records: str, owner: str = "web", home: Home = HOME, **more: object
+) -> DnsNameInputs:
+    """Want a name."""
+    whose = Owner(home, ObjectKey(ClusterName("c"), "n", owner), Uid("u"))
+    given = DnsNameInputs(whose, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", 60, records)
+    return replace(given, **more)  # type: ignore[arg-type]
+
+
+def by_hand(server: Bind, change: str, name: str, *rest: object) -> None:
+    """Change the zone as somebody else."""
+    message = dns.update.UpdateMessage(f"{ZONE}.")
+    getattr(message, change)(name, *rest)
+    assert dns.query.tcp(message, "127.0.0.1", 5, server.port).rcode() == 0
+
+
+KIND = DnsName(Path("/nowhere"))
+
+
+def put(new: DnsNameInputs) -> DnsNameState:
+    """Create it."""
+    return KIND.create(new)[1]
+
+
+@pytest.mark.parametrize("name", ["web", "*.apps", "a" * 57])
+def test_a_name_comes_changes_and_goes(server: Bind, name: str) -> None:
+    """With its markers, and with everything else as it was; the serial moves on."""
+    before, serial = server.records(), server.serial()
+    state = put(wanted(server, name, "A 127.0.0.1", "A 127.0.0.2", "AAAA fd00::1"))
+    full = f"{name}.{ZONE}"
+    assert server.records()[full] == {"A 127.0.0.1", "A 127.0.0.2", "AAAA fd00::1"}
+    (marker,) = server.records()[f"aaaa-{full}"]
+    assert marker == (
+        f'TXT "heritage=external-dns,external-dns/owner={owner_id(HOME)},external-dns/resource=service/c/n/web"'
+    )
+    assert KIND.read(state) == state
+    state = KIND.update(state, wanted(server, name, "A 127.0.0.3"))
+    assert server.records()[full] == {"A 127.0.0.3"}
+    assert f"aaaa-{full}" not in server.records()
+    state = KIND.update(state, wanted(server, name, "CNAME elsewhere.lab.example.", ttl=5))
+    assert server.records()[full] == {"CNAME elsewhere.lab.example."}
+    assert KIND.read(state) == state
+    assert not KIND.leaves_nothing(state)
+    KIND.delete(state)
+    KIND.delete(state)
+    assert KIND.leaves_nothing(state)
+    assert KIND.read(state) is None
+    assert server.records() == before
+    assert server.serial() > serial
+
+
+def test_what_others_have_is_never_touched(server: Bind) -> None:
+    """Unmarked, marked by external-dns, marked by another stack; nor is it on removal."""
+    by_hand(server, "add", "theirs", 60, "A", "192.0.2.2")
+    text = '"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/x"'
+    by_hand(server, "add", "marked", 60, "A", "192.0.2.3")
+    by_hand(server, "add", "a-marked", 60, "TXT", text)
+    other = put(wanted(server, "other", "A 127.0.0.9", home=Home("local-lb", "other", "/nowhere")))
+    before = server.records()
+    for name, who in (
+        ("theirs", "somebody who left no mark"),
+        ("marked", "ingress/shop/x of default"),
+        ("other", f"service/c/n/web of {owner_id(other.owner.home)}"),
+    ):
+        for records in (("A 127.0.0.1",), ("A 127.0.0.1", "AAAA fd00::1")):
+            told = (
+                f"{name}.{ZONE} isn't this stack's to change: zone {ZONE} at 127.0.0.1:{server.port} has it for {who};"
+            )
+            with pytest.raises(ProviderError, match=told.replace(".", r"\.")):
+                put(wanted(server, name, *records))
+        KIND.delete(DnsNameState(**{f: getattr(wanted(server, name, "A 192.0.2.2"), f) for f in _FIELDS}))
+    with pytest.raises(ProviderError, match="isn't this stack's to change"):
+        put(wanted(server, "mail", "CNAME elsewhere.lab.example."))
+    assert server.records() == before
+
+
+_FIELDS = tuple(DnsNameInputs.__dataclass_fields__)
+
+
+def test_a_name_beside_other_records_and_below_a_wildcard(server: Bind) -> None:
+    """Neither is in the way of an address, and both stay."""
+    by_hand(server, "add", "*.wild", 60, "A", "192.0.2.9")
+    before = server.records()
+    states = [put(wanted(server, name, "A 127.0.0.1")) for name in ("mail", "x.wild")]
+    assert server.records()[f"mail.{ZONE}"] == {"MX 10 foreign.lab.example.", "A 127.0.0.1"}
+    assert server.records()[f"x.wild.{ZONE}"] == {"A 127.0.0.1"}
+    for state in states:
+        KIND.delete(state)
+    assert server.records() == before
+
+
+def test_a_name_goes_over_to_another_object_in_either_order(server: Bind) -> None:
+    """Whoever has it last keeps it, and the removal of the other takes nothing away."""
+    old = put(wanted(server, "shared", "A 127.0.0.1", owner="old"))
+    new = put(wanted(server, "shared", "A 127.0.0.2", owner="new"))
+    KIND.delete(old)
+    assert server.records()[f"shared.{ZONE}"] == {"A 127.0.0.2"}
+    KIND.delete(new)
+    assert f"shared.{ZONE}" not in server.records()
+
+
+def test_what_somebody_changes_is_seen_and_repaired(server: Bind) -> None:
+    """Its values, its TTL, all of it."""
+    new = wanted(server, "repaired", "A 127.0.0.1")
+    state = put(new)
+    by_hand(server, "replace", "repaired", 7, "A", "192.0.2.7")
+    seen = KIND.read(state)
+    assert seen == replace(state, records=("A 192.0.2.7",), ttl=7)
+    assert KIND.diff(seen, new).changed == {"records", "ttl"}
+    KIND.update(seen, new)
+    assert KIND.read(state) == state
+    by_hand(server, "delete", "repaired")
+    assert KIND.read(state) is None
+    put(new)
+    assert KIND.read(state) == state
+    KIND.delete(state)
+
+
+def test_the_stacks_names_are_found_by_their_markers(server: Bind) -> None:
+    """For who lost its state."""
+    home = Home("local-lb", "lost", "/nowhere")
+    states = [put(wanted(server, name, "A 127.0.0.1", home=home, owner="x")) for name in ("one", "*.two")]
+    found = NameServer(ZONE, "127.0.0.1", server.port).marked(owner_id(home))
+    assert {(name, marker.resource) for name, marker in found} == {
+        (f"one.{ZONE}", "service/c/n/x"),
+        (f"*.two.{ZONE}", "service/c/n/x"),
+    }
+    for state in states:
+        KIND.delete(state)
+    assert not list(NameServer(ZONE, "127.0.0.1", server.port).marked(owner_id(home)))
+
+
+def test_keys(tmp_path: Path) -> None:
+    """The right one; and in one sentence each: a wrong one, none, one that isn't there, a file without a key."""
+    with bind(signed=True) as server:
+        state = put(wanted(server, "web", "A 127.0.0.1", tsig=str(server.key)))
+        wrong = tmp_path / "wrong.key"
+        wrong.write_text(server.key.read_text().replace('secret "', 'secret "AAAA'))
+        unknown = tmp_path / "unknown.key"
+        unknown.write_text(server.key.read_text().replace('"lab"', '"unknown"'))
+        empty = tmp_path / "empty.key"
+        empty.write_text("nothing\n")
+        at = f"zone {ZONE} at 127.0.0.1:{server.port}"
+        for path, told in (
+            (str(wrong), f"{at} doesn't take the key in {wrong}: give `tsig` the file of a key that the server has"),
+            (
+                str(unknown),
+                f"{at} doesn't take the key in {unknown}: give `tsig` the file of a key that the server has",
+            ),
+            ("", f"{at} refuses an update (REFUSED): allow this host to change and ask it (BIND: `allow-update`), or"),
+            (str(tmp_path / "none"), f"{at}: {tmp_path}/none isn't there; write one with `tsig-keygen NAME >"),
+            (str(empty), f"{at}: {empty} has no key; write one with `tsig-keygen NAME >"),
+        ):
+            with pytest.raises(ClientError) as caught:
+                put(wanted(server, "other", "A 127.0.0.1", tsig=path))
+            assert str(caught.value).startswith(told)
+            assert "\n" not in str(caught.value)
+        assert f"other.{ZONE}" not in server.records()
+        secret = server.key.read_text().split('"')[3]
+        assert secret not in repr(state)
+
+
+def test_a_server_that_is_away_or_has_no_such_zone(server: Bind) -> None:
+    """Nothing is forgotten: what can't be asked stays as it was, and is tried again."""
+    state = put(wanted(server, "stays", "A 127.0.0.1"))
+    with bind() as other:
+        gone = replace(state, port=other.port)
+        other.stop()
+        assert KIND.read(gone) == gone
+        assert not KIND.leaves_nothing(gone)
+        for act in (lambda: KIND.delete(gone), lambda: KIND.update(gone, wanted(other, "x", "A 127.0.0.2"))):
+            with pytest.raises(ClientError, match=r"doesn't answer: start it, or correct local-lb:dns\.zones; it is"):
+                act()
+    with pytest.raises(ClientError, match=r"zone other\.example at .* refuses"):
+        put(replace(wanted(server, "x", "A 127.0.0.1"), zone="other.example", name="x.other.example"))
+    KIND.delete(state)

@@ -1,0 +1,165 @@
+"""A stack that writes into a zone of a real BIND 9, beside others: names equal the plan whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dns.query
+import dns.tsigkeyring
+import dns.update
+import pytest
+
+from tests.dns.bind import ZONE, Bind, bind
+from tests.e2e.support import Backend, Stage, node, port, service
+from tests.e2e.watching import becomes, watching
+
+pytestmark = pytest.mark.envoy
+HOSTNAME = "external-dns.alpha.kubernetes.io/hostname"
+SERVICES, EACH, ROUNDS = 10, 25, 8
+
+
+@pytest.fixture
+def server() -> Iterator[Bind]:
+    """Run a server that wants a key."""
+    with bind(signed=True) as running:
+        yield running
+
+
+def zoned(play: Stage, server: Bind, **more: object) -> None:
+    """Have the stack write into the server's zone."""
+    told = {"server": f"127.0.0.1:{server.port}", "tsig": str(server.key)}
+    dns = {"zones": [{"zone": ZONE, "rfc2136": told}], "template": False}
+    play.configure(dns=dns, **more)
+
+
+def named(name: str, to: int, *hosts: str) -> dict[str, Any]:
+    """Make a Service with these names."""
+    return service(name, port(8080, to), annotations={HOSTNAME: ",".join(f"{host}.{ZONE}" for host in hosts)})
+
+
+def planned(play: Stage) -> dict[str, set[str]]:
+    """Return what the zone shall have, as `status` says."""
+    return {name: {f"A {row['addresses'][0]}"} for row in play.status().values() for name in row.get("names", ())}
+
+
+def test_names_come_change_and_go(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
+    """By `up`; repaired by `refresh` and `up`, removed by destroy; the key is in no file of the project's."""
+    to, before = backend("one").port, server.records()
+    zoned(play, server)
+    play.write("all.yaml", node(), named("web", to, "web", "*.apps"), named("x", to, "x"))
+    play.up()
+    at = play.addresses()
+    assert server.names() == {
+        f"web.{ZONE}": {f"A {at['n/web']}"},
+        f"*.apps.{ZONE}": {f"A {at['n/web']}"},
+        f"x.{ZONE}": {f"A {at['n/x']}"},
+    }
+    assert play.run("preview", "--expect-no-changes").code == 0
+    secret = server.key.read_text().split('"')[3].encode()
+    assert not [name for name, content in play.files().items() if secret in content]
+    play.write("all.yaml", node(), named("web", to, "web"), named("x", to, "x", "y"))
+    play.up()
+    assert server.names() == planned(play)
+    assert play.run("destroy", "--yes").code == 0
+    assert server.records() == before
+
+
+def test_a_name_of_somebody_else_fails_alone(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
+    """In one sentence, while everything else is served and named."""
+    to = backend("one").port
+    zoned(play, server)
+    play.write("all.yaml", node(), named("web", to, "foreign"), named("x", to, "x"))
+    done = play.run("up", "--yes")
+    assert done.code != 0
+    assert f"foreign.{ZONE} isn't this stack's to change" in done.out + done.err
+    assert server.records()[f"foreign.{ZONE}"] == {"A 192.0.2.1"}
+    assert f"x.{ZONE}" in server.names()
+    assert {row["state"] for row in play.status().values()} == {"serving"}
+
+
+def test_gc_removes_what_a_lost_state_left(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
+    """By the marks of this stack; it lists them first."""
+    to, before = backend("one").port, server.records()
+    zoned(play, server)
+    play.write("all.yaml", node(), named("web", to, "web", "*.apps"))
+    play.up()
+    state = play.root / ".state/.pulumi/stacks/local-lb/dev.json"
+    lost = json.loads(state.read_text())
+    assert play.run("gc", "--json").json == []
+    lost["checkpoint"]["latest"]["resources"] = []
+    state.write_text(json.dumps(lost))
+    listed = [each["what"] for each in play.run("gc", "--json").json if each["sort"] == "name"]
+    assert listed == [f"*.apps.{ZONE}", f"web.{ZONE}"]
+    assert server.names()
+    assert play.run("gc", "--yes").code == 0
+    assert server.records() == before
+
+
+def test_watch_repairs_names(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
+    """What somebody removed, and what a server that was away didn't hear."""
+    to = backend("one").port
+    zoned(play, server)
+    play.write("all.yaml", node(), named("web", to, "web"))
+    with watching(play) as watch:
+        becomes(lambda: server.names() == planned(play) != {}, watch)
+        server.stop(signal.SIGKILL)
+        play.write("more.yaml", named("late", to, "late"))
+        becomes(lambda: "doesn't answer" in watch.told(), watch)
+        server.start()
+        becomes(lambda: f"late.{ZONE}" in server.names(), watch)
+        by_hand(server, f"web.{ZONE}.")
+        assert f"web.{ZONE}" not in server.names()
+        watch.process.send_signal(signal.SIGHUP)  # a full pass now
+        becomes(lambda: server.names() == planned(play), watch)
+        watch.process.send_signal(signal.SIGHUP)
+        time.sleep(1)  # so that nothing but the zone has changed since the last full pass
+        by_hand(server, f"late.{ZONE}.")
+        watch.process.send_signal(signal.SIGHUP)
+        becomes(lambda: server.names() == planned(play), watch)
+
+
+def by_hand(server: Bind, name: str) -> None:
+    """Remove a name's addresses as somebody else who has the key."""
+    message = dns.update.UpdateMessage(f"{ZONE}.")
+    message.delete(name, "A")
+    secret = server.key.read_text().split('"')[3]
+    message.use_tsig(dns.tsigkeyring.from_text({"lab": secret}))
+    assert dns.query.tcp(message, "127.0.0.1", 5, server.port).rcode() == 0
+
+
+@pytest.mark.slow
+def test_hundreds_of_names_under_kills(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
+    """Of the loop and of the server: in the end the zone is as planned, and what others have as it was."""
+    to, chance = backend("one").port, random.Random(7)
+    zoned(play, server, proxies="shared")
+    foreign, serial = {name: server.records()[f"{name}.{ZONE}"] for name in ("foreign", "mail", "ns")}, server.serial()
+
+    def write() -> None:
+        chosen = [[f"s{n}-{k}" for k in chance.sample(range(2 * EACH), EACH)] for n in range(SERVICES)]
+        play.write("all.yaml", node(), *(named(f"s{n}", to, *hosts) for n, hosts in enumerate(chosen)))
+
+    for number in range(ROUNDS):
+        write()
+        with watching(play) as watch:
+            time.sleep(chance.uniform(0.5, 6))
+            if number % 2:
+                server.stop(signal.SIGKILL)
+                time.sleep(chance.uniform(0, 1))
+                server.start()
+            os.kill(watch.process.pid, signal.SIGKILL)
+            watch.process.wait()
+    write()
+    with watching(play) as watch:
+        becomes(lambda: len(planned(play)) == SERVICES * EACH and server.names() == planned(play), watch)
+    assert {name: server.records()[f"{name}.{ZONE}"] for name in foreign} == foreign
+    assert server.serial() > serial
+    play.write("all.yaml", node())
+    play.up()
+    assert not server.names()
+    assert {name: server.records()[f"{name}.{ZONE}"] for name in foreign} == foreign
