@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_kubernetes as k8s
 
-from locallb.kubernetes.rights import ELECTION_RULES, GATEWAY_RULES, NAME, RULES, SECRET_RULES, Rule
+from locallb.kubernetes.rights import ELECTION_RULES, GATEWAY_RULES, INGRESS_RULES, NAME, RULES, SECRET_RULES, Rule
 
 
 class ClusterAccess(pulumi.ComponentResource):
@@ -18,13 +18,14 @@ class ClusterAccess(pulumi.ComponentResource):
 
     account: k8s.core.v1.ServiceAccount
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a right each
         self,
         name: str,
         *,
         namespace: str = "kube-system",
         leader_election: bool = False,
         gateways: Sequence[str] | None = None,
+        ingresses: Sequence[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Declare it.
@@ -34,6 +35,7 @@ class ClusterAccess(pulumi.ComponentResource):
             namespace: where the ServiceAccount is, and the Lease.
             leader_election: let it hold a Lease there.
             gateways: let it serve Gateways, and read any Secret of these namespaces for their certificates.
+            ingresses: let it serve Ingresses, and likewise.
             opts: the provider of the cluster, for example.
 
         """
@@ -48,24 +50,37 @@ class ClusterAccess(pulumi.ComponentResource):
         if leader_election:
             rbac.Role(name, metadata=local, rules=_rules(ELECTION_RULES), opts=below)
             rbac.RoleBinding(name, metadata=local, role_ref=_role("Role"), subjects=subjects, opts=below)
-        if gateways is not None:
-            _serve_gateways(name, gateways, subjects, below)
+        for word, rules, namespaces in (("gateways", GATEWAY_RULES, gateways), ("ingresses", INGRESS_RULES, ingresses)):
+            if namespaces is not None:
+                _bind(name, f"{NAME}-{word}", rules, subjects, below)
+        if gateways is not None or ingresses is not None:
+            _read_secrets(name, sorted({*(gateways or ()), *(ingresses or ())}), subjects, below)
         self.register_outputs({})
 
 
-def _serve_gateways(
+def _bind(
+    name: str,
+    role_name: str,
+    rules: tuple[Rule, ...],
+    subjects: Sequence[k8s.rbac.v1.SubjectArgs],
+    below: pulumi.ResourceOptions,
+) -> None:
+    """Declare what deploy/rbac-gateways.yaml or deploy/rbac-ingresses.yaml has."""
+    rbac, metadata, called = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs(name=role_name), role_name.replace(NAME, name, 1)
+    rbac.ClusterRole(called, metadata=metadata, rules=_rules(rules), opts=below)
+    role = _role("ClusterRole", role_name)
+    rbac.ClusterRoleBinding(called, metadata=metadata, role_ref=role, subjects=subjects, opts=below)
+
+
+def _read_secrets(
     name: str,
     namespaces: Sequence[str],
     subjects: Sequence[k8s.rbac.v1.SubjectArgs],
     below: pulumi.ResourceOptions,
 ) -> None:
-    """Declare what deploy/rbac-gateways.yaml has, and the right to read Secrets in these namespaces."""
-    rbac, meta = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs
-    every, some = f"{NAME}-gateways", f"{NAME}-secrets"
-    for word, rules in ((every, GATEWAY_RULES), (some, SECRET_RULES)):
-        rbac.ClusterRole(word.replace(NAME, name, 1), metadata=meta(name=word), rules=_rules(rules), opts=below)
-    role = _role("ClusterRole", every)
-    rbac.ClusterRoleBinding(f"{name}-gateways", metadata=meta(name=every), role_ref=role, subjects=subjects, opts=below)
+    """Declare the right to read Secrets in these namespaces."""
+    rbac, meta, some = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs, f"{NAME}-secrets"
+    rbac.ClusterRole(f"{name}-secrets", metadata=meta(name=some), rules=_rules(SECRET_RULES), opts=below)
     for namespace in namespaces:
         there, role = meta(name=some, namespace=namespace), _role("ClusterRole", some)
         rbac.RoleBinding(f"{name}-secrets-{namespace}", metadata=there, role_ref=role, subjects=subjects, opts=below)

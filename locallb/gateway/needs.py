@@ -12,6 +12,7 @@ from locallb.gateway.grants import Grants
 from locallb.gateway.kinds import KINDS, gathered
 from locallb.gateway.listeners import attached_sets
 from locallb.gateway.translation import our_classes
+from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import GROUP, Gateway, Listener, Named, Reference, Route
 from locallb.model.gateway.of_cluster import (
     ApiObject,
@@ -25,7 +26,13 @@ from locallb.model.gateway.of_cluster import (
 CLASS, GATEWAY = "GatewayClass", "Gateway"
 NAMESPACE, SECRET, SERVICE = "Namespace", "Secret", "Service"
 _OTHERS = (*(kind for kind in KINDS if kind not in {CLASS, GATEWAY}), NAMESPACE, SECRET, SERVICE)
-_NAMES: Mapping[type[ApiObject], str] = {BackendService: SERVICE, Namespace: NAMESPACE, TlsSecret: SECRET}
+_NAMES: Mapping[type[ApiObject], str] = {
+    BackendService: SERVICE,
+    Namespace: NAMESPACE,
+    TlsSecret: SECRET,
+    IngressClass: "IngressClass",
+    Ingress: "Ingress",
+}
 _SECRET = ("", SECRET)
 
 Known = Mapping[str, Collection[ObjectOfCluster]]

@@ -54,5 +54,11 @@ GATEWAY_RULES = (
     Rule("", "namespaces", ("list", "watch")),
 )
 """What serving Gateways needs besides, in every namespace."""
+INGRESS_RULES = (
+    Rule("networking.k8s.io", "ingressclasses", ("list", "watch")),
+    Rule("networking.k8s.io", "ingresses", ("get", "list", "watch")),
+    Rule("networking.k8s.io", "ingresses/status", ("patch",)),
+)
+"""What serving Ingresses needs besides, in every namespace."""
 SECRET_RULES = (Rule("", "secrets", ("get",)),)
-"""What certificates need: where the Secrets are that Gateways name, and nowhere else."""
+"""What certificates need: where the Secrets are that Gateways and Ingresses name, and nowhere else."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from locallb.kubernetes.rights import ELECTION_RULES, GATEWAY_RULES, RULES, SECRET_RULES, Rule
+from locallb.kubernetes.rights import ELECTION_RULES, GATEWAY_RULES, INGRESS_RULES, RULES, SECRET_RULES, Rule
+from locallb.model.gateway.ingresses import INGRESS_CONTROLLER
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -31,7 +32,7 @@ from components.access import ClusterAccess
 
 @pulumi.runtime.test
 def declare():
-    return ClusterAccess("local-lb", leader_election=True, gateways=["shop"]).account.metadata
+    return ClusterAccess("local-lb", leader_election=True, gateways=["shop"], ingresses=[]).account.metadata
 
 declare()
 print(json.dumps(made))
@@ -54,10 +55,20 @@ def test_the_manifests_give_the_least_rights() -> None:
 
 def test_the_manifest_for_gateways_gives_the_least_rights() -> None:
     """Nothing of a Secret anywhere unless somebody binds that role in a namespace, and then reading by name only."""
-    roles, bound = of_gateways()
+    roles, bound = roles_of("rbac-gateways.yaml")
     assert roles == {"local-lb-gateways": fields(GATEWAY_RULES), "local-lb-secrets": fields(SECRET_RULES)}
     assert bound == {"local-lb-gateways"}
     assert not any("secrets" in rule["resources"] for rule in roles["local-lb-gateways"])
+
+
+def test_the_manifest_for_ingresses_gives_the_least_rights() -> None:
+    """And likewise; the class in it is no default one."""
+    roles, bound = roles_of("rbac-ingresses.yaml")
+    assert roles == {"local-lb-ingresses": fields(INGRESS_RULES), "local-lb-secrets": fields(SECRET_RULES)}
+    assert bound == {"local-lb-ingresses"}
+    klass = documents("rbac-ingresses.yaml")["IngressClass"]
+    assert klass["spec"] == {"controller": INGRESS_CONTROLLER}
+    assert klass["metadata"] == {"name": "local-lb"}
 
 
 def fields(rules: tuple[Rule, ...]) -> list[dict[str, list[str]]]:
@@ -65,9 +76,9 @@ def fields(rules: tuple[Rule, ...]) -> list[dict[str, list[str]]]:
     return [rule.fields for rule in rules]
 
 
-def of_gateways() -> tuple[dict[str, Any], set[str]]:
-    """Return the rules of each role of the manifest for Gateways, and which of them are bound."""
-    loaded = list(yaml.safe_load_all((CHECKOUT / "deploy" / "rbac-gateways.yaml").read_text()))
+def roles_of(name: str) -> tuple[dict[str, Any], set[str]]:
+    """Return the rules of each role of a manifest, and which of them are bound."""
+    loaded = list(yaml.safe_load_all((CHECKOUT / "deploy" / name).read_text()))
     roles = {one["metadata"]["name"]: one["rules"] for one in loaded if one["kind"] == "ClusterRole"}
     return roles, {one["roleRef"]["name"] for one in loaded if one["kind"] == "ClusterRoleBinding"}
 
@@ -85,7 +96,8 @@ def test_the_component_declares_what_the_manifests_have() -> None:
     for kind, document in expected.items():
         found = {key: value for key, value in made[kind].items() if key != "type"}
         assert found == document, kind
-    roles, bound = of_gateways()
+    (roles, bound), (more, also) = roles_of("rbac-gateways.yaml"), roles_of("rbac-ingresses.yaml")
+    roles, bound = roles | more, bound | also
     assert {name: others.pop(("ClusterRole", name))["rules"] for name in roles} == roles
     assert {others.pop(("ClusterRoleBinding", name))["roleRef"]["name"] for name in bound} == bound
     (reading,) = others.values()

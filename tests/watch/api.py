@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from locallb.gateway.kinds import KINDS as GATEWAY_KINDS
+from locallb.ingress.kinds import INGRESS_KINDS, ROUTED_KINDS
 from locallb.model.gateway.objects import GROUP
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
@@ -28,7 +28,8 @@ from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 NAME = ClusterName("demo")
 PATIENCE = 20.0
 KINDS = {"services": "Service", "nodes": "Node", "endpointslices": "EndpointSlice", "namespaces": "Namespace"}
-KINDS |= {kind.plural: kind.name for kind in GATEWAY_KINDS.values()}
+KINDS |= {kind.plural: kind.name for kind in ROUTED_KINDS.values()}
+INGRESSES = frozenset(kind.plural for kind in INGRESS_KINDS.values())
 ROOT = f"/apis/{GROUP}"
 
 
@@ -82,7 +83,7 @@ class Api:
     drip: float = 0.0
     """Seconds between two bytes of a list."""
     others: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """Namespaces and what there is of Gateway API, by plural: the kinds that are served."""
+    """Namespaces and what there is of Gateway API and Ingresses, by plural: the kinds that are served."""
     other_events: dict[str, list[tuple[str, dict[str, Any]]]] = field(default_factory=dict)
     """What healthy watches of these say, as it is added here."""
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -105,7 +106,7 @@ class Api:
 
     def discovered(self, path: str) -> tuple[int, bytes]:
         """Say which kinds of Gateway API there are, all in v1."""
-        kinds = [plural for plural in self.others if plural != "namespaces"]
+        kinds = [plural for plural in self.others if plural not in {"namespaces", *INGRESSES}]
         if not kinds or path not in {ROOT, f"{ROOT}/v1"}:
             return 404, b"{}"
         group = {"kind": "APIGroup", "versions": [{"version": "v1"}]}
@@ -129,6 +130,13 @@ class Api:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     api: Api
+
+    def do_POST(self) -> None:
+        """Say whether Ingresses may be read: where the test has any."""
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        plural = asked["spec"]["resourceAttributes"]["resource"]
+        allowed = plural in self.api.others and plural not in self.api.refused
+        self._whole(201, json.dumps({**asked, "status": {"allowed": allowed}}).encode())
 
     def do_PATCH(self) -> None:
         """Take over a status, without asking whether it fits."""

@@ -55,6 +55,9 @@ _EXCERPT = 4096
 _CONNECTED = ("connect_tcp.complete", "start_tls.complete")
 
 
+_UNANSWERED = frozenset({403, 404, 405, 501})
+
+
 class ExpiredError(Exception):
     """The server no longer knows what happened since: list again."""
 
@@ -137,6 +140,13 @@ class Feed:
         with self._telling(), self._asked({}, _TIMEOUT, path) as answer:
             return None if answer.status_code == httpx2.codes.NOT_FOUND else whole(self._text(answer))
 
+    def posted(self, path: str, body: Mapping[str, object]) -> Object | None:
+        """Return what the API answers to a question that is posted; None where it takes none. Raises KubeError."""
+        with self._telling(), self._asked({}, _TIMEOUT, path, body) as answer:
+            if answer.status_code in _UNANSWERED:
+                return None
+            return whole(self._text(answer, httpx2.codes.CREATED))
+
     def watch(self, version: str) -> Iterator[Event]:
         """Return what happens after `version`, until the server ends it. Raises KubeError, ExpiredError."""
         parameters = {
@@ -171,8 +181,8 @@ class Feed:
         with self._asked(parameters, _TIMEOUT) as answer:
             return self._text(answer)
 
-    def _text(self, answer: httpx2.Response) -> bytes:
-        if answer.status_code != httpx2.codes.OK:
+    def _text(self, answer: httpx2.Response, wanted: int = httpx2.codes.OK) -> bytes:
+        if answer.status_code != wanted:
             self._refuse(answer)
         text = bytearray()
         for chunk in answer.iter_bytes():
@@ -185,13 +195,22 @@ class Feed:
 
     @contextmanager
     def _asked(
-        self, parameters: Mapping[str, str], timeout: httpx2.Timeout, path: str = ""
+        self,
+        parameters: Mapping[str, str],
+        timeout: httpx2.Timeout,
+        path: str = "",
+        body: Mapping[str, object] | None = None,
     ) -> Iterator[httpx2.Response]:
         """Send a request; the answer's head has come."""
         self._due = time.monotonic() + max(PATIENCE, timeout.read or 0)
         try:
             with self._client.stream(
-                "GET", path or self._path, params=parameters, timeout=timeout, extensions={"trace": self._trace}
+                "POST" if body else "GET",
+                path or self._path,
+                params=parameters,
+                timeout=timeout,
+                extensions={"trace": self._trace},
+                json=body,
             ) as answer:
                 yield answer
         finally:

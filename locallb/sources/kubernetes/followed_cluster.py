@@ -1,13 +1,15 @@
-"""A running cluster, followed: Services, Nodes and EndpointSlices, and whatever its Gateways need besides.
+"""A running cluster, followed: Services, Nodes and EndpointSlices, and what its Gateways and Ingresses need besides.
 
 What is told of a cluster's being stale is about the former: trouble with Gateways is a notice, and what isn't known of
 them counts as last read. EndpointSlices that may not be read are a notice too, and none are known then. Not here: how a
-kind is followed (`followed_kinds`), and which of Gateway API (`followed_gateways`).
+kind is followed (`followed_kinds`), and what routes are made of (`followed_gateways`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+
+from dataclasses import replace
 
 from locallb.kubernetes.api.feed import PATHS
 from locallb.kubernetes.parsing import Parsed, parse_objects
@@ -19,6 +21,7 @@ from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_gateways import REFUSED, FollowedGateways
 from locallb.sources.kubernetes.followed_kinds import NOBODY, Follow, FollowedKinds
 from locallb.sources.kubernetes.missing_rights import SLICE, slice_notices
+from locallb.sources.kubernetes.routed import GATEWAYS, INGRESSES
 from locallb.sources.kubernetes.told_writers import ToldWriters
 
 
@@ -35,25 +38,30 @@ class FollowedCluster:
         self.cluster = cluster
         self.access = access
         self._writers = ToldWriters(access)
-        self.gateways = FollowedGateways(cluster, access, changed, self._writers, tempos)
-
-        def read(document: Document) -> Parsed:
-            return parse_objects(cluster, [document])
+        how = Follow(
+            cluster,
+            access,
+            {},
+            lambda document: parse_objects(cluster, [document]),
+            changed,
+            self._writers,
+            self._need,
+            tempos,
+            REFUSED,
+        )
 
         def follow(kinds: Iterable[str]) -> FollowedKinds:
-            places = {kind: PATHS[kind] for kind in kinds}
-            return FollowedKinds(
-                Follow(cluster, access, places, read, changed, self._writers, self.gateways.need, tempos, REFUSED)
-            )
+            return FollowedKinds(replace(how, places={kind: PATHS[kind] for kind in kinds}))
 
+        self.gateways, self.ingresses = (FollowedGateways(routed, how) for routed in (GATEWAYS, INGRESSES))
+        self._routed = self.gateways, self.ingresses
         self._kinds = follow(PATHS.keys() - {SLICE})
         self._slices = follow([SLICE])
 
     def stop(self) -> None:
         """Follow it no more: threads and connections end as soon as they see it, also in the midst of an answer."""
-        self.gateways.stop()
-        for kinds in (self._kinds, self._slices):
-            kinds.stop()
+        for each in (*self._routed, self._kinds, self._slices):
+            each.stop()
         self._writers.end()
 
     def await_answer(self, seconds: float) -> None:
@@ -62,11 +70,12 @@ class FollowedCluster:
 
     def tempos(self) -> Mapping[str, Tempo]:
         """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
-        return {**self._kinds.tempos(), **self._slices.tempos(), **self.gateways.tempos()}
+        each_asks = (each.tempos() for each in (self._kinds, self._slices, *self._routed))
+        return {kind: tempo for tempos in each_asks for kind, tempo in tempos.items()}
 
     def look_after(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
-        for each in (self._kinds, self._slices, self.gateways):
+        for each in (self._kinds, self._slices, *self._routed):
             each.look_after()
 
     def ready(self) -> bool:
@@ -79,9 +88,9 @@ class FollowedCluster:
 
     def parsed(self, last: tuple[ObjectOfCluster, ...] = ()) -> Parsed:
         """Return what the cluster has, as far as is known; `last` is what it had of Gateway API at the last look."""
-        without = self._slices.forbidden()
+        without, routed = self._slices.forbidden(), self._routed
         parts = [*self._kinds.parts(), *(() if without else self._slices.parts())]
-        of_gateways = () if self.stale() else self.gateways.notices()
+        told = () if self.stale() else [notice for each in routed for notice in each.notices()]
         return Parsed(
             services=tuple(service for part in parts for service in part.services),
             malformed=tuple(malformed for part in parts for malformed in part.malformed),
@@ -90,15 +99,27 @@ class FollowedCluster:
             notices=(
                 *(notice for part in parts for notice in part.notices),
                 *slice_notices(self.cluster, self._slices.broken() if without else ""),
-                *of_gateways,
+                *told,
             ),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
             ranges=tuple(each for part in parts for each in part.ranges),
-            standings=(*(standing for part in parts for standing in part.standings), *self.gateways.standings()),
-            gateway_api=self.gateways.parsed(last, lambda: self._kinds.objects("Service")),
+            standings=(
+                *(standing for part in parts for standing in part.standings),
+                *(said for each in routed for said in each.standings()),
+            ),
+            gateway_api=tuple(
+                one for each in routed for one in each.parsed(last, lambda: self._kinds.objects("Service"))
+            ),
         )
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
         known = () if self._slices.forbidden() else self._slices.objects()
-        return (*self._kinds.objects(), *known, *self.gateways.objects())
+        return (*self._kinds.objects(), *known, *(one for each in self._routed for one in each.objects()))
+
+    def lacks(self) -> frozenset[str]:
+        """Return the kinds that routes are made of and of which isn't known what there is."""
+        return frozenset(kind for each in self._routed for kind in each.lacks())
+
+    def _need(self, before: Document | None, after: Document | None) -> bool:
+        return any(each.need(before, after) for each in self._routed)

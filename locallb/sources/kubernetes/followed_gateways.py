@@ -1,8 +1,8 @@
-"""What a cluster has of Gateway API, followed as far as Gateways of ours need it, in stages.
+"""What a cluster has of Gateway API or of Ingresses, followed as far as something of ours needs it, in stages.
 
-A cluster is asked now and again which of the kinds it has. GatewayClasses are followed where there are any, Gateways
-where a class is ours, and all else, with the labels of Namespaces and the Secrets that are named, where a Gateway is.
-What isn't known of it counts as last read, whatever the reason. Not here: how a kind is followed (`followed_kinds`).
+A cluster is asked now and again which of the kinds there are to read. Classes are followed where there are any, what is
+of a class where one is ours, and all else, with the Secrets that are named, where such an object is. What isn't known
+counts as last read, whatever the reason. Not here: how a kind is followed (`followed_kinds`), and which (`routed`).
 """
 
 from __future__ import annotations
@@ -12,42 +12,29 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from locallb.gateway.kinds import KINDS
-from locallb.gateway.needs import (
-    CLASS,
-    GATEWAY,
-    NAMESPACE,
-    SECRET,
-    SERVICE,
-    by_kind,
-    known_or_last,
-    named_secrets,
-    wanted_kinds,
-)
+from locallb.gateway.needs import NAMESPACE, SECRET, SERVICE, by_kind
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import Feed, Place
-from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
 from locallb.kubernetes.parse_gateway_api import parse_gateway_api
 from locallb.kubernetes.parsing import Said
 from locallb.kubernetes.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
-from locallb.model.gateway.objects import GROUP
 from locallb.model.gateway.of_cluster import ObjectOfCluster
-from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.pacing import Backoff, Pace
-from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed_kinds import NOBODY, Follow, FollowedKinds
-from locallb.sources.kubernetes.gateway_listing import gateway_notices, objects_in, parsed, refer_alike, understood
+from locallb.sources.kubernetes.followed_kinds import Follow, FollowedKinds, no_more
+from locallb.sources.kubernetes.gateway_listing import objects_in, parsed, refer_alike, understood
+from locallb.sources.kubernetes.routed import Routed
 from locallb.sources.kubernetes.secret_reference import NamedSecrets
-from locallb.sources.kubernetes.told_writers import ToldWriters
 from locallb.threads.supervised import SupervisedThread, Task
 
 OTHERS = "others"
-"""The stage of all that isn't a class or a Gateway."""
+"""The stage of all that is neither a class nor of one."""
 EVERY = 30.0
 """Seconds between two times that a cluster is asked for its kinds, and for each Secret."""
 REFUSED = 60.0
@@ -58,32 +45,29 @@ ASKED = Pace(first=2.0, longest=EVERY, floor=1.0, calm=EVERY)
 class FollowedGateways:
     """Calls `changed` from its threads whenever something relevant is different."""
 
-    def __init__(
-        self,
-        cluster: ClusterName,
-        access: Access,
-        changed: Callable[[], None],
-        writers: ToldWriters,
-        tempos: Mapping[str, Tempo] = NOBODY,
-    ) -> None:
-        self._cluster, self._access, self._changed, self._writers = cluster, access, changed, writers
+    def __init__(self, routed: Routed, how: Follow) -> None:
+        """Follow it as `how` says, whichever kinds it names."""
+        self._routed, self._how = routed, how
+        self._cluster, self._access, self._changed = how.cluster, how.access, how.changed
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._places: Mapping[str, Place] | None = None
         self._stages: dict[str, FollowedKinds] = {}
-        self._secrets = NamedSecrets(access)
+        self._secrets = NamedSecrets(how.access)
         self._trouble = ""
+        self._last: tuple[ObjectOfCluster, ...] | None = None
+        self._serves = False
         self._asking: Feed | None = None
-        self._tempos = dict(tempos)
-        self._asked = tempos[GROUP].lists if GROUP in tempos else Backoff(ASKED)
+        self._tempos = dict(how.tempos)
+        self._asked = how.tempos[routed.group].lists if routed.group in how.tempos else Backoff(ASKED)
         self._due = self._asked.not_before
         self._services: Memory[Any] = Memory()
         self._thread = SupervisedThread(
             Task.FOLLOWER,
-            f"{cluster} Gateway API",
+            f"{how.cluster} {routed.name}",
             self._run,
-            subject=cluster,
+            subject=how.cluster,
             failed=self._fail,
             stopped=self._stopped,
         )
@@ -105,7 +89,7 @@ class FollowedGateways:
         """Return how often who follows it in another way from now on may ask."""
         for stage in self._running():
             self._tempos |= stage.tempos()
-        return {**self._tempos, GROUP: Tempo(self._asked.hurried(time.monotonic()))}
+        return {**self._tempos, self._routed.group: Tempo(self._asked.hurried(time.monotonic()))}
 
     def look_after(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
@@ -115,26 +99,28 @@ class FollowedGateways:
             stage.look_after()
 
     def need(self, before: Document | None, after: Document | None) -> bool:
-        """Return whether a Gateway may be served otherwise for a change of a Service."""
-        return OTHERS in self._stages and not refer_alike(before, after)
+        """Return whether any may be served otherwise for a change of a Service."""
+        return self._serves and not refer_alike(before, after)
 
     def notices(self) -> tuple[str, ...]:
-        """Return why what is known of Gateways may be old, if it may; nothing where the cluster has no Gateway API."""
+        """Return why what is known may be old, if it may; nothing where the cluster has none of the kinds."""
         if self._places == {}:
-            return ()
+            return self._routed.notices(self._cluster, self._routed.refusal if self._last else "")
         why = self._trouble or next((why for stage in self._running() if (why := stage.broken())), "")
-        return gateway_notices(self._cluster, why)
+        return self._routed.notices(self._cluster, why)
 
     def parsed(
         self, last: Iterable[ObjectOfCluster], services: Callable[[], Iterable[Document]]
     ) -> tuple[ObjectOfCluster, ...]:
-        """Return all that Gateways of ours need; what isn't known is as it was in `last`. For one thread."""
+        """Return all that is needed; what isn't known is as it was, at first in `last`. For one thread."""
         known = self._known()
-        if OTHERS in self._stages:
+        if self._serves:
             parsed = [parse_gateway_api(self._cluster, one, self._services) for one in services()]
             known[SERVICE] = [one for some in parsed for one in some]
         self._services.evict_unused()
-        return known_or_last(self._places, known, last)
+        before = self._routed.of(last) if self._last is None else self._last
+        self._last = self._routed.known_or_last(self._places, known, before)
+        return self._last
 
     def standings(self) -> tuple[tuple[ObjectKey, Said], ...]:
         """Return what objects say of what is ours to write; nothing of those that may be old."""
@@ -143,16 +129,16 @@ class FollowedGateways:
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
-        if GATEWAY not in self._stages:
+        if self._routed.stages[1] not in self._stages:
             return ()
         return (*(one for stage in self._running() for one in stage.objects()), *self._secrets.objects())
 
     def lacks(self) -> frozenset[str]:
         """Return the kinds of which isn't known what there is."""
         known = self._known()
-        missing = frozenset(wanted_kinds(self._places or (), known)) - known.keys() - {SERVICE}
-        everything = self._places is None or missing & {CLASS, GATEWAY}
-        return frozenset((*KINDS, NAMESPACE, SECRET)) if everything else missing
+        missing = frozenset(self._routed.wanted(self._places or (), known)) - known.keys() - {SERVICE}
+        everything = self._places is None or not missing.isdisjoint(self._routed.stages)
+        return self._routed.kinds | {NAMESPACE, SECRET} if everything else missing
 
     def _running(self) -> list[FollowedKinds]:
         with self._lock:
@@ -163,7 +149,7 @@ class FollowedGateways:
         running = self._running()
         listed, told = [kind for stage in running for kind in stage.listed()], objects_in(running)
         known = by_kind(told, listed)
-        if self._secrets.know(named_secrets(told)):
+        if self._secrets.know(self._routed.named_secrets(told)):
             known[SECRET] = [one for each in self._secrets.objects() for one in understood(self._cluster, each)]
         return known
 
@@ -182,11 +168,11 @@ class FollowedGateways:
         """Ask the cluster which kinds it has."""
         self._asked = self._asked.succeeded(time.monotonic())  # also if this is cut off: others may ask instead
         try:
-            with closing(discovery(self._access)) as asking:
+            with closing(self._routed.ask(self._access)) as asking:
                 self._asking = asking
                 if self._stopped.is_set():
                     return
-                places = gateway_kinds(asking)
+                places = self._routed.places(asking)
         except KubeError as error:
             self._fail(str(error))
             self._asked = self._asked.failed(time.monotonic(), random.random())  # noqa: S311 - no secret
@@ -205,10 +191,11 @@ class FollowedGateways:
 
     def _adjust(self) -> None:
         """Follow what is needed by what is known now, and nothing else."""
-        places = {**(self._places or {}), NAMESPACE: NAMESPACES}
-        wanted = wanted_kinds(self._places or (), self._known())
-        for name, kinds in ((CLASS, {CLASS}), (GATEWAY, {GATEWAY}), (OTHERS, set(wanted) - {CLASS, GATEWAY})):
-            self._follow(name, {kind: places[kind] for kind in kinds & set(wanted) & places.keys()})
+        places, stages = {**(self._places or {}), **self._routed.core}, self._routed.stages
+        wanted = set(self._routed.wanted(self._places or (), self._known()))
+        self._serves = SERVICE in wanted
+        for name, kinds in (*((stage, {stage}) for stage in stages), (OTHERS, wanted - set(stages))):
+            self._follow(name, {kind: places[kind] for kind in kinds & wanted & places.keys()})
 
     def _follow(self, name: str, places: Mapping[str, Place]) -> None:
         with self._lock:
@@ -218,20 +205,19 @@ class FollowedGateways:
                 return
             self._stages.pop(name, None)
             if places:
-                how = Follow(
-                    self._cluster,
-                    self._access,
-                    places,
-                    partial(parsed, self._cluster),
-                    self._notice,
-                    self._writers,
-                    tempos=self._tempos,
+                how = replace(
+                    self._how,
+                    places=places,
+                    understood=partial(parsed, self._cluster),
+                    changed=self._notice,
+                    concerns=no_more,
+                    tempos=dict(self._tempos),
                     refused=REFUSED,
                 )
                 self._stages[name] = FollowedKinds(how)
         if running:
             running.stop()
-            self._writers.left(running.how.places.keys() - places.keys())
+            self._how.writers.left(running.how.places.keys() - places.keys())
         self._changed()
 
     def _notice(self) -> None:
@@ -241,7 +227,7 @@ class FollowedGateways:
     def _read_secrets(self, *, again: bool) -> None:
         """Read the Secrets that are named: those that are new, or all."""
         before = self._secrets.objects()
-        if not self._secrets.read(named_secrets(objects_in(self._running())), again=again):
+        if not self._secrets.read(self._routed.named_secrets(objects_in(self._running())), again=again):
             self._due = min(self._due, time.monotonic() + ASKED.first)
         if self._secrets.objects() != before:
             self._changed()

@@ -37,7 +37,8 @@ _RELIST = 600.0
 """Seconds after which everything is listed again, whatever the watch said."""
 
 
-def _no_more(_before: Document | None, _after: Document | None) -> bool:
+def no_more(_before: Document | None, _after: Document | None) -> bool:
+    """Return that a change is of no other concern."""
     return False
 
 
@@ -52,7 +53,7 @@ class Follow:
     changed: Callable[[], None]
     """Called from any thread whenever something relevant is different."""
     writers: ToldWriters
-    concerns: Callable[[Document | None, Document | None], bool] = _no_more
+    concerns: Callable[[Document | None, Document | None], bool] = no_more
     """Returns whether a change is relevant that makes no difference to what is understood."""
     tempos: Mapping[str, Tempo] = field(default_factory=lambda: NOBODY)
     refused: float = 0.0

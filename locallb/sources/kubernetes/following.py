@@ -21,8 +21,9 @@ from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.followed_kinds import NOBODY
-from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
+from locallb.sources.kubernetes.gateway_listing import of_gateways
 from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
+from locallb.sources.kubernetes.routed import word_of
 from locallb.sources.kubernetes.told_writers import hold_back
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.source import SourceRead, SourceResult, with_stale
@@ -176,7 +177,7 @@ class Following:
         if not followed.ready() or followed.stale() or (not due and now < live.keep_at):
             return
         live.keep_at = now + KEEP_EVERY
-        cache, lacking = ReadCache(readings_directory(self.home)), followed.gateways.lacks()
+        cache, lacking = ReadCache(readings_directory(self.home)), followed.lacks()
         last = cache.load(followed.cluster) or {} if lacking else {}
         kept = [one for listed in last.values() for one in of_gateways(listed) if word_of(one) in lacking]
         cache.keep(followed.cluster, {followed.access.context: (*followed.objects(), *kept)})

@@ -1,7 +1,7 @@
-"""What Gateways of ours need of a cluster, read once, as `up` does.
+"""What Gateways and Ingresses of ours need of a cluster, read once, as `up` does.
 
 Whatever can't be read counts as last read, and is told: Services don't wait for Gateways. Not here: which kinds are
-needed (`gateway.needs`), and Services, which are read anyway.
+needed (`routed`), and Services, which are read anyway.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from collections.abc import Collection, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from locallb.gateway.kinds import KINDS
-from locallb.gateway.needs import CLASS, GATEWAY, NAMESPACE, SECRET, SERVICE, by_kind, named_secrets, wanted_kinds
+from locallb.gateway.needs import SECRET, SERVICE, by_kind
 from locallb.gateway.parsing.referred import parse_referred
 from locallb.gateway.standing import standings
 from locallb.kubernetes import parse_gateway_api
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.feed import Feed, Place
-from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import Parsed
 from locallb.kubernetes.relevant import Document
@@ -28,6 +26,7 @@ from locallb.model.identities import ClusterName
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_kinds import FollowedKinds
+from locallb.sources.kubernetes.routed import Routed, word_of
 from locallb.sources.kubernetes.secret_reference import secret_reference
 
 _PAUSES = (0.2, 1.0)
@@ -43,14 +42,8 @@ class GatewayListing:
 
 
 def of_gateways(objects: Iterable[Document]) -> tuple[Document, ...]:
-    """Return those of a last reading that only Gateways need."""
+    """Return those of a last reading that only Gateways and Ingresses need."""
     return tuple(one for one in objects if parse_gateway_api.is_read(one))
-
-
-def gateway_notices(cluster: ClusterName, why: str) -> tuple[str, ...]:
-    """Tell why what Gateways need may be old, if it may."""
-    told = f"source {cluster}: {why}; what Gateways need of it counts as last read until it is given"
-    return (f"{told}, by the rights of deploy/rbac-gateways.yaml",) if why else ()
 
 
 def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
@@ -64,7 +57,7 @@ def parsed(cluster: ClusterName, document: Document) -> Parsed:
 
 
 def objects_in(running: Iterable[FollowedKinds]) -> list[ObjectOfCluster]:
-    """Return all objects of Gateway API that are followed."""
+    """Return all objects that routes are made of and that are followed."""
     return [one for kinds in running for part in kinds.parts() for one in part.gateway_api]
 
 
@@ -74,25 +67,23 @@ def refer_alike(before: Document | None, after: Document | None) -> bool:
     return one == other
 
 
-def word_of(document: Document) -> str:
-    """Return of which kind a document tells."""
-    kind = str(document.get("kind"))
-    return kind if kind in KINDS or kind == NAMESPACE else SECRET
-
-
-def list_gateways(cluster: ClusterName, access: Access, last: Collection[Document]) -> GatewayListing:
-    """Read it; `last` is what was read of Gateways last."""
-    listing = _Listing(cluster, access, last)
+def list_routed(routed: Routed, cluster: ClusterName, access: Access, before: Collection[Document]) -> GatewayListing:
+    """Read it; `before` is what was read last of Gateways and Ingresses."""
+    last = routed.documents(before)
+    listing = _Listing(routed, cluster, access, last)
     try:
-        with closing(discovery(access)) as asking:
-            listing.places = {**gateway_kinds(asking), NAMESPACE: NAMESPACES}
+        with closing(routed.ask(access)) as asking:
+            listing.places = dict(routed.places(asking))
     except KubeError as error:
-        return GatewayListing(tuple(last), str(error))
+        return GatewayListing(last, str(error))
+    if last and not listing.places and routed.refusal:
+        return GatewayListing(last, routed.refusal)
     return GatewayListing(listing.read(), listing.trouble)
 
 
 @dataclass(slots=True)
 class _Listing:
+    routed: Routed
     cluster: ClusterName
     access: Access
     last: Collection[Document]
@@ -106,12 +97,13 @@ class _Listing:
             for kind in missing:
                 self._documents[kind] = self._listed(kind)
         if SERVICE not in (wanted := self._wanted()):
-            return self._documents[CLASS] if GATEWAY in wanted else ()
-        secrets = [self._secret(named) for named in sorted(named_secrets(self._objects()))]
+            first, second = self.routed.stages
+            return self._documents[first] if second in wanted else ()
+        secrets = [self._secret(named) for named in sorted(self.routed.named_secrets(self._objects()))]
         return (*self._all(), *(one for one in secrets if one))
 
     def _wanted(self) -> tuple[str, ...]:
-        return wanted_kinds(self.places.keys() - {NAMESPACE}, by_kind(self._objects(), self._documents))
+        return self.routed.wanted(self.places.keys(), by_kind(self._objects(), self._documents))
 
     def _missing(self) -> list[str]:
         return [kind for kind in self._wanted() if kind not in {*self._documents, SECRET, SERVICE}]
@@ -125,7 +117,7 @@ class _Listing:
     def _listed(self, kind: str) -> tuple[Document, ...]:
         for pause in (*_PAUSES, None):
             try:
-                with closing(Feed(self.access, kind, self.places[kind])) as feed:
+                with closing(Feed(self.access, kind, {**self.places, **self.routed.core}[kind])) as feed:
                     return tuple(dict(one.items()) for one in feed.list()[0])
             except KubeError as error:
                 if pause is None or error.fault is not Fault.UNREACHABLE:

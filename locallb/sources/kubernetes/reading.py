@@ -23,8 +23,9 @@ from locallb.planning.backends.node_health import KUBE_PROXY_PORT
 from locallb.planning.left_out import few_kinds
 from locallb.sources import SourceError
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.gateway_listing import gateway_notices, list_gateways, of_gateways
+from locallb.sources.kubernetes.gateway_listing import list_routed, of_gateways
 from locallb.sources.kubernetes.missing_rights import list_objects, slice_notices
+from locallb.sources.kubernetes.routed import GATEWAYS, INGRESSES
 from locallb.sources.readings import Objects, ReadCache, readings_directory, slim
 from locallb.sources.source import SourceRead, SourceResult
 
@@ -70,13 +71,15 @@ def read_kubernetes(
         listed, unread = list_objects(Cluster(access))
     except KubeError as error:
         return _from_copy(source, root, readings, error, needed=held or not source.found)
-    told = list_gateways(source.cluster, access, _gateways_of(readings, source))
-    objects = _interesting([*listed, *told.objects])
+    last = _gateways_of(readings, source)
+    told = {routed.name: list_routed(routed, source.cluster, access, last) for routed in (GATEWAYS, INGRESSES)}
+    objects = _interesting([*listed, *(one for each in told.values() for one in each.objects)])
     if keep:
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
-    missing = (*slice_notices(source.cluster, unread), *gateway_notices(source.cluster, told.trouble))
+    troubles = (routed.notices(source.cluster, told[routed.name].trouble) for routed in (GATEWAYS, INGRESSES))
+    missing = (*slice_notices(source.cluster, unread), *(trouble for some in troubles for trouble in some))
     parsed = replace(parsed, notices=(*parsed.notices, *missing))
     return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed))
 

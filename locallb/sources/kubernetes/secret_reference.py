@@ -16,7 +16,7 @@ from locallb.model.gateway.objects import Named
 from locallb.model.snapshot import Access
 from locallb.sources.certificates import TYPE, certificate_said
 
-_RIGHTS = "local-lb may not read it; give it the rights of deploy/rbac-gateways.yaml"
+_RIGHTS = "local-lb may not read it; bind the ClusterRole local-lb-secrets of deploy/ in its namespace"
 
 
 @dataclass(slots=True)

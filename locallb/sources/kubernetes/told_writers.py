@@ -18,6 +18,7 @@ from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import Parsed
 from locallb.kubernetes.relevant import Document
+from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.objects import Gateway, ListenerSet, Route
 from locallb.model.identities import ObjectKind
 from locallb.model.objects import MalformedService, Service
@@ -83,7 +84,7 @@ class ToldWriters:
                 QUOTAS.bring(self._access, f"{wish.key} {wish.uid} {wish.deleting}")
         if not self._is_over and before.gateway_api != after.gateway_api:
             for one in after.gateway_api:
-                if isinstance(one.object, Gateway | ListenerSet | Route):
+                if isinstance(one.object, Gateway | ListenerSet | Route | Ingress):
                     QUOTAS.bring(self._access, f"{kind_of(one.object)} {one.object.meta.key} {one.object.meta.uid}")
 
     def opened(self, kind: str) -> None:

@@ -1,0 +1,59 @@
+"""What Ingresses of ours need of a running cluster, so that nothing else is asked for, and what is known of it by now.
+
+Classes are asked for first, then Ingresses where a class is ours, then Secrets and Services where an Ingress is of such
+a class. Not here: requests, and which of them a stack selects (`classes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from locallb.config.ingress_settings import IngressSettings
+from locallb.gateway.kinds import gathered
+from locallb.gateway.needs import SECRET, SERVICE, Known, kind_of
+from locallb.ingress.classes import of_our_classes, our_classes
+from locallb.model.gateway.objects import Named
+from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
+
+CLASS, INGRESS = "IngressClass", "Ingress"
+_EVERY_CLASS = IngressSettings()
+
+
+def wanted_kinds(served: Collection[str], known: Known) -> tuple[str, ...]:
+    """Return which kinds are to be known, of those that may be read and of core ones."""
+    if not {CLASS, INGRESS} <= set(served):
+        return ()
+    if not any(our_classes(objects, _EVERY_CLASS) for objects in _gathered(known, CLASS)):
+        return (CLASS,)
+    if not any(of_our_classes(objects, _EVERY_CLASS) for objects in _gathered(known, CLASS, INGRESS)):
+        return CLASS, INGRESS
+    return CLASS, INGRESS, SECRET, SERVICE
+
+
+def known_or_last(
+    served: Collection[str] | None, known: Known, last: Iterable[ObjectOfCluster]
+) -> tuple[ObjectOfCluster, ...]:
+    """Return all that Ingresses of ours need; what isn't known, or may not be read any more, is as it was in `last`."""
+    wanted = wanted_kinds(served or (), known)
+    missing = set(wanted) - known.keys()
+    if not served or missing & {CLASS, INGRESS}:
+        return tuple(last)
+    if SERVICE not in wanted:
+        return tuple(known.get(CLASS, ())) if INGRESS in wanted else ()
+    kept = (one for one in last if kind_of(one.object) in missing)
+    return (*kept, *(one for kind in wanted for one in known.get(kind, ())))
+
+
+def named_secrets(objects: Iterable[ObjectOfCluster]) -> frozenset[Named]:
+    """Return the Secrets that they name as certificates, in their own namespaces: nobody reads others."""
+    return frozenset(
+        Named(one.meta.key.namespace, entry.secret)
+        for each in gathered(objects).values()
+        for one in of_our_classes(each, _EVERY_CLASS)
+        for entry in one.tls
+        if entry.secret
+    )
+
+
+def _gathered(known: Known, *kinds: str) -> Collection[GatewayObjects]:
+    return gathered(one for kind in kinds for one in known.get(kind, ())).values()

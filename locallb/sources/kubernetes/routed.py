@@ -1,0 +1,108 @@
+"""What of a cluster is read in stages, and only as far as something of ours needs it: Gateway API, and Ingresses.
+
+A table for each: what is asked first, which kinds follow from what is known, what counts while it isn't. Not here: how
+it is read once (`gateway_listing`), and how it is followed (`followed_gateways`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from locallb.gateway import needs as of_gateways
+from locallb.gateway.kinds import KINDS
+from locallb.gateway.needs import NAMESPACE, SECRET, Known, kind_of
+from locallb.ingress import needs as of_ingresses
+from locallb.ingress.kinds import INGRESS_KINDS
+from locallb.kubernetes.api.feed import Feed, Place
+from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
+from locallb.kubernetes.api.ingress_kinds import access_review, ingress_kinds
+from locallb.kubernetes.relevant import Document
+from locallb.model.gateway.ingresses import INGRESS_GROUP
+from locallb.model.gateway.objects import GROUP, Named
+from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.identities import ClusterName
+from locallb.model.snapshot import Access
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """One of them."""
+
+    name: str
+    group: str
+    needing: str
+    """Who needs it, in a sentence."""
+    rights: str
+    """The file that gives the rights."""
+    kinds: frozenset[str]
+    core: Mapping[str, Place]
+    """Kinds beside these that are listed, too."""
+    stages: tuple[str, str]
+    """The classes, and what is of a class."""
+    ask: Callable[[Access], Feed]
+    places: Callable[[Feed], Mapping[str, Place]]
+    """Asks which kinds there are to be read."""
+    wanted: Callable[[Collection[str], Known], tuple[str, ...]]
+    known_or_last: Callable[[Collection[str] | None, Known, Iterable[ObjectOfCluster]], tuple[ObjectOfCluster, ...]]
+    named_secrets: Callable[[Iterable[ObjectOfCluster]], frozenset[Named]]
+    refusal: str = ""
+    """What it means where there were such kinds and now are none to be read; empty: that all of it is gone."""
+
+    def notices(self, cluster: ClusterName, why: str) -> tuple[str, ...]:
+        """Tell why what is needed may be old, if it may."""
+        told = f"source {cluster}: {why}; what {self.needing} need of it counts as last read until it is given"
+        return (f"{told}, by the rights of {self.rights}",) if why else ()
+
+    def of(self, objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
+        """Return those that it may have read; nothing where none is of its kinds."""
+        mine = tuple(one for one in objects if self._may_read(kind_of(one.object)))
+        return mine if any(kind_of(one.object) in self.kinds for one in mine) else ()
+
+    def documents(self, last: Iterable[Document]) -> tuple[Document, ...]:
+        """Return those of a last reading that it may have read; nothing where none is of its kinds."""
+        mine = tuple(one for one in last if self._may_read(word_of(one)))
+        return mine if any(word_of(one) in self.kinds for one in mine) else ()
+
+    def _may_read(self, kind: str) -> bool:
+        return kind in self.kinds or kind not in _EVERY_KIND
+
+
+_EVERY_KIND = KINDS.keys() | INGRESS_KINDS.keys()
+
+
+def word_of(document: Document) -> str:
+    """Return of which kind a document tells."""
+    kind = str(document.get("kind"))
+    return kind if kind in _EVERY_KIND or kind == NAMESPACE else SECRET
+
+
+GATEWAYS = Routed(
+    "Gateway API",
+    GROUP,
+    "Gateways",
+    "deploy/rbac-gateways.yaml",
+    frozenset(KINDS),
+    {NAMESPACE: NAMESPACES},
+    (of_gateways.CLASS, of_gateways.GATEWAY),
+    discovery,
+    gateway_kinds,
+    of_gateways.wanted_kinds,
+    of_gateways.known_or_last,
+    of_gateways.named_secrets,
+)
+INGRESSES = Routed(
+    "Ingresses",
+    INGRESS_GROUP,
+    "Ingresses",
+    "deploy/rbac-ingresses.yaml",
+    frozenset(INGRESS_KINDS),
+    {},
+    (of_ingresses.CLASS, of_ingresses.INGRESS),
+    access_review,
+    ingress_kinds,
+    of_ingresses.wanted_kinds,
+    of_ingresses.known_or_last,
+    of_ingresses.named_secrets,
+    "IngressClasses may be listed no more",
+)

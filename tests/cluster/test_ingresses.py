@@ -1,0 +1,112 @@
+"""Ingresses of a real API, served and told with the rights of deploy/rbac-ingresses.yaml and no others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+from lightkube import Client
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.types import PatchType
+
+from tests.cluster.controlplane import ControlPlane, Objects
+from tests.e2e.support import Stage, port, service
+from tests.e2e.test_gateways import answering, get
+from tests.e2e.watching import becomes, watching
+from tests.ingress.api import JsonObject, ingress, path, rule
+
+pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
+
+ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
+BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
+INGRESS: Any = create_namespaced_resource("networking.k8s.io", "v1", "Ingress", "ingresses")
+CLASS = create_global_resource("networking.k8s.io", "v1", "IngressClass", "ingressclasses")
+MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "rbac-ingresses.yaml"
+SUBJECT = {"kind": "User", "name": "local-lb", "apiGroup": "rbac.authorization.k8s.io"}
+
+
+@pytest.fixture
+def owner(plane: ControlPlane, cluster: Objects) -> Iterator[Client]:
+    """Have our class in the cluster, and local-lb's rights."""
+    del cluster
+    klass, role, binding, _ = yaml.safe_load_all(MANIFEST.read_text())
+    with plane.client() as client:
+        client.create(CLASS.from_dict(klass))
+        client.create(ROLE.from_dict(role))
+        client.create(BINDING.from_dict({**binding, "subjects": [SUBJECT]}))
+        yield client
+        for each in client.list(INGRESS, namespace="*"):
+            client.delete(INGRESS, each["metadata"]["name"], namespace=each["metadata"]["namespace"])
+        client.delete(BINDING, binding["metadata"]["name"])
+        client.delete(ROLE, role["metadata"]["name"])
+        client.delete(CLASS, klass["metadata"]["name"])
+
+
+def leading(to: str, name: str = "web", host: str = "a.test") -> JsonObject:
+    """Make an Ingress to a Service."""
+    return ingress(rule(path(to=to), host=host), name=name, namespace="n", class_name="local-lb")
+
+
+def told(owner: Client, name: str = "web") -> list[JsonObject]:
+    """Return what an Ingress says of its addresses."""
+    status = owner.get(INGRESS, name, namespace="n").get("status") or {}
+    return list((status.get("loadBalancer") or {}).get("ingress") or ())
+
+
+def is_answered(address: str, host: str, name: str) -> bool:
+    """Return whether requests for a host go to a backend."""
+    return get(address, host=host) == (200, f"{name} / -")
+
+
+def address_of(play: Stage) -> str:
+    """Return the address of the class; empty while it has none."""
+    rows = play.run("status", "--json").json
+    return next((str(row["addresses"][0]) for row in rows if row["kind"] == "ingressclasses" and row["addresses"]), "")
+
+
+def test_ingresses_of_a_cluster_serve_change_and_go(
+    cluster: Objects, owner: Client, play: Stage, plane: ControlPlane
+) -> None:
+    """The loop runs before there are any; two share an address; each is told, and told of its end."""
+    plane.audit_log.write_text("")
+    play.configure(sources=[plane.source], ingress={"class": "local-lb", "http": 8080, "https": 8443})
+    with ExitStack() as servers, watching(play) as watch:
+        for name in ("one", "two"):
+            made = cluster.service(
+                {**service(name, port(8080, 0)), "spec": {"type": "NodePort", "ports": [port(8080, 0)]}}
+            )
+            servers.enter_context(answering(name, made["spec"]["ports"][0]["nodePort"]))
+        owner.create(INGRESS.from_dict(leading("one")), namespace="n")
+        becomes(lambda: address_of(play), watch)
+        at = address_of(play)
+        becomes(lambda: is_answered(at, "a.test", "one"), watch)
+        becomes(lambda: told(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
+        owner.create(INGRESS.from_dict(leading("two", "second", "b.test")), namespace="n")
+        becomes(lambda: is_answered(at, "b.test", "two"), watch)
+        becomes(lambda: [each["ip"] for each in told(owner, "second")] == [at], watch)
+        owner.patch(INGRESS, "web", {"spec": leading("two")["spec"]}, namespace="n", patch_type=PatchType.MERGE)
+        becomes(lambda: is_answered(at, "a.test", "two"), watch)
+        other = {"spec": {"ingressClassName": "other"}}
+        owner.patch(INGRESS, "second", other, namespace="n", patch_type=PatchType.MERGE)
+        becomes(lambda: told(owner, "second") == [], watch)
+        owner.delete(INGRESS, "web", namespace="n")
+        becomes(lambda: not address_of(play), watch)
+    asked = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
+    refused = [each["requestURI"] for each in asked if each["responseStatus"]["code"] == httpx2.codes.FORBIDDEN]
+    assert refused == []
+
+
+def test_a_class_that_nobody_may_list_is_not_asked_for(cluster: Objects, play: Stage, plane: ControlPlane) -> None:
+    """With the rights for Services alone: one question that anybody may ask."""
+    del cluster
+    plane.audit_log.write_text("")
+    play.up()
+    asked = [json.loads(line)["requestURI"] for line in plane.audit_log.read_text().splitlines()]
+    assert any("selfsubjectaccessreviews" in each for each in asked)
+    assert not any("ingress" in each for each in asked)

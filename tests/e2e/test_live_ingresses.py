@@ -1,0 +1,107 @@
+"""Ingresses of a running cluster, served by a real Envoy: its API is imitated, what it means is the cluster tier's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.support import Stage, node
+from tests.e2e.test_gateways import Client, _secret, answering, get, service
+from tests.e2e.test_ingresses import address_of, shown
+from tests.e2e.test_live_gateways import source, versioned
+from tests.e2e.watching import becomes, watching
+from tests.envoy.certificates import Authority
+from tests.ingress.api import JsonObject, ingress, ingress_class, path, rule
+from tests.watch.api import Api, served
+
+pytestmark = pytest.mark.envoy
+
+PORTS = [{"port": port, "protocol": "TCP"} for port in (8080, 8443)]
+
+
+@pytest.fixture
+def api(play: Stage, tmp_path: Path) -> Iterator[Api]:
+    """Serve an API that is the stack's only source; Ingresses are served from ports that everybody may bind."""
+    (tmp_path / "api").mkdir()
+    with served(tmp_path / "api") as (answers, access):
+        play.configure(sources=[source(access)], ingress={"class": "local", "http": 8080, "https": 8443})
+        answers.nodes = [versioned(node())]
+        yield answers
+
+
+def has(answers: Api, *ingresses: JsonObject) -> None:
+    """Have a class of ours, and these."""
+    answers.others = {
+        "ingressclasses": [versioned(ingress_class())],
+        "ingresses": [versioned(one) for one in ingresses],
+    }
+
+
+def leading(to: str, **fields: Any) -> JsonObject:  # noqa: ANN401 - fields of an Ingress
+    """Make an Ingress to a Service."""
+    return ingress(rule(path(to=to), host="a.test"), **fields)
+
+
+def told(answers: Api, name: str = "web") -> object:
+    """Return what an Ingress was told last."""
+    patches = [patch for plural, of, patch in answers.patched if (plural, of) == ("ingresses", name)]
+    return patches[-1]["status"]["loadBalancer"]["ingress"] if patches else None
+
+
+def test_up_serves_an_ingress_of_a_cluster_with_its_certificate(play: Stage, api: Api, tmp_path: Path) -> None:
+    """It is told of its address, and of its end; rights that go leave it served; nothing of a key is kept."""
+    authority = Authority(tmp_path / "authority")
+    pair = authority.sign("DNS:a.test")
+    with answering("one") as one:
+        api.services = [versioned(service("one", one))]
+        has(api, leading("one", tls=[{"hosts": ["a.test"], "secretName": "cert"}]))
+        api.secrets = {"shop/secrets/cert": _secret(pair)}
+        play.up()
+        at = address_of(play)
+        assert shown(at, authority, "a.test")[1] == "200 one"
+        assert told(api) == [{"ip": at, "ports": PORTS}]
+        written = b"".join(text for name, text in play.files().items() if name.startswith(".state"))
+        assert pair.key.read_bytes().splitlines()[1] not in written
+        api.refused = {"ingressclasses", "ingresses"}
+        done = play.up()
+        assert "deploy/rbac-ingresses.yaml" in done.out + done.err
+        assert shown(at, authority, "a.test")[1] == "200 one"
+        api.refused = set()
+        api.others["ingressclasses"] = []
+        play.up()
+        assert told(api) == []
+    assert play.run("status", "--json").json == []
+    assert not play.pids()
+
+
+def test_watch_follows_ingresses_of_a_cluster_and_costs_no_request(play: Stage, api: Api) -> None:
+    """One leads elsewhere by an event; a second one comes to the same address; the last one goes."""
+    with answering("one") as one, answering("two") as two:
+        api.services = [versioned(service("one", one)), versioned(service("two", two))]
+        has(api, leading("one"))
+        second = versioned(ingress(rule(path("/b", to="one")), name="second"), "3")
+        with watching(play) as watch:
+            becomes(lambda: [row["state"] for row in play.run("status", "--json").json] == ["serving"], watch)
+            at = address_of(play)
+            becomes(lambda: get(at) == (200, "one / -"), watch)
+            with Client(at) as client:
+                api.other_events["ingresses"] = [("MODIFIED", versioned(leading("two"), "2"))]
+                becomes(lambda: client.answers[-1:] == ["200 two"], watch)
+                api.others["ingresses"].append(second)
+                api.other_events["ingresses"].append(("ADDED", second))
+                becomes(lambda: get(at, "/b", "b.test")[1].startswith("one"), watch)
+                becomes(lambda: told(api, "second") == [{"ip": at, "ports": PORTS[:1]}], watch)
+            assert set(client.answers) == {"200 one", "200 two"}
+            api.others["ingresses"] = []
+            for each in (leading("two"), ingress(name="second")):
+                api.other_events["ingresses"].append(("DELETED", versioned(each, "9")))
+            becomes(lambda: play.run("status", "--json").json == [], watch)
+
+
+def test_a_cluster_that_gives_no_right_to_ingresses_is_asked_for_none(play: Stage, api: Api) -> None:
+    """One question that anybody may ask; nothing is refused, nothing is told."""
+    play.up()
+    assert not [each for each in api.paths if "ingress" in each]
