@@ -44,6 +44,8 @@ class Never:
 
 CLI = "it needs the Pulumi CLI"
 SYSTEMD = Never("a systemd of the user's own")
+SHOP = Elsewhere("it goes on until it is stopped", "tests/e2e/test_example.py", "examples/shop/backends.py")
+INGRESS = Elsewhere("it serves at addresses that others may have", "tests/e2e/test_ingresses.py", "Pulumi.ingress.yaml")
 NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "make up": Elsewhere("it installs", "tests/readme.sh", "\nmake up\n"),
     "make test": Elsewhere("it is what runs this", "tests/readme.sh", "\ntier test\n"),
@@ -63,6 +65,12 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "dig +short @127.0.0.77 -p 5300 web.shop.demo.test": Elsewhere(
         "it needs a stack that serves", "tests/e2e/test_names.py", 'addresses(server, "web.n.c.test")'
     ),
+    "python3 examples/shop/backends.py start": SHOP,
+    "python3 examples/shop/backends.py stop": SHOP,
+    "cp examples/ingress/Pulumi.ingress.yaml stacks/": INGRESS,
+    ".venv/bin/locallb --stack ingress up": INGRESS,
+    "curl -H 'Host: shop.test' http://127.77.0.1:8080/api/v1": INGRESS,
+    ".venv/bin/locallb --stack ingress destroy": INGRESS,
     "pulumi preview --json > preview.json": Elsewhere(
         CLI, "tests/report/test_pulumi_preview.py", "pulumi preview --json"
     ),

@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.e2e.support import Stage, node
+from tests.e2e.support import CHECKOUT, Stage, node
 from tests.e2e.test_gateways import _secret, answering, get, service
 from tests.envoy.certificates import Authority
 from tests.ingress.api import JsonObject, backend, ingress, path, rule
@@ -110,6 +111,28 @@ def test_a_table_of_requests(play: Stage) -> None:
             assert (status if wanted == status else text.partition(" ")[0]) == wanted, (host, asked, status, text)
     detail = play.run("status", "c/ingressclasses//local").out
     assert "8080: a.test/foo → shop/exact:8080" in detail
+
+
+def test_the_example(play: Stage) -> None:
+    """Its stack and its manifests, with ports of the test in place of the shop's."""
+    example = CHECKOUT / "examples" / "ingress"
+    said = yaml.safe_load((example / "Pulumi.ingress.yaml").read_text())["config"]
+    play.configure(ingress=said["local-lb:ingress"])
+    with answering("web") as web, answering("api") as api:
+        cluster = (example / "manifests" / "cluster.yaml").read_text()
+        cluster = cluster.replace("30880", str(web)).replace("30980", str(api))
+        play.write("cluster.yaml", *yaml.safe_load_all(cluster))
+        play.write("ingress.yaml", *yaml.safe_load_all((example / "manifests" / "ingress.yaml").read_text()))
+        play.up()
+        address = address_of(play)
+        for host, asked, wanted in (
+            ("shop.test", "/", "web"),
+            ("shop.test", "/api/v1", "api"),
+            ("a.shop.test", "/", "web"),
+        ):
+            assert get(address, asked, host)[1].startswith(wanted)
+        assert get(address, host="else.test")[0] == 404
+    assert "8080: shop.test/api/* → shop/api:80" in play.run("status", "c/ingressclasses//local-lb").out
 
 
 def shown(address: str, authority: Authority, name: str, host: str = "") -> tuple[str, str]:
