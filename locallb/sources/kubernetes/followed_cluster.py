@@ -8,7 +8,6 @@ kind is followed (`followed_kinds`), and what routes are made of (`followed_gate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-
 from dataclasses import replace
 
 from locallb.kubernetes.api.feed import PATHS
