@@ -1,0 +1,254 @@
+"""Whatever objects of Gateway API say together, Envoy takes all that is made of them: no user stops another's proxy."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from locallb.envoy.http import names
+from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
+from locallb.kubernetes.parsing import parse_objects
+from locallb.model.gateway.objects import Named
+from locallb.model.gateway.of_cluster import ObjectOfCluster, TlsSecret
+from locallb.model.http import Certificate
+from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning.plan import make_plan
+from tests.envoy.certificates import Authority, Pair
+from tests.envoy.support import validate
+from tests.gateway.api import (
+    DEMO,
+    JsonObject,
+    api_object,
+    backend,
+    gateway,
+    gateway_class,
+    listener,
+    parent,
+    route,
+    rule,
+    service,
+)
+from tests.planning.objects import node
+from tests.planning.test_gateway_statuses import HOME, SETTINGS
+
+pytestmark = pytest.mark.envoy
+_PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+_SECRET = Named("shop", "cert")
+
+_usual_names = st.sampled_from(["", "a.test", "A.test", "*.test", "*.a.test", "b.a.test"])
+_hostnames = _usual_names | st.sampled_from(["*", "xn--a.test", "1.2.3.4", "a..test", "-.test", "te st"])
+_texts = st.sampled_from(["v", "%REQ(host)%", "100 %", "a\r\nb: c", '"', "{}", "\u00fc", "", "x" * 3000, "%", "%%"])
+_header_names = st.sampled_from(["x-a", "X-A", "host", ":path", "connection", "a b", "x-envoy-retry-on", "", "te"])
+_headers = st.lists(st.fixed_dictionaries({"name": _header_names, "value": _texts}), max_size=2)
+_expressions = st.sampled_from(
+    ["/v[0-9]+", "(a{1000}){1000}", "(", "(?=a)", ".*", "\\C", "[[:alpha:]]+", "(?i)x", "a**"]
+)
+_paths = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "type": st.sampled_from(["Exact", "PathPrefix"]),
+            "value": st.sampled_from(
+                ["/", "/v1", "/v1/", "/a b", "//", "/%2f", "/../x", "", "/\u00fc", "/a?b", "/a#b"]
+            ),
+        }
+    ),
+    st.fixed_dictionaries({"type": st.just("RegularExpression"), "value": _expressions}),
+)
+_values = st.lists(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["Exact", "RegularExpression"]), "name": _header_names, "value": _texts | _expressions}
+    ),
+    max_size=2,
+)
+_matches = st.fixed_dictionaries(
+    {},
+    optional={
+        "path": _paths,
+        "headers": _values,
+        "queryParams": _values,
+        "method": st.sampled_from(["GET", "PATCH", "BREW"]),
+    },
+)
+_changes = st.fixed_dictionaries({}, optional={"set": _headers, "add": _headers, "remove": st.lists(_header_names)})
+_new_paths = st.one_of(
+    st.fixed_dictionaries({"type": st.just("ReplaceFullPath"), "replaceFullPath": _texts | st.just("/new")}),
+    st.fixed_dictionaries({"type": st.just("ReplacePrefixMatch"), "replacePrefixMatch": _texts | st.just("/")}),
+)
+_filters = st.one_of(
+    st.builds(lambda it: {"type": "RequestHeaderModifier", "requestHeaderModifier": it}, _changes),
+    st.builds(lambda it: {"type": "ResponseHeaderModifier", "responseHeaderModifier": it}, _changes),
+    st.builds(
+        lambda host, path: {"type": "URLRewrite", "urlRewrite": {"hostname": host, "path": path}},
+        _hostnames,
+        _new_paths,
+    ),
+    st.builds(
+        lambda host, path: {"type": "RequestRedirect", "requestRedirect": {"hostname": host, "path": path}},
+        _hostnames,
+        _new_paths,
+    ),
+    st.builds(
+        lambda origins, age: {"type": "CORS", "cors": {"allowOrigins": origins, "maxAge": age}},
+        st.lists(st.sampled_from(["*", "https://a.test", "https://*.test", "javascript:", "null"]), max_size=2),
+        st.sampled_from([0, 5, 2**31 - 1]),
+    ),
+    st.builds(
+        lambda percent: {"type": "RequestMirror", "requestMirror": {"backendRef": backend(), "percent": percent}},
+        st.sampled_from([0, 50, 100, 101]),
+    ),
+)
+_backends = st.lists(
+    st.sampled_from([backend(), backend(weight=0), backend("missing"), backend("secure"), backend("api", port=1)]),
+    max_size=3,
+)
+_sessions = st.sampled_from([{}, {"type": "Header", "sessionName": "x-s"}, {"sessionName": "a b"}, {"type": "Cookie"}])
+_http_rules = st.fixed_dictionaries(
+    {"matches": st.lists(_matches, max_size=3), "backendRefs": _backends},
+    optional={
+        "filters": st.lists(_filters, max_size=2),
+        "timeouts": st.sampled_from([{"request": "0s"}, {"request": "1s", "backendRequest": "500ms"}]),
+        "retry": st.sampled_from([{"attempts": 3}, {"codes": [500, 503], "backoff": "10ms"}]),
+        "sessionPersistence": _sessions,
+    },
+)
+_usual_matches = st.fixed_dictionaries(
+    {"path": st.sampled_from([{"value": "/v1"}, {"value": "/"}, {"type": "Exact", "value": "/x"}])},
+    optional={
+        "headers": st.just([{"name": "x-a", "value": "%REQ(host)%"}]),
+        "queryParams": st.just([{"type": "RegularExpression", "name": "q", "value": "[a-z]+"}]),
+        "method": st.just("GET"),
+    },
+)
+_set = {"set": [{"name": "x-b", "value": "100 % %REQ(host)%"}], "remove": ["x-c"]}
+_usual_filters = st.sampled_from(
+    [
+        {"type": "RequestHeaderModifier", "requestHeaderModifier": _set},
+        {"type": "ResponseHeaderModifier", "responseHeaderModifier": _set},
+        {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/n"}}},
+        {"type": "CORS", "cors": {"allowOrigins": ["https://*.test"], "allowHeaders": ["*"], "maxAge": 5}},
+        {"type": "RequestMirror", "requestMirror": {"backendRef": backend("secure"), "percent": 50}},
+    ]
+)
+_usual_rules = st.fixed_dictionaries(
+    {"matches": st.lists(_usual_matches, min_size=1, max_size=3, unique_by=str), "backendRefs": _backends},
+    optional={
+        "filters": st.lists(_usual_filters, max_size=3, unique_by=str),
+        "timeouts": st.just({"request": "1s", "backendRequest": "500ms"}),
+        "retry": st.just({"attempts": 3, "codes": [503], "backoff": "10ms"}),
+        "sessionPersistence": st.just({"type": "Header", "sessionName": "x-s"}),
+    },
+)
+_kinds = st.sampled_from([*["HTTPRoute"] * 5, "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"])
+
+
+@st.composite
+def _routes(draw: st.DrawFn) -> JsonObject:
+    kind = draw(_kinds)
+    rules = (
+        draw(st.lists(_usual_rules | _http_rules, min_size=1, max_size=3))
+        if kind == "HTTPRoute"
+        else [rule(backends=[backend()])]
+    )
+    plain = [one if kind == "HTTPRoute" else {"backendRefs": draw(_backends)} for one in rules]
+    names_it = kind not in {"TCPRoute", "UDPRoute"}
+    named: JsonObject = (
+        {
+            "hostnames": draw(
+                st.lists(draw(st.sampled_from([_usual_names, _usual_names, _hostnames])), max_size=3, unique=True)
+            )
+        }
+        if names_it
+        else {}
+    )
+    name = f"r{draw(st.integers(0, 3))}"
+    return route(*plain, name=name, kind=kind, parentRefs=[parent()], **named)
+
+
+_tls = st.sampled_from(
+    [
+        *[{"certificateRefs": [{"name": "cert"}]}] * 4,
+        {"certificateRefs": [{"name": "none"}]},
+        {"mode": "Passthrough"},
+        None,
+    ]
+)
+
+
+_PORTS = {"HTTP": 8080, "HTTPS": 8443, "TLS": 8443}
+_PROTOCOLS = ("HTTP", "HTTP", "HTTPS", "HTTPS", "TLS", "TCP", "UDP")
+
+
+@st.composite
+def _listeners(draw: st.DrawFn) -> list[JsonObject]:
+    made = [listener("any", 8081), listener("tls", 8445, "HTTPS", tls={"certificateRefs": [{"name": "cert"}]})]
+    for number in range(draw(st.integers(0, 4))):
+        protocol = draw(st.sampled_from(_PROTOCOLS))
+        port = draw(st.sampled_from([_PORTS.get(protocol, 8082), 8444]))
+        tls = draw(_tls) if protocol in {"HTTPS", "TLS"} else None
+        named = {"hostname": draw(_usual_names | _hostnames)} if protocol in {"HTTP", "HTTPS", "TLS"} else {}
+        made.append(listener(f"l{number}", port, protocol, **named, **({"tls": tls} if tls else {})))
+    return made
+
+
+def _policy() -> JsonObject:
+    spec = {
+        "targetRefs": [{"group": "", "kind": "Service", "name": "secure"}],
+        "validation": {"hostname": "a.test", "wellKnownCACertificates": "System"},
+    }
+    return api_object("BackendTLSPolicy", "secure", spec=spec)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Make an authority for the module."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def pair(authority: Authority) -> Pair:
+    """Make the certificate of all listeners."""
+    return authority.sign("DNS:a.test")
+
+
+def _law(pair: Pair, authority: Authority, examples: int) -> Callable[[], None]:
+    """Return the law: of all that is planned, Envoy refuses nothing."""
+    digest = pair.reference("any").digest
+    secret = ObjectOfCluster(DEMO, TlsSecret(_SECRET, digest))
+    certificate = Certificate(DEMO, *_SECRET, digest)
+
+    @settings(max_examples=examples, phases=_PHASES, suppress_health_check=list(HealthCheck))
+    @given(_listeners(), st.lists(_routes(), max_size=5))
+    def law(listeners: list[JsonObject], routes: list[JsonObject]) -> None:
+        documents = [gateway_class(), gateway(*listeners), service(), service("secure"), _policy(), node(), *routes]
+        read = parse_objects(DEMO, documents)
+        seen = Snapshot(HOME, read.services, nodes=read.nodes, gateway_api=(*read.gateway_api, secret))
+        plan = make_plan(replace(seen, host=HostFacts()), SETTINGS)
+        assert len(plan.placements) + len(plan.rejections) == 1
+        for planned in plan.proxies:
+            with TemporaryDirectory() as made:
+                directory = Path(made)
+                shutil.copy(pair.chain, directory / names.chain_file(certificate))
+                shutil.copy(pair.key, directory / names.key_file(certificate))
+                shutil.copy(authority.own.chain, directory / SYSTEM_AUTHORITIES)
+                result = validate(directory, planned.rendered.files)
+            assert result.returncode == 0, result.stderr
+
+    return law
+
+
+def test_envoy_takes_what_objects_say_together(pair: Pair, authority: Authority) -> None:
+    """A few of all clusters; the slow tier tries many."""
+    _law(pair, authority, 15)()
+
+
+@pytest.mark.slow
+def test_envoy_takes_whatever_objects_say_together(pair: Pair, authority: Authority) -> None:
+    """Odd and usual values, in every combination of listeners, hostnames, routes and rules."""
+    _law(pair, authority, 200)()
