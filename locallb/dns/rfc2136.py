@@ -69,6 +69,11 @@ class NameServer:
         markers = {kind: texts for kind in TYPES if (texts := self._texts(marker_name(name, kind)))}
         return Seen(records, markers, ttl)
 
+    def addresses(self, name: str) -> tuple[str, ...]:
+        """Return the addresses that are answered for a name. Raises NameServerError."""
+        found = (self._values(name, kind) for kind in ("A", "AAAA"))
+        return tuple(value for each in found if each for value in each[0])
+
     def send(self, update: Update, ttl: int) -> bool:
         """Have it done; False where a prerequisite doesn't hold any more. Raises NameServerError."""
         message = dns.update.UpdateMessage(f"{self.zone}.")

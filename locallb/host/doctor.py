@@ -38,6 +38,7 @@ def examine(seen: Seen) -> tuple[Finding, ...]:
         *_proxies(seen),
         *_state(seen),
         *_ledger(seen),
+        *_names(seen),
         *seen.extra,
     )
 
@@ -82,6 +83,24 @@ def headroom_findings(seen: Seen) -> Iterator[Finding]:
     if seen.disk_free < LOW_DISK:
         text = f"{seen.disk_free >> 20} MiB are free where proxies keep their files"
         yield Finding(Level.PROBLEM, "disk", text, "free some space, or set XDG_STATE_HOME to another disk")
+
+
+def _names(seen: Seen) -> Iterator[Finding]:
+    """Say where a question for a name ends."""
+    for each in seen.names:
+        if each.there is None:
+            text = f"{each.server} doesn't answer for {each.name}"
+            yield Finding(Level.WARNING, "names", text, "`locallb up` starts the stack's own server; start any other")
+        elif not each.there:
+            text = f"{each.server} answers, and doesn't know {each.name}"
+            yield Finding(Level.WARNING, "names", text, "`locallb up` tells it")
+        elif each.here == each.there:
+            told = " ".join(sorted(each.here))
+            yield Finding(Level.OK, "names", f"this host's resolver knows {each.name}: {told}")
+        else:
+            other = f"says {' '.join(sorted(each.here))} for" if each.here else "doesn't know"
+            text = f"this host's resolver {other} {each.name}, which {each.server} knows: it doesn't ask there"
+            yield Finding(Level.WARNING, "names", text, "`sudo locallb host setup --apply` has it ask there")
 
 
 def _pools(seen: Seen) -> Iterator[Finding]:

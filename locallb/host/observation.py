@@ -56,6 +56,16 @@ class LockSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class NameSeen:
+    """A name of the stack, what its zone's server answers (None: nothing), and what this host's resolver does."""
+
+    name: str
+    server: str
+    there: frozenset[str] | None
+    here: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """Everything that the doctor looks at, at one moment."""
 
@@ -93,5 +103,7 @@ class Seen:
     """`usable`, `closed` or empty."""
     disk_free: int = 1 << 40
     """Bytes free where proxies' directories are."""
+    names: tuple[NameSeen, ...] = ()
+    """One of each zone."""
     extra: tuple[Finding, ...] = ()
     """What could not even be looked at."""

@@ -11,13 +11,16 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_network
 from pathlib import Path
 
 from locallb.config.settings import Pool
+from locallb.dns.zones import Zone
 from locallb.host import netlink, setup_plan
+from locallb.host.resolver_plan import looked_at, restarted_by
 from locallb.host.setup_plan import HostSeen, Kept, SetupRecord, Sort, Step
 from locallb.model.errors import ClientError
 from locallb.model.host_addresses import survey
@@ -30,6 +33,8 @@ _FORMAT = "changes-1"
 """The record's only key; another format will have another."""
 _READABLE = 0o644
 _DIRECTORY = 0o755
+_RESTART = 60
+"""Seconds for the restart of a resolver."""
 _PROC_SYS = Path("/proc/sys")
 _SYSCTLS = (setup_plan.PORT_START, setup_plan.INSTANCES)
 _TEXTS = (
@@ -46,16 +51,17 @@ class HostSetupError(ClientError):
     """A step can't be carried out, or the record can't be used: one sentence."""
 
 
-def look(pools: tuple[Pool, ...], group: int) -> HostSeen:
+def look(pools: tuple[Pool, ...], group: int, zones: tuple[Zone, ...] = ()) -> HostSeen:
     """See what the host is like; no right is needed. Raises ClientError."""
     return HostSeen(
         sysctls={name: value for name in _SYSCTLS if (value := _sysctl(name)) is not None},
         routes=pool_routes(pools, survey(netlink.routes())),
         ledger=_ledger(),
-        texts={path: text for path in _TEXTS if (text := _text(Path(path)))},
+        texts={path: text for path in (*_TEXTS, *looked_at(zones)) if (text := _text(Path(path)))},
         group=group,
         ip_command=shutil.which("ip", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or "",
         record=read_record(),
+        zones=zones,
     )
 
 
@@ -142,6 +148,15 @@ def _change_ledger(path: Path, step: Step) -> None:
 
 
 def _change_file(path: Path, step: Step) -> None:
+    _put_file(path, step)
+    if service := restarted_by(step.what):
+        try:
+            subprocess.run(["systemctl", "try-restart", service], check=True, capture_output=True, timeout=_RESTART)
+        except (OSError, subprocess.SubprocessError):
+            raise HostSetupError(f"{path} is changed, but {service} hasn't read it: restart it") from None
+
+
+def _put_file(path: Path, step: Step) -> None:
     if not step.wanted:
         path.unlink(missing_ok=True)
         return

@@ -12,6 +12,8 @@ from enum import StrEnum
 from ipaddress import ip_network
 from types import MappingProxyType
 
+from locallb.dns.zones import Zone
+from locallb.host.resolver_plan import RESOLVED_DIRECTORY, resolver_files, resolver_notes, restarted_by, restarting
 from locallb.model.identities import IPNetwork
 from locallb.model.reasons import Problem
 from locallb.model.routes import PROTOCOL
@@ -97,6 +99,8 @@ class HostSeen:
     ip_command: str = ""
     """Path of `ip`, for the unit; empty where it isn't installed."""
     record: SetupRecord = field(default_factory=SetupRecord)
+    zones: Sequence[Zone] = ()
+    """Those of the stack, which this host's resolver shall know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +124,9 @@ def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
     """
     asked = persist or (status and any(sort is Sort.FILE for sort, _ in seen.record.changes))
     routes = tuple(_route(route) for route in seen.routes if not route.problem)
-    steps = [*_sysctls(seen), _ledger(seen), *routes]
-    notes = [*dict.fromkeys(text for route in seen.routes for text in (route.warning, route.note) if text)]
+    steps = [*_sysctls(seen), _ledger(seen), *routes, *_resolver(seen)]
+    notes = [*resolver_notes(seen.zones, seen.texts)]
+    notes += [*dict.fromkeys(text for route in seen.routes for text in (route.warning, route.note) if text)]
     prefixes = _persistent_routes(seen)
     systemd = UNIT_DIRECTORY in seen.texts
     if asked or status:
@@ -203,6 +208,16 @@ def _persistence(seen: HostSeen, prefixes: tuple[IPNetwork, ...]) -> Iterator[St
         yield Step(Sort.LINK, UNIT_LINK, seen.texts.get(UNIT_LINK, ""), UNIT_FILE, why, command)
 
 
+def _resolver(seen: HostSeen) -> Iterator[Step]:
+    """Have this host's resolver ask the servers of the zones; teardown removes the files."""
+    files = resolver_files(seen.zones, seen.texts)
+    if any(restarted_by(path) == "systemd-resolved" for path in files):
+        yield from _directory(seen, RESOLVED_DIRECTORY)
+    for zone, (path, text) in zip(seen.zones, files.items(), strict=False):
+        step = _file(seen, path, text, f"this host's resolver asks {zone.server} for names below {zone.name}")
+        yield replace(step, command=step.command + restarting([path]))
+
+
 def _directory(seen: HostSeen, path: str) -> Iterator[Step]:
     if path not in seen.texts:
         yield Step(Sort.DIRECTORY, path, "", THERE, "the next file goes there", f"mkdir -p {path}")
@@ -245,5 +260,6 @@ def _undo(sort: Sort, what: str, current: str, kept: Kept) -> Step:
         Sort.ROUTE: f"ip route del local {what} dev lo",
         Sort.LEDGER: f"rmdir {what}" if not kept.found else f"chmod/chgrp {what} ({kept.found})",
     }
-    restored = f"restore {what}" if kept.found else f"rm {what}"
-    return Step(sort, what, current, kept.found, "as it was found", commands.get(sort, restored))
+    restored = f"restore {what}" if kept.found else f"{'rmdir' if sort is Sort.DIRECTORY else 'rm'} {what}"
+    command = commands.get(sort, restored) + restarting([what])
+    return Step(sort, what, current, kept.found, "as it was found", command)

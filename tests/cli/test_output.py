@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
 from locallb.cli.arguments import parse
+from locallb.cli.commands import service_table
 from locallb.cli.commands.service_table import print_services, services_json
 from locallb.cli.commands.tree import print_steps
 from locallb.cli.console import Out
@@ -58,6 +60,22 @@ def test_of_a_gateway_its_routes_are_the_next_step() -> None:
     assert printed([gateway]).splitlines()[-1] == "Try: `locallb status c/gateways/shop/web`"
     service = Row(KEY, State.SERVING, (ip_address("127.77.0.5"),), ports)
     assert printed([gateway, service]).splitlines()[-1] == "Try: curl http://127.77.0.5:8443/"
+
+
+@pytest.mark.parametrize(
+    ("port", "link"), [(80, "http://a.test/"), (443, "https://a.test/"), (8080, "http://a.test:8080/")]
+)
+def test_a_name_that_this_hosts_resolver_knows_can_be_clicked(
+    port: int, link: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where `host setup` routes its zone; the address otherwise, and never a wildcard."""
+    monkeypatch.setattr(service_table, "routing_files", lambda name: [f"{tmp_path}/{name}"])
+    ports, at = (PortRow(ServicePort(port), State.SERVING),), (ip_address("127.77.0.5"),)
+    row = Row(KEY, State.SERVING, at, ports, names=("a.test", "*.test"))
+    (tmp_path / "*.test").touch()
+    assert printed([row]).splitlines()[-1] == f"Try: curl http://127.77.0.5:{port}/"
+    (tmp_path / "a.test").touch()
+    assert printed([row]).splitlines()[-1] == f"Try: {link}"
 
 
 def test_the_table_says_which_ports_go_straight_to_pods() -> None:

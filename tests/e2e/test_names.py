@@ -45,6 +45,9 @@ def test_names_come_change_and_go(play: Stage, backend: Callable[..., Backend]) 
     assert asked(server, "shop.test", "TXT")[0] == NOT_IMPLEMENTED
     assert play.status()["n/web"]["names"] == ["shop.test", "web.n.c.test", "*.apps.test"]
     assert "shop.test" in play.run("status").out
+    asking = [each for each in play.run("doctor", "--json").json["findings"] if each["topic"] == "names"]
+    assert [each["level"] for each in asking] == ["warning"]
+    assert f", which {server[0]}:5300 knows: it doesn't ask there" in asking[0]["text"]
     pid = play.pids()["/names"]
     assert play.run("preview", "--expect-no-changes").code == 0
     play.write("all.yaml", node(), service("x", port(8080, to), annotations={HOSTNAME: "shop.test"}))

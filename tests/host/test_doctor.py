@@ -10,7 +10,7 @@ import pytest
 from locallb.config.settings import Pool
 from locallb.host.doctor import examine
 from locallb.host.headroom import Limits, free_addresses, headroom
-from locallb.host.observation import Level, LockSeen, ProxySeen, Seen
+from locallb.host.observation import Level, LockSeen, NameSeen, ProxySeen, Seen
 from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
 from locallb.model.ranges import AddressRange
@@ -179,3 +179,27 @@ def test_a_pool_is_held_against_the_routes(
     assert next((route.problem.reason for route in routes if route.problem), None) is reason
     assert note in routes[0].note
     assert bool(routes[0].note) is bool(note)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "level", "told"),
+    [
+        ({"127.77.0.1"}, {"127.77.0.1"}, Level.OK, "this host's resolver knows a.test: 127.77.0.1"),
+        (
+            {"127.77.0.1"},
+            set(),
+            Level.WARNING,
+            "doesn't know a.test, which 127.0.0.77:5300 knows: it doesn't ask there",
+        ),
+        ({"127.77.0.1"}, {"192.0.2.1"}, Level.WARNING, "this host's resolver says 192.0.2.1 for a.test, which"),
+        (set(), set(), Level.WARNING, "127.0.0.77:5300 answers, and doesn't know a.test"),
+        (None, set(), Level.WARNING, "127.0.0.77:5300 doesn't answer for a.test"),
+    ],
+)
+def test_where_a_question_for_a_name_ends(there: set[str] | None, here: set[str], level: Level, told: str) -> None:
+    """At the server, or before it."""
+    seen = NameSeen("a.test", "127.0.0.77:5300", None if there is None else frozenset(there), frozenset(here))
+    (finding,) = [each for each in examine(replace(GOOD, names=(seen,))) if each.topic == "names"]
+    assert finding.level is level
+    assert told in finding.text
+    assert bool(finding.remedy) == (level is not Level.OK)

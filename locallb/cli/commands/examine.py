@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from locallb.cli.session import Session
 from locallb.config.settings import Pool, SettingsError
+from locallb.dns.names import is_wildcard
 from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.locks import read_holders
@@ -22,7 +23,7 @@ from locallb.envoy.admin import EnvoyAdmin
 from locallb.host import inotify, limits
 from locallb.host.facts import host_facts, inotify_limit
 from locallb.host.headroom import Limits, free_addresses
-from locallb.host.observation import Finding, Level, LockSeen, ProxySeen, Seen
+from locallb.host.observation import Finding, Level, LockSeen, NameSeen, ProxySeen, Seen
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.host import leftovers, routes_in
 from locallb.model.errors import ClientError
@@ -89,9 +90,20 @@ def look(directory: Path, stack: str) -> Seen:
         docker=limits.docker(),
         disk_free=troubles.guard("disk", lambda: limits.disk_left(paths.state_home()), limits.PLENTY),
     )
+    if plan:
+        seen = replace(seen, names=tuple(_names(plan)))
     if here:
         seen = _with_stack(seen, here, plan, claims, troubles)
     return replace(seen, extra=tuple(troubles.findings))
+
+
+def _names(plan: Planned) -> Iterator[NameSeen]:
+    """Ask for one name of each zone that has any."""
+    first = {name.zone: name.name for one in plan[1].placements for name in one.names if not is_wildcard(name.name)}
+    if first:
+        from locallb.host import resolving  # noqa: PLC0415 - loads a client of name servers
+
+        yield from (resolving.look(name, zone) for zone, name in first.items())
 
 
 def _belongs_here(session: Session) -> bool:

@@ -25,7 +25,8 @@ def host(session: Session, args: Arguments, out: Out) -> int:
 
 def _setup_plan(session: Session, args: Arguments) -> Setup:
     group = setup.group_id(args.group) if args.group else setup.group_of(session.project.root)
-    seen = setup.look(session.settings.pools, group)
+    dns = session.settings.dns
+    seen = setup.look(session.settings.pools, group, dns.zones if dns else ())
     return plan_setup(seen, persist=args.persist, status=args.action == "status")
 
 

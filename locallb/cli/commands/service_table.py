@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from locallb.cli.console import Out
+from locallb.dns.names import is_wildcard
+from locallb.host.resolver_plan import routing_files
 from locallb.model.formatting import few
 from locallb.model.identities import ROUTED, Protocol
 from locallb.planning.planned import Via
@@ -93,13 +96,29 @@ def _port(row: PortRow) -> str:
 
 
 def _hint(rows: Sequence[Row]) -> str:
-    """Suggest a command for the first address that serves TCP; what routes answer, they say themselves."""
+    """Suggest what to try: a name that this host's resolver knows, or the first address that serves TCP.
+
+    What routes answer at an address, they say themselves.
+    """
     for row in sorted(rows, key=lambda row: row.key.kind in ROUTED):
         for port_row in row.ports:
             if port_row.state is State.SERVING and port_row.port.protocol is Protocol.TCP:
+                if name := next((name for name in row.names if is_routed(name)), ""):
+                    return _link(name, port_row.port.port)
                 if row.key.kind in ROUTED:
                     return f"`locallb status {row.key}`"
                 address = row.addresses[0]
                 host = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - IP version 6
                 return f"curl http://{host}:{port_row.port.port}/"
     return ""
+
+
+def is_routed(name: str) -> bool:
+    """Return whether `host setup` has this host's resolver ask for a name; one that stands for many can't be asked."""
+    return not is_wildcard(name) and any(Path(path).exists() for path in routing_files(name))
+
+
+def _link(name: str, port: int) -> str:
+    """Write a link as browsers have it."""
+    scheme = {80: "http", 443: "https"}.get(port)
+    return f"{scheme}://{name}/" if scheme else f"http://{name}:{port}/"

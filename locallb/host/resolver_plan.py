@@ -1,0 +1,80 @@
+"""How this host's own resolver comes to ask the servers of a stack's zones: files for systemd-resolved or dnsmasq.
+
+Pure. Not here: writing them (`setup`), and glibc alone, which knows neither zones nor ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from locallb.dns.zones import Zone
+
+RESOLVED = "/run/systemd/resolve/stub-resolv.conf"
+"""Is there while systemd-resolved runs."""
+RESOLVED_DIRECTORY = "/etc/systemd/resolved.conf.d"
+DNSMASQ_DIRECTORY = "/etc/dnsmasq.d"
+_SERVICES = {RESOLVED_DIRECTORY: "systemd-resolved", DNSMASQ_DIRECTORY: "dnsmasq"}
+_MADE = "# Made by `locallb host setup`; `locallb host teardown` removes it."
+
+
+def looked_at(zones: Sequence[Zone]) -> tuple[str, ...]:
+    """Return the paths that decide what is to be done."""
+    files = (path for directory in _SERVICES for path, _ in _files(zones, directory))
+    return (RESOLVED, *_SERVICES, *files) if zones else ()
+
+
+def resolver_files(zones: Sequence[Zone], there: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the files that this host's resolver needs, for the first one that takes zones."""
+    if RESOLVED in there:
+        return dict(_files(zones, RESOLVED_DIRECTORY))
+    return dict(_files(zones, DNSMASQ_DIRECTORY)) if DNSMASQ_DIRECTORY in there else {}
+
+
+def routing_files(name: str) -> Iterator[str]:
+    """Return the files of which one is there where this host's resolver asks the stack's server for a name."""
+    labels = name.split(".")
+    zones = [".".join(labels[number:]) for number in range(len(labels))]
+    yield from (_path(directory, zone) for directory in _SERVICES for zone in zones)
+
+
+def resolver_notes(zones: Sequence[Zone], there: Mapping[str, str]) -> Iterator[str]:
+    """Return what to mind."""
+    if not zones:
+        return
+    servers = sorted({str(zone.server) for zone in zones})
+    if RESOLVED not in there and DNSMASQ_DIRECTORY not in there:
+        names = ", ".join(zone.name for zone in zones)
+        yield (
+            f"this host has neither systemd-resolved nor {DNSMASQ_DIRECTORY}, so nothing routes {names} to"
+            f" {' and '.join(servers)}: write the names that you use into /etc/hosts, or install dnsmasq"
+        )
+    elif RESOLVED in there and len(servers) > 1:
+        yield (
+            "systemd-resolved asks any of its servers for any of its zones, and this stack has"
+            f" {' and '.join(servers)}: have one server answer for all zones"
+        )
+
+
+def restarted_by(path: str) -> str:
+    """Return the service that reads a file only when it starts; empty for all other files."""
+    return _SERVICES.get(path.rpartition("/")[0], "")
+
+
+def restarting(paths: Collection[str]) -> str:
+    """Return the command that makes services read these files, as a person would go on typing."""
+    services = dict.fromkeys(filter(None, map(restarted_by, paths)))
+    return "".join(f" && systemctl try-restart {service}" for service in services)
+
+
+def _files(zones: Sequence[Zone], directory: str) -> Iterator[tuple[str, str]]:
+    for zone in zones:
+        if directory == RESOLVED_DIRECTORY:
+            text = f"{_MADE}\n[Resolve]\nDNS={zone.server}\nDomains=~{zone.name}\n"
+        else:
+            place = f"{zone.server.address}#{zone.server.port}"
+            text = f"{_MADE}\nserver=/{zone.name}/{place}\n"
+        yield _path(directory, zone.name), text
+
+
+def _path(directory: str, zone: str) -> str:
+    return f"{directory}/60-locallb-{zone}.conf"

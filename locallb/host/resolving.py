@@ -1,0 +1,47 @@
+"""Asks this host's own resolver for a name, as every program here does, and a zone's server for the same."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLate
+
+from locallb.dns.zones import Zone
+from locallb.host.observation import NameSeen
+
+PATIENCE = 3.0
+"""Seconds for the resolver, which may itself wait for servers that are away."""
+
+
+def look(name: str, zone: Zone) -> NameSeen:
+    """See what both answer."""
+    return NameSeen(name, str(zone.server), asked_at(name, zone), asked_here(name))
+
+
+def asked_here(name: str) -> frozenset[str]:
+    """Return the addresses that this host's resolver knows for a name; none where it doesn't answer in time."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(_resolved, name).result(PATIENCE)
+    except TooLate:
+        return frozenset()
+    finally:
+        pool.shutdown(wait=False)
+
+
+def asked_at(name: str, zone: Zone) -> frozenset[str] | None:
+    """Return the addresses that the zone's server knows; None where it doesn't answer."""
+    from locallb.dns.rfc2136 import NameServer, NameServerError  # noqa: PLC0415 - for stacks with zones only
+
+    try:
+        seen = NameServer(zone.name, str(zone.server.address), zone.server.port).addresses(name)
+    except NameServerError:
+        return None
+    return frozenset(seen)
+
+
+def _resolved(name: str) -> frozenset[str]:
+    try:
+        return frozenset(str(each[4][0]) for each in socket.getaddrinfo(name, None))
+    except OSError:
+        return frozenset()

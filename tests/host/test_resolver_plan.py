@@ -1,0 +1,86 @@
+"""What makes this host's resolver ask for a stack's zones: files by the resolver that is there, and their removal."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.dns.zones import Embedded, Rfc2136, Zone
+from locallb.host.resolver_plan import DNSMASQ_DIRECTORY, RESOLVED, RESOLVED_DIRECTORY, routing_files
+from locallb.host.setup_plan import THERE, HostSeen, Kept, SetupRecord, Sort, plan_setup, plan_teardown
+
+ZONE = Zone("test", Embedded(ip_address("127.0.0.77"), 5300))
+LAB = Zone("lab.example", Rfc2136(ip_address("::1"), 53))
+DROP_IN = f"{RESOLVED_DIRECTORY}/60-locallb-test.conf"
+MADE = "# Made by `locallb host setup`; `locallb host teardown` removes it.\n"
+
+
+def seen(*zones: Zone, **texts: str) -> HostSeen:
+    """See a host that has these paths."""
+    known = {"resolved": RESOLVED, "directory": RESOLVED_DIRECTORY, "dnsmasq": DNSMASQ_DIRECTORY, "drop_in": DROP_IN}
+    return HostSeen({}, (), "", {known[name]: text for name, text in texts.items()}, zones=zones)
+
+
+def files(host: HostSeen) -> dict[str, str]:
+    """Return what would be written."""
+    return {step.what: step.wanted for step in plan_setup(host, persist=False).steps if step.sort is not Sort.LEDGER}
+
+
+def test_a_drop_in_with_a_routing_domain_for_systemd_resolved() -> None:
+    """Its directory is made where it is missing; done is done; whatever dnsmasq there is besides."""
+    text = f"{MADE}[Resolve]\nDNS=127.0.0.77:5300\nDomains=~test\n"
+    assert files(seen(ZONE, resolved="x", dnsmasq=THERE)) == {RESOLVED_DIRECTORY: THERE, DROP_IN: text}
+    done = plan_setup(seen(ZONE, resolved="x", directory=THERE, drop_in=text), persist=False)
+    assert [step.done for step in done.steps if step.sort is Sort.FILE] == [True]
+    (step,) = [step for step in plan_setup(seen(ZONE, resolved="x"), persist=False).steps if step.sort is Sort.FILE]
+    assert step.command.endswith(f">{DROP_IN} && systemctl try-restart systemd-resolved")
+    assert step.why == "this host's resolver asks 127.0.0.77:5300 for names below test"
+
+
+def test_a_name_is_routed_by_the_file_of_any_zone_around_it() -> None:
+    """Whichever resolver has it."""
+    routed = set(routing_files("web.n.c.test"))
+    assert {DROP_IN, f"{DNSMASQ_DIRECTORY}/60-locallb-c.test.conf"} <= routed
+    assert all(set(files(seen(zone, resolved="x"))) - {RESOLVED_DIRECTORY} <= routed for zone in (ZONE,))
+
+
+def test_a_line_for_dnsmasq() -> None:
+    """With the port behind a hash."""
+    assert files(seen(ZONE, LAB, dnsmasq=THERE)) == {
+        f"{DNSMASQ_DIRECTORY}/60-locallb-test.conf": f"{MADE}server=/test/127.0.0.77#5300\n",
+        f"{DNSMASQ_DIRECTORY}/60-locallb-lab.example.conf": f"{MADE}server=/lab.example/::1#53\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        (seen(ZONE), "neither systemd-resolved nor /etc/dnsmasq.d, so nothing routes test to 127.0.0.77:5300"),
+        (seen(ZONE, LAB, resolved="x"), "this stack has 127.0.0.77:5300 and [::1]:53: have one server answer"),
+    ],
+)
+def test_what_to_mind(host: HostSeen, told: str) -> None:
+    """A note, and no failure."""
+    (note,) = plan_setup(host, persist=False).notes
+    assert told in note
+
+
+def test_without_zones_there_is_nothing() -> None:
+    """Whatever resolver the host has."""
+    assert files(seen(resolved="x", dnsmasq=THERE)) == {}
+    assert not plan_setup(seen(), persist=False).notes
+
+
+def test_teardown_removes_the_file_and_has_it_read() -> None:
+    """And leaves one that somebody changed."""
+    changes = {(Sort.DIRECTORY, RESOLVED_DIRECTORY): Kept("", THERE), (Sort.FILE, DROP_IN): Kept("", "text")}
+    now = {(Sort.DIRECTORY, RESOLVED_DIRECTORY): THERE, (Sort.FILE, DROP_IN): "text"}
+    steps = plan_teardown(SetupRecord(changes), now, 0).steps
+    assert [step.command for step in steps] == [
+        f"rm {DROP_IN} && systemctl try-restart systemd-resolved",
+        f"rmdir {RESOLVED_DIRECTORY}",
+    ]
+    changed = plan_teardown(SetupRecord(changes), {**now, (Sort.FILE, DROP_IN): "mine"}, 0)
+    assert DROP_IN not in [step.what for step in changed.steps]
+    assert any("somebody changed it since" in note for note in changed.notes)

@@ -1,0 +1,55 @@
+"""`locallb host setup` for a stack with zones, in namespaces of its own: the drop-in, its reading, and its removal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.host.support import Project, project
+
+pytestmark = pytest.mark.slow
+DROP_IN = "/etc/systemd/resolved.conf.d/60-locallb-test.conf"
+PREPARE = """
+mkdir -p /run/systemd; mount -t tmpfs none /run/systemd; mkdir /run/systemd/resolve
+echo '# resolved' >/run/systemd/resolve/stub-resolv.conf
+mount -t tmpfs none /etc/systemd; mkdir /etc/systemd/system
+mount -t tmpfs none /usr/local/bin; printf '#!/bin/sh\\necho "$@" >>/var/lib/restarts\\n' >/usr/local/bin/systemctl
+chmod +x /usr/local/bin/systemctl
+"""
+LOOK = "find /etc/systemd -printf '%p %y %m\\n' | sort; find /etc/systemd -type f | sort | xargs -r sha256sum"
+
+
+@pytest.fixture
+def stage() -> Iterator[Project]:
+    """Return a stack with a zone, on a host where systemd-resolved runs."""
+    with project() as made:
+        made.configure(dns={"zones": [{"zone": "test", "embedded": "127.0.0.77:5300"}]})
+        made.space.shell(PREPARE)
+        yield made
+
+
+def test_setup_and_teardown(stage: Project) -> None:
+    """Printed first; then done, shown, read by the resolver, and undone byte for byte."""
+    before = stage.space.shell(LOOK)
+    printed = stage.locallb("host", "setup")
+    assert "Domains=~test" in printed.out
+    assert "systemctl try-restart systemd-resolved" in printed.out
+    assert stage.space.shell(LOOK) == before
+    path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    assert stage.locallb("host", "setup", "--apply", PATH=path).code == 0
+    assert "DNS=127.0.0.77:5300\nDomains=~test\n" in stage.space.shell(f"cat {DROP_IN}")
+    assert stage.space.shell("cat /var/lib/restarts") == "try-restart systemd-resolved\n"
+    assert DROP_IN in stage.locallb("host", "status").out
+    assert "Nothing to do." in stage.locallb("host", "setup", "--apply", PATH=path).out
+    assert stage.locallb("host", "teardown", "--apply", PATH=path).code == 0
+    assert stage.space.shell(LOOK) == before
+    assert stage.space.shell("wc -l </var/lib/restarts").strip() == "2"
+
+
+def test_a_resolver_that_cant_be_restarted_is_told(stage: Project) -> None:
+    """The file is there, and what remains to be done is said."""
+    stage.space.shell("printf '#!/bin/sh\\nexit 1\\n' >/usr/local/bin/systemctl")
+    done = stage.locallb("host", "setup", "--apply", PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+    assert done.code != 0
+    assert f"{DROP_IN} is changed, but systemd-resolved hasn't read it: restart it" in done.err
