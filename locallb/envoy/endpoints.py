@@ -46,7 +46,12 @@ def assignment(upstream: Upstream) -> Message:
 
 
 def _endpoints(backends: Iterable[Backend], upstream: Upstream) -> list[Message]:
-    return [_endpoint(backend, upstream) for backend in sorted(set(backends))]
+    weights = dict(zip(upstream.backends, upstream.weights, strict=True)) if upstream.weights else {}
+    return [_weighed(_endpoint(one, upstream), weights.get(one, 0)) for one in sorted(set(backends))]
+
+
+def _weighed(endpoint: Message, weight: int) -> Message:
+    return {**endpoint, "load_balancing_weight": weight} if weight else endpoint
 
 
 def _endpoint(backend: Backend, upstream: Upstream) -> Message:

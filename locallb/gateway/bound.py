@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from locallb.gateway.backends import BackendTarget
 from locallb.gateway.conditions import Trouble
 from locallb.model.http import Chain
+from locallb.model.http_routes import Target
 from locallb.model.identities import ObjectKey
 from locallb.model.naming import part_id
 from locallb.model.objects import Service
@@ -24,8 +25,8 @@ class Bound:
     """As it is planned; it has no ports where nothing can be served."""
     chains: Mapping[int, tuple[Chain, ...]] = field(default_factory=dict)
     """What is served on TCP ports."""
-    datagrams: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    """The upstreams of UDP ports."""
+    datagrams: Mapping[int, tuple[Target, ...]] = field(default_factory=dict)
+    """What is behind UDP ports."""
     targets: Mapping[str, BackendTarget] = field(default_factory=dict)
     """What upstreams are, by name."""
     trouble: Trouble | None = None

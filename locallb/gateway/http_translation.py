@@ -1,7 +1,8 @@
 """From routes that are attached to listeners of one port to the hosts that a proxy serves there.
 
 A request belongs to the most specific listener of its host, and to no other one (listener isolation); there the routes
-with the more specific hostname come first. Not here: ports, TLS and TCP (`translation`).
+with the more specific hostname come first. With TLS the name in the client's hello decides, and a request for a host of
+another listener is misdirected. Not here: ports, TLS and TCP (`translation`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from locallb.model.gateway.objects import Route
 from locallb.model.gateway.rules import BackendRef, Rule
 from locallb.model.http import ANY, HttpRoutes, VirtualHost
 from locallb.model.http_policies import Mirror
-from locallb.model.http_routes import Forward, Match, Redirect, Target
+from locallb.model.http_routes import Answer, Forward, Match, Redirect, Target
 from locallb.model.http_routes import Route as ServedRoute
+
+_MISDIRECTED = Answer(421)
+"""To clients that reuse a connection for a host that isn't behind it: they then make one of its own."""
 
 
 class Hosted(NamedTuple):
@@ -32,6 +36,16 @@ def http_routes(hosted: Iterable[Hosted], upstreams: Upstreams) -> HttpRoutes:
     """Return the hosts of listeners that share a port."""
     by_listener = list(hosted)
     return HttpRoutes(tuple(host for listener in by_listener for host in _hosts(listener, by_listener, upstreams)))
+
+
+def https_routes(mine: Hosted, others: Iterable[Hosted], upstreams: Upstreams) -> HttpRoutes:
+    """Return the hosts of a listener that is found by SNI, where requests for hosts of `others` are misdirected."""
+    beside = list(others)
+    hosts = _hosts(mine, (mine, *beside), upstreams)
+    elsewhere = [other.hostname for other in beside if covers(mine.hostname, other.hostname)]
+    elsewhere += [ANY] if mine.hostname else []
+    misdirected = VirtualHost(tuple(elsewhere), (ServedRoute(Match(), _MISDIRECTED),)) if elsewhere else None
+    return HttpRoutes((*hosts, *([misdirected] if misdirected else [])))
 
 
 def _hosts(listener: Hosted, beside: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:

@@ -16,7 +16,7 @@ from locallb.model.formatting import clipped, counted, few
 from locallb.model.gateway.objects import CONTROLLER, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http import Chain, HttpRoutes
-from locallb.model.http_routes import Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
+from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.identities import ClusterName
 from locallb.model.memory import Memory
 
@@ -39,7 +39,8 @@ def _chain(chain: Chain, targets: Mapping[str, BackendTarget]) -> Iterator[str]:
         return
     for host in chain.serves.hosts:
         for route in host.routes:
-            yield f"{_asked(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
+            if not isinstance(route.action, Answer):  # what nobody wrote
+                yield f"{_asked(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
 
 
 def _asked(match: Match, host: str) -> str:
@@ -69,7 +70,7 @@ def _done(route: Route, targets: Mapping[str, BackendTarget]) -> str:
             return f"{code} {where.removeprefix('://') or 'elsewhere'}"
         case Forward():
             return _behind(route.action.targets, targets)
-        case _:
+        case Answer():
             return str(route.action.status)
 
 

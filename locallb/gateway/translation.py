@@ -17,7 +17,7 @@ from locallb.gateway.backends import Backends, Upstreams
 from locallb.gateway.bound import Bound, upstream_prefix
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.hostnames import covers, specificity
-from locallb.gateway.http_translation import Hosted, http_routes
+from locallb.gateway.http_translation import Hosted, http_routes, https_routes
 from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners
 from locallb.model.gateway.objects import (
     CONTROLLER,
@@ -192,7 +192,8 @@ def _chains(attached: Sequence[_Attached], upstreams: Upstreams) -> Iterable[Cha
         name, tls = one.listener.hostname, one.listener.tls
         termination = Termination(one.certificates) if tls and tls.mode is TlsMode.TERMINATE else None
         if one.listener.protocol == ListenerProtocol.HTTPS:
-            serves = http_routes([Hosted(name, routes)], upstreams)
+            named = [Hosted(other.listener.hostname, ()) for other, _ in attached if other is not one]
+            serves = https_routes(Hosted(name, routes), named, upstreams)
             yield Chain(serves, (name,) if name else (), termination)
         elif one.listener.protocol == ListenerProtocol.TLS:
             others = [other.listener.hostname for other, _ in attached if other is not one]
@@ -229,7 +230,7 @@ def _forward(routes: Sequence[Attached], upstreams: Upstreams) -> TcpForward:
     )
 
 
-def _datagrams(attached: Sequence[_Attached], upstreams: Upstreams) -> tuple[str, ...]:
-    """Return the upstreams of a UDP port: those of the oldest UDPRoute."""
+def _datagrams(attached: Sequence[_Attached], upstreams: Upstreams) -> tuple[Target, ...]:
+    """Return what is behind a UDP port: the backends of the oldest UDPRoute."""
     forward = _forward([one for _, routes in attached for one in routes[:1]][:1], upstreams)
-    return tuple(target.upstream for target in forward.targets if target.upstream)
+    return tuple(target for target in forward.targets if target.upstream)

@@ -68,6 +68,8 @@ class Upstream:
     """Requests go there, from HTTP listeners; None: connections or datagrams."""
     measured: bool = False
     """Whether Envoy counts bytes and latencies as well."""
+    weights: tuple[int, ...] = ()
+    """Of `backends`, one by one; empty where all are alike."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ what it serves (`gateway.translation`, `ingress.translation`), and what statuses
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import gcd, lcm
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,12 +27,15 @@ from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, 
 from locallb.model.memory import Memory
 from locallb.model.objects import MalformedService, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.serving import Listener, Upstream
+from locallb.model.serving import Backend, Listener, Upstream
 from locallb.model.snapshot import Snapshot
 from locallb.planning.backends.backends import PortBackends, upstreams
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.planned import PlannedPort, Via
 from locallb.planning.ports import PortProblems
+
+_LARGEST_WEIGHT = 10_000
+"""Of a backend: thousands of them stay below what Envoy takes together."""
 
 
 class Gateways(NamedTuple):
@@ -142,12 +147,30 @@ def _datagram_name(gateway: Bound, port: int) -> str:
 
 
 def _merged(gateway: Bound, entries: Mapping[str, PortBackends]) -> Iterator[Upstream]:
-    """Make one upstream of all backends of a UDP port."""
-    for port, names in gateway.datagrams.items():
-        having = [entries[name] for name in names]
-        backends = tuple(sorted({backend for entry in having for backend in entry.backends}))
-        health = having[0].health if having else None
-        yield Upstream(_datagram_name(gateway, port), Protocol.UDP, backends, health=health)
+    """Make one upstream of all backends of a UDP port: Envoy has one cluster for its datagrams."""
+    for port, targets in gateway.datagrams.items():
+        health = entries[targets[0].upstream].health if targets else None
+        shares = datagram_shares((target.weight, entries[target.upstream].backends) for target in targets)
+        backends, weights = tuple(sorted(shares)), tuple(shares[backend] for backend in sorted(shares))
+        alike = len(set(weights)) <= 1
+        name = _datagram_name(gateway, port)
+        yield Upstream(name, Protocol.UDP, backends, health=health, weights=() if alike else weights)
+
+
+def datagram_shares(behind: Iterable[tuple[int, Sequence[Backend]]]) -> Mapping[Backend, int]:
+    """Return the weights of backends: together those of a target have its share, one by one they are alike.
+
+    They are as small as they can be, or rounded where that is still more than Envoy takes.
+    """
+    having = [(weight, backends) for weight, backends in behind if backends]
+    common = lcm(*(len(backends) for _, backends in having))
+    shares = Counter[Backend]()
+    for weight, backends in having:
+        shares.update(dict.fromkeys(backends, weight * common // len(backends)))
+    largest, divisor = max(shares.values(), default=0), gcd(*shares.values())
+    if divisor and largest // divisor > _LARGEST_WEIGHT:
+        return {backend: max(1, share * _LARGEST_WEIGHT // largest) for backend, share in shares.items()}
+    return {backend: share // divisor for backend, share in shares.items()}
 
 
 def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None) -> PlannedPort:

@@ -6,15 +6,18 @@ What the proxy gets is asked as a proxy asks it: the most specific virtual host,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.kinds import parse_api_object
+from locallb.gateway.parsing.referred import SECRET_REFERENCE
 from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.gateway.objects import Gateway, Route
-from locallb.model.http import ANY, HttpRoutes
-from locallb.model.http_routes import Forward, PathKind, PathMatch
+from locallb.model.http import ANY, Chain, HttpRoutes
+from locallb.model.http_routes import Answer, Forward, PathKind, PathMatch
 from locallb.model.memory import Memory
 from tests.gateway.api import JsonObject, backend, bound, gateway, gateway_class, listener, objects, route, service
 
@@ -77,21 +80,50 @@ def _fits(kind: str, value: str, path: str) -> bool:
     return path == value if kind == "Exact" else path == prefix or path.startswith(f"{prefix}/")
 
 
-def _served(one: BoundGateway, host: str, path: str) -> str:
-    """Return the Service that a proxy asks."""
-    (chain,) = one.chains[80]
+def _served(one: BoundGateway, host: str, path: str, sni: str = "") -> str | int:
+    """Return the Service that a proxy asks, or the status that it answers with by itself."""
+    chain = _chain(one.chains[80], sni)
     assert isinstance(chain.serves, HttpRoutes)
     tables = {domain: table.routes for table in chain.serves.hosts for domain in table.domains}
     labels = host.split(".")
     wildcards = ["*." + ".".join(labels[number:]) for number in range(1, len(labels))]
     for each in next((tables[name] for name in (host, *wildcards, ANY) if name in tables), ()):
-        assert isinstance(each.match.path, PathMatch)
-        kind = "Exact" if each.match.path.kind is PathKind.EXACT else "PathPrefix"
-        if _fits(kind, each.match.path.value, path):
+        wanted = each.match.path or PathMatch(PathKind.PREFIX, "/")
+        assert isinstance(wanted, PathMatch)
+        if _fits("Exact" if wanted.kind is PathKind.EXACT else "PathPrefix", wanted.value, path):
+            if isinstance(each.action, Answer):
+                return each.action.status
             assert isinstance(each.action, Forward)
             (target,) = each.action.targets
             return one.targets[target.upstream].service.name
     return ""
+
+
+def _chain(chains: Sequence[Chain], sni: str) -> Chain:
+    """Return the chain that a proxy takes for the name in a client's hello."""
+    having = [chain for chain in chains if not chain.names or covers(chain.names[0], sni)]
+    return min(having, key=lambda chain: specificity(chain.names[0] if chain.names else ""))
+
+
+@given(_listeners, st.lists(_routes, max_size=3), _requests, st.sampled_from(["a.t", "b.t", "b.a.t", "else"]))
+@example(["", "b.t"], [([], [[("PathPrefix", "/")]], "2026-01-01T00:00:00Z")], ("b.t", "/"), "a.t")
+@example(["b.t"], [([], [[("PathPrefix", "/")]], "2026-01-01T00:00:00Z")], ("a.t", "/"), "b.t")
+def test_with_tls_a_request_for_a_host_of_another_listener_is_misdirected(
+    hostnames: list[str], routes: list[Drawn], request: tuple[str, str], sni: str
+) -> None:
+    """The listener that took the connection serves its own hosts as it does without TLS, and no other ones."""
+    tls = {"certificateRefs": [{"name": "cert"}]}
+    listeners = [listener(f"l{number}", 80, "HTTPS", hostname=name, tls=tls) for number, name in enumerate(hostnames)]
+    _, *others = _documents(hostnames, routes)
+    secret = {**SECRET_REFERENCE, "metadata": {"name": "cert", "namespace": "shop"}, "spec": {"digest": "ab" * 32}}
+    (one,) = bound(gateway(*listeners), *others, secret)
+    taking, asked = (
+        min((name for name in hostnames if covers(name, host)), key=specificity, default=None)
+        for host in (sni, request[0])
+    )
+    if taking is not None:
+        expected = _expected(hostnames, routes, *request) if taking == asked else 421
+        assert _served(one, *request, sni) == expected
 
 
 @given(_listeners, st.lists(_routes, max_size=3), _requests)
