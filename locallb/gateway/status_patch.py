@@ -14,6 +14,8 @@ from locallb.model.gateway.objects import CONTROLLER
 
 Live = Mapping[str, Any]
 Status = Mapping[str, Any]
+_FEATURES = "supportedFeatures"
+"""What GatewayClasses of the first versions have no place for."""
 
 
 def status_patch(live: Live, wanted: Status, generation: int, now: str) -> Mapping[str, object] | None:
@@ -27,7 +29,7 @@ def status_patch(live: Live, wanted: Status, generation: int, now: str) -> Mappi
 
     """
     said = live.get("status") or {}
-    if not differences(said, wanted, generation, now):
+    if not _differences(said, wanted, generation, now):
         return None
     return {
         "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
@@ -35,8 +37,14 @@ def status_patch(live: Live, wanted: Status, generation: int, now: str) -> Mappi
     }
 
 
-def differences(said: Status, wanted: Status, generation: int, now: str = "") -> tuple[str, ...]:
-    """Name the fields that a patch would change. None of them: there is nothing to write."""
+def differences(said: Status, wanted: Status, generation: int) -> tuple[str, ...]:
+    """Name the fields that say something else, as far as the definition of the kind has a place for them."""
+    possible = {key: value for key, value in wanted.items() if key != _FEATURES or key in said}
+    return _differences(said, possible, generation)
+
+
+def _differences(said: Status, wanted: Status, generation: int, now: str = "") -> tuple[str, ...]:
+    """Name the fields that a patch would change."""
     if is_newer(said, generation):
         return ()
     shall = _status(said, wanted, generation, now)
@@ -78,7 +86,7 @@ def withdrawn(said: Status) -> Status:
         return {"loadBalancer": {"ingress": []}}
     waiting = {"status": "Unknown", "reason": "Pending", "message": "Waiting for controller"}
     conditions = [{"type": each["type"], **waiting} for each in said["conditions"]]
-    none = {"addresses": [], "listeners": [], "attachedListenerSets": 0}
+    none = {"addresses": [], "listeners": [], "attachedListenerSets": 0, _FEATURES: []}
     return {"conditions": conditions, **{key: value for key, value in none.items() if key in said}}
 
 

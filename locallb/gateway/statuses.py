@@ -26,6 +26,7 @@ from locallb.gateway.conditions import (
     Trouble,
     verdict,
 )
+from locallb.gateway.features import FEATURES
 from locallb.gateway.hostnames import intersection
 from locallb.gateway.listeners import BoundListener, is_allowed
 from locallb.gateway.translation import BoundGateway
@@ -70,7 +71,8 @@ def class_status(one: GatewayClass) -> Told:
     """Return the status of a GatewayClass of ours."""
     why = "parametersRef names parameters, and none are known here; leave it out"
     trouble = Trouble("InvalidParameters", why) if one.has_parameters else None
-    return Told(Reference(GROUP, "GatewayClass", one.meta.key), one.meta, _conditions(verdict(ACCEPTED, trouble)))
+    status = {**_conditions(verdict(ACCEPTED, trouble)), "supportedFeatures": [{"name": name} for name in FEATURES]}
+    return Told(Reference(GROUP, "GatewayClass", one.meta.key), one.meta, status)
 
 
 def gateway_status(bound: BoundGateway, outcome: Outcome) -> Told:

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from locallb.gateway.backends import Backends
 from locallb.gateway.conditions import Trouble
-from locallb.gateway.status_patch import says, status_patch
-from locallb.gateway.statuses import Outcome, Told, gateway_status, listener_set_status, route_status, verdicts_by_route
+from locallb.gateway.status_patch import says, status_patch, withdrawn
+from locallb.gateway.statuses import (
+    Outcome,
+    Told,
+    class_status,
+    gateway_status,
+    listener_set_status,
+    route_status,
+    verdicts_by_route,
+)
 from locallb.gateway.translation import bind
 from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
@@ -317,3 +325,19 @@ def test_a_field_that_the_api_does_not_keep_is_not_written_again() -> None:
     assert isinstance(patch, dict)
     kept = {key: value for key, value in patch["status"].items() if key != "attachedListenerSets"}
     assert says({**live, "status": kept}, wanted, 1)
+
+
+def test_a_class_says_what_it_supports() -> None:
+    """In the order of names, as the API asks; a cluster that has no place for that isn't told again and again."""
+    (ours,) = objects(gateway_class()).classes
+    wanted = class_status(ours).status
+    names = [each["name"] for each in wanted["supportedFeatures"]]
+    assert names == sorted(set(names))
+    live: JsonObject = {"metadata": {"resourceVersion": "1"}}
+    patch = status_patch(live, wanted, 1, NOW)
+    assert isinstance(patch, dict)
+    assert patch["status"]["supportedFeatures"] == wanted["supportedFeatures"]
+    kept = {key: value for key, value in patch["status"].items() if key != "supportedFeatures"}
+    assert says({**live, "status": kept}, wanted, 1)
+    assert not says({**live, "status": {**kept, "supportedFeatures": []}}, wanted, 1)
+    assert withdrawn(wanted)["supportedFeatures"] == []
