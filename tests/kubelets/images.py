@@ -79,7 +79,7 @@ def pod_images() -> Path:
     if not archive.exists():
         directory.mkdir(parents=True, exist_ok=True)
         fresh = archive.with_suffix(".new")
-        _pack(fresh, kubernetes("agnhost"), PAUSE, AGNHOST)
+        pack(fresh, kubernetes("agnhost"), PAUSE, AGNHOST)
         fresh.rename(archive)
     return directory
 
@@ -101,13 +101,13 @@ def upstream_images() -> Path:
         finally:
             docker("image", "rm", AGNHOST)
             shutil.rmtree(context)
-        _pack(directory / "pause.tar", kubernetes("agnhost"), PAUSE)
+        pack(directory / "pause.tar", kubernetes("agnhost"), PAUSE)
     if not (directory / "coredns.tar").exists():
-        _pack(directory / "coredns.tar", kubernetes(COREDNS), COREDNS_IMAGE)
+        pack(directory / "coredns.tar", kubernetes(COREDNS), COREDNS_IMAGE)
     return directory
 
 
-def _pack(archive: Path, program: Path, *names: str) -> None:
+def pack(archive: Path, program: Path, *names: str) -> None:
     """Write images with one layer, a program, in the format of `docker save`."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as packed:

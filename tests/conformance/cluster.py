@@ -1,0 +1,58 @@
+"""What a cluster has before the suite begins: the CRDs of Gateway API, our rights, and the GatewayClass.
+
+Not here: Gateways and routes, which the suite makes itself.
+"""
+
+from __future__ import annotations
+
+from lightkube import ApiError, Client
+from lightkube.codecs import load_all_yaml
+from lightkube.generic_resource import create_global_resource
+
+from locallb.kubernetes.rights import GATEWAY_RULES, SECRET_RULES
+from locallb.model.gateway.objects import CONTROLLER, GROUP
+from tests.cluster.controlplane import Document
+from tests.conformance.ready import crds
+from tests.kubelets.cluster import Cluster
+from tests.traffic.waiting import eventually
+
+CLASS = "local-lb"
+_RBAC = "rbac.authorization.k8s.io"
+ROLE = create_global_resource(_RBAC, "v1", "ClusterRole", "clusterroles")
+BINDING = create_global_resource(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings")
+CLASSES = create_global_resource(GROUP, "v1", "GatewayClass", "gatewayclasses")
+NAME = "local-lb-gateways"
+
+
+def prepare(cluster: Cluster) -> None:
+    """Have the cluster serve Gateway API, let local-lb read all that Gateways need, and make the class."""
+    rules = [rule.fields for rule in (*GATEWAY_RULES, *SECRET_RULES)]
+    subject = {"kind": "User", "name": "local-lb", "apiGroup": _RBAC}
+    role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME}
+    with cluster.plane.client() as owner:
+        for path in crds():
+            for document in load_all_yaml(path.read_text()):
+                owner.create(document)
+        owner.create(ROLE.from_dict({"metadata": {"name": NAME}, "rules": rules}))
+        owner.create(BINDING.from_dict({"metadata": {"name": NAME}, "roleRef": role, "subjects": [subject]}))
+        ours = {"metadata": {"name": CLASS}, "spec": {"controllerName": CONTROLLER}}
+        eventually(lambda: _is_created(owner, ours), "the cluster takes GatewayClasses")
+
+
+def until_accepted(cluster: Cluster) -> None:
+    """Wait until the GatewayClass says which features are supported, which the suite asks once."""
+    with cluster.plane.client() as owner:
+        eventually(lambda: _supports_something(owner), "the GatewayClass is told")
+
+
+def _supports_something(owner: Client) -> bool:
+    status = owner.get(CLASSES, CLASS).get("status") or {}
+    return bool(status.get("supportedFeatures"))
+
+
+def _is_created(owner: Client, document: Document) -> bool:
+    try:
+        owner.create(CLASSES.from_dict(document))
+    except ApiError:  # the API server opens its place a moment after it took the definition
+        return False
+    return True
