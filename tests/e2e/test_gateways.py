@@ -226,6 +226,18 @@ def test_https_ends_with_the_certificate_of_a_secret_and_a_new_one_follows(play:
         assert pair.key.read_bytes().splitlines()[1] not in written
 
 
+def test_tls_that_ends_before_a_backend_of_bytes_needs_no_routes_of_http(play: Stage, tmp_path: Path) -> None:
+    """A proxy that has certificates and no HTTP at all is proven like any other."""
+    authority = Authority(tmp_path / "authority")
+    tls = listener("tls", 8443, "TLS", hostname="a.test", tls={"certificateRefs": [{"name": "cert"}]})
+    with answering("one") as one:
+        play.write("cluster.yaml", node(), service("one", one), _secret(authority.sign("DNS:a.test")))
+        bytes_only = route({"backendRefs": [backend("one")]}, kind="TLSRoute", hostnames=["a.test"])
+        play.write("gateway.yaml", gateway_class(), gateway(tls), bytes_only)
+        play.up()
+        assert _shown(address_of(play), authority)[1] == "one / -"
+
+
 def test_a_gateway_of_another_controller_is_left_alone(play: Stage) -> None:
     """Nothing is served, and that is told; a class that the stack names and nobody has is told, too."""
     play.write("gateway.yaml", gateway_class("local", "theirs.test/controller"), web())
