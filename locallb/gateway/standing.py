@@ -17,7 +17,7 @@ from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 
 _TOLD = frozenset(kind.name for kind in KINDS.values() if kind.plural in set(ObjectKind))
 """The kinds whose status is written."""
-_FIELDS = ("addresses", "attachedListenerSets")
+_FIELDS = ("addresses", "attachedListenerSets", "supportedFeatures")
 
 
 @dataclass(frozen=True, slots=True)
