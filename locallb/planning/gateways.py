@@ -113,7 +113,9 @@ def backends_of(gateway: Bound, around: BackendIndex) -> BackendIndex:
 def serve(gateway: Bound, where: Where, around: BackendIndex) -> Serving:
     """Put ports on addresses, and backends behind them."""
     entries = {name: _behind(target, around) for name, target in gateway.targets.items()}
-    ports = tuple(_port(gateway, port, where, _via(entries.values())) for port in gateway.want.ports)
+    merged = tuple(_merged(gateway, entries))
+    answering = frozenset(upstream.name for upstream in merged if upstream.backends)
+    ports = tuple(_port(gateway, port, where, _via(entries.values()), answering) for port in gateway.want.ports)
     listeners = tuple(one for port in ports for one in port.listeners)
     return Serving(
         ports,
@@ -121,7 +123,7 @@ def serve(gateway: Bound, where: Where, around: BackendIndex) -> Serving:
         tuple(one for one in listeners if isinstance(one, HttpListener)),
         (
             *(_upstream(name, gateway.targets[name], entry) for name, entry in entries.items() if not _is_udp(entry)),
-            *_merged(gateway, entries),
+            *merged,
         ),
     )
 
@@ -173,8 +175,8 @@ def datagram_shares(behind: Iterable[tuple[int, Sequence[Backend]]]) -> Mapping[
     return {backend: share // divisor for backend, share in shares.items()}
 
 
-def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None) -> PlannedPort:
-    """Return a port with a listener on each address where nobody else has it."""
+def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answering: frozenset[str]) -> PlannedPort:
+    """Return a port with a listener on each address where nobody else has it; of UDP where anybody is behind it."""
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
     taken = {address: where.taken[port, address] for address in where.addresses if (port, address) in where.taken}
@@ -183,7 +185,7 @@ def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None) -> P
     listeners: tuple[Listener | HttpListener, ...]
     if port.protocol is Protocol.UDP:
         name = _datagram_name(gateway, port.port)
-        listeners = tuple(Listener(one, port.port, port.protocol, name) for one in free)
+        listeners = tuple(Listener(one, port.port, port.protocol, name) for one in free if name in answering)
     else:
         chains = gateway.chains[port.port]
         listeners = tuple(HttpListener(one, port.port, chains) for one in free if chains)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from tests.e2e.support import Stage, node
+from tests.e2e.support import Stage, ask, backends, node
 from tests.e2e.watching import becomes, watching
 from tests.envoy.certificates import Authority, Pair
 from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
@@ -236,6 +237,25 @@ def test_tls_that_ends_before_a_backend_of_bytes_needs_no_routes_of_http(play: S
         play.write("gateway.yaml", gateway_class(), gateway(tls), bytes_only)
         play.up()
         assert _shown(address_of(play), authority)[1] == "one / -"
+
+
+def test_datagrams_have_a_listener_where_somebody_answers_them(play: Stage) -> None:
+    """A UDP port without a route is no failure; with one, clients are answered by weight."""
+    udp = gateway(listener("udp", 8080, "UDP"))
+    play.write("cluster.yaml", node())
+    play.write("gateway.yaml", gateway_class(), udp)
+    play.up()
+    at = address_of(play)
+    with backends() as make:
+        for name in ("one", "two"):
+            port = {"port": 8080, "nodePort": make(name).port, "protocol": "UDP"}
+            play.write(f"{name}.yaml", {**service(name, 0), "spec": {"type": "NodePort", "ports": [port]}})
+        shares = [backend("one", weight=3), backend("two")]
+        play.write("route.yaml", route({"backendRefs": shares}, kind="UDPRoute"))
+        play.up()
+        answers = [ask(at, 8080, "UDP") for _ in range(40)]
+    assert address_of(play) == at
+    assert Counter(answers) == {"one: hello": 30, "two: hello": 10}
 
 
 def test_a_gateway_of_another_controller_is_left_alone(play: Stage) -> None:

@@ -105,11 +105,13 @@ def test_cors(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
     )
     client = serve(
         Route(Match(prefix("/any")), WEB, cors=Cors(("*",), ("*",), ("*",))),
+        Route(Match(prefix("/whatever")), WEB, cors=Cors(("*",), ("GET", "*"), ("*",), credentials=True)),
         Route(Match(), WEB, cors=cors),
     )
 
     def preflight(path: str, origin: str) -> dict[str, str]:
-        asked = (("origin", origin), ("access-control-request-method", "PUT"))
+        head = "access-control-request"
+        asked = (("origin", origin), (f"{head}-method", "PUT"), (f"{head}-headers", "x-a, x-b"))
         answer = client.ask(path, method="OPTIONS", headers=asked)
         assert answer.status == 200
         return {name: value for name, value in answer.headers.items() if name.startswith("access-control")}
@@ -128,6 +130,11 @@ def test_cors(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
     for origin in ("https://a.test.evil", "http://x.a.test", "null"):
         assert "access-control-allow-origin" not in preflight("/", origin)
     assert preflight("/any", "http://x")["access-control-allow-origin"] in {"http://x", "*"}
+    permission = preflight("/whatever", "http://x")
+    assert (permission["access-control-allow-methods"], permission["access-control-allow-headers"]) == (
+        "PUT",
+        "x-a, x-b",
+    )
     assert not echoes["a"].asked
     answer = client.ask(headers=(("origin", "http://b.test"),))
     assert answer.headers["access-control-allow-origin"] == "http://b.test"

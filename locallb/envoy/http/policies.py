@@ -11,7 +11,6 @@ from locallb.model.http_routes import Forward, Route
 
 CORS, SESSION = "envoy.filters.http.cors", "envoy.filters.http.stateful_session"
 _STATES = "envoy.extensions.http.stateful_session"
-_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 _PASSED_OVER = 3
 """Backends that didn't take a request, before the client hears of it."""
 _NOT_TAKEN = "connect-failure,refused-stream,reset-before-request"
@@ -74,15 +73,15 @@ def seconds(milliseconds: int) -> str:
 
 
 def _cors(cors: Cors) -> Message:
-    methods = _METHODS if cors.credentials and "*" in cors.methods else cors.methods
-    listed = {"allow_methods": methods, "allow_headers": cors.headers, "expose_headers": cors.exposed}
+    # Of `*` alone Envoy makes what the client asked for, which is right with credentials as well.
+    listed = {"allow_methods": cors.methods, "allow_headers": cors.headers, "expose_headers": cors.exposed}
     return typed(
         "envoy.extensions.filters.http.cors.v3.CorsPolicy",
         allow_origin_string_match=[_origin(origin) for origin in cors.origins],
         allow_credentials=cors.credentials,
         max_age=str(cors.max_age),
         forward_not_matching_preflights=False,
-        **{name: ", ".join(words) for name, words in listed.items() if words},
+        **{name: "*" if "*" in words else ", ".join(words) for name, words in listed.items() if words},
     )
 
 
