@@ -1,13 +1,15 @@
 """The listeners of one Gateway, its own and those of ListenerSets: which are distinct, what each may serve.
 
-Those of the Gateway come first, then those of ListenerSets, the oldest first. Of listeners that one object has none may
-win; between objects the earlier one does. Not here: routes (`attachment`) and conditions (`gateway_status`).
+Those of the Gateway come first, then those of ListenerSets, the oldest first. Between objects the earlier one wins; of
+listeners of one object, as far as no earlier one keeps them out, none does. Not here: routes (`attachment`) and
+conditions (`gateway_status`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.grants import Grants
@@ -171,16 +173,20 @@ def not_permitted(source: Reference, target: Reference) -> Trouble:
 
 
 def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, ...]:
-    """Mark those that aren't distinct: all of one object's, and between objects the later ones."""
+    """Mark those that aren't distinct: between objects the later ones, and of what is left in one object all."""
     kept: list[BoundListener] = []
-    checked = []
-    for one in bound:
-        siblings = [other for other in bound if other.owner == one.owner and other is not one]
-        conflict = _conflict(one, siblings) or _conflict(one, kept)
-        checked.append(replace(one, conflict=conflict))
-        if conflict is None and not one.accepted:
-            kept.append(one)
+    checked: list[BoundListener] = []
+    for _, group in groupby(bound, key=lambda one: one.owner):
+        among = [replace(one, conflict=_conflict(one, kept)) for one in group]
+        left = [one for one in among if not one.conflict]
+        among = [replace(one, conflict=one.conflict or _conflict(one, _without(one, left))) for one in among]
+        kept += [one for one in among if not (one.conflict or one.accepted)]
+        checked += among
     return tuple(checked)
+
+
+def _without(one: BoundListener, some: Iterable[BoundListener]) -> Iterable[BoundListener]:
+    return (other for other in some if other is not one)
 
 
 def _conflict(one: BoundListener, others: Iterable[BoundListener]) -> Trouble | None:

@@ -223,6 +223,18 @@ def test_listener_sets_attach_where_the_gateway_lets_them() -> None:
     assert of_sets(gateway(**OPEN), _set("far", listener("more", 81), namespace="else"))["far"][0][1] == "NotAllowed"
 
 
+def test_a_listener_that_an_earlier_object_keeps_out_takes_nothing_from_its_siblings() -> None:
+    """Only what would be served without it can be contested."""
+    sets = of_sets(
+        gateway(listener("http", hostname="a.test"), **OPEN),
+        _set("a", listener("x", hostname="b.test"), listener("y", protocol="TCP")),
+        _set("b", listener("x", 81, hostname="b.test"), listener("y", 81, protocol="TCP")),
+    )
+    lost = ("True", "ProtocolConflict")
+    assert sets["a"] == (("True", "Accepted"), [FINE, lost])
+    assert sets["b"] == (("False", "ListenersNotValid"), [lost, lost])
+
+
 def test_the_gateways_listeners_go_before_those_of_sets_and_the_oldest_set_first() -> None:
     """A listener that comes later loses, and a set that has lost all isn't accepted."""
     sets = of_sets(
