@@ -10,12 +10,12 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream soak lint format goldens bench wheel image clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream test-conformance soak lint format goldens bench wheel image clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The commands in .venv name its path: where the directory was renamed or copied they are another one's, or nobody's.
 MOVED := $(shell [ -L .venv ] || [ -L .venv/bin ] || [ ! -f .venv/bin/locallb ] || grep -qsF "$(CURDIR)/.venv/bin/python" .venv/bin/locallb || echo yes)
@@ -90,6 +90,10 @@ test-kubelets: .venv/dev ## Run the tests against real kubelets: Nodes are conta
 test-upstream: .venv/dev ## Run Kubernetes' own tests of LoadBalancers against watch on real kubelets (half an hour)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.kubelets.upstream
+
+test-conformance: .venv/dev ## Run Gateway API's conformance suite against watch on real kubelets (needs what those do; REPORT=FILE)
+	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
+	@$(BIN)/python -m tests.conformance $(if $(REPORT),--report "$(REPORT)")
 
 soak: .venv/dev ## Shake a live cluster's stack for MINUTES=5 with faults of every kind
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
