@@ -30,6 +30,8 @@ class Memory(Generic[_Made]):
         known = self._now.get(key) or self._before.get(key)
         if known is None or not self.same(known[0], given):
             known = given, make(*given)
+        elif self.same is eq:  # whoever comes with this very one again need not be compared in depth
+            known = given, known[1]
         self._now[key] = known
         return known[1]
 

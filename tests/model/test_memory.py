@@ -78,3 +78,25 @@ def test_who_remembers_decides_what_counts_as_the_same() -> None:
     """A Memory may be told what does not matter."""
     memory = Memory[int](lambda before, now: abs(before[0] - now[0]) < 10)
     assert [memory.of("key", abs, number) for number in (1, 9, 11, 12)] == [1, 1, 11, 11]
+
+
+class Deep:
+    """Equal to all others, and counts how often it is asked."""
+
+    asked = 0
+
+    def __eq__(self, other: object) -> bool:
+        Deep.asked += 1
+        return isinstance(other, Deep)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_what_was_found_equal_once_is_known_by_identity_from_then_on() -> None:
+    """A thousand values that were made anew once aren't compared in depth for ever."""
+    memory, first, second = Memory[Deep](), Deep(), Deep()
+    for this in (first, second, second, second):
+        assert memory.of("key", lambda given: given, this) is first
+        memory.evict_unused()
+    assert Deep.asked == 1
+    assert memory.given("key")[0] is second
