@@ -18,12 +18,14 @@ from locallb.engine.engine import Engine
 from locallb.engine.protocol.program import Program
 from locallb.engine.state.project import load_config
 from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.runtimes.process.processes import Process, is_alive
 from locallb.sources.configuration import stack_settings
 from locallb.watch import checks as module
 from locallb.watch.checks import MOST_DOUBTFUL, NAME, Checks
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Updated
 from locallb.watch.loop import Loop
 from tests.e2e.support import Stage, node, port, service, stage
+from tests.watch.api import becomes
 
 KEYS = [ObjectKey(ClusterName("c"), "n", name) for name in "abc"]
 
@@ -125,7 +127,7 @@ def play() -> Iterator[Stage]:
 
 
 def look(play: Stage) -> list[LoopEvent]:
-    """Have a loop start and look, until all that it finds is as it should be."""
+    """Have a loop start and look, again where something happens meanwhile, until all is as it should be."""
     session, told = Session.open(play.root, "dev"), list[LoopEvent]()
     load = lambda: stack_settings(load_config(session.project, "dev"))  # noqa: E731 - the loop's, each time
     engine, path = session.engine(lambda _event: None), session.project.stack_file("dev")
@@ -133,6 +135,9 @@ def look(play: Stage) -> list[LoopEvent]:
     try:
         loop._take(Mark(Cause.START))
         loop._look()
+        while not isinstance(told[-1], Converged | Failed):
+            loop._take(*loop._inbox.take(0))
+            loop._look()
     finally:
         loop._planner.stop()
     assert isinstance(told[-1], Converged), told[-1]
@@ -157,8 +162,9 @@ def contents(play: Stage) -> dict[str, object]:
 
 
 def _kill(play: Stage) -> None:
-    record = next((play.state_home / "proxies").glob("*/process.json"))
-    os.kill(json.loads(record.read_text())["pid"], signal.SIGKILL)
+    record = json.loads(next((play.state_home / "proxies").glob("*/process.json")).read_text())
+    os.kill(record["pid"], signal.SIGKILL)
+    becomes(lambda: not is_alive(Process(record["pid"], record["started"])))
 
 
 def _spoil(play: Stage) -> None:
