@@ -1,0 +1,38 @@
+"""Names of Services of a real cluster: there with the address, gone with the Service, refused by an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane, Objects
+from tests.cluster.test_life import address
+from tests.dns.questions import NXDOMAIN, addresses, asked
+from tests.e2e.support import Backend, Stage, port, service
+from tests.e2e.watching import answers, becomes, watching
+
+pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
+HOSTNAME = "external-dns.alpha.kubernetes.io/hostname"
+
+
+def test_a_name_follows_its_service(
+    plane: ControlPlane, cluster: Objects, play: Stage, backend: Callable[..., Backend]
+) -> None:
+    """Annotated, contended, freed by the older one."""
+    server = play.at(200), 5300
+    zones = [{"zone": "test", "embedded": f"{server[0]}:{server[1]}"}]
+    play.configure(sources=[plane.source], dns={"zones": zones})
+    with watching(play) as watch:
+        document = cluster.service(service("web", port(8080, 0), annotations={HOSTNAME: "shop.test"}))
+        backend("web", port=document["spec"]["ports"][0]["nodePort"])
+        becomes(lambda: addresses(server, "shop.test") == [address(cluster, "web")], watch)
+        becomes(lambda: answers(addresses(server, "web.n.real.test")[0], 8080, "web"), watch)
+        cluster.service(service("z-late", port(8080, 0), annotations={HOSTNAME: "shop.test"}))
+        told = "real/n/z-late: the name shop.test is that of real/n/web, which is older; choose another one"
+        becomes(lambda: told in [note for _, _, note in cluster.events("z-late")], watch)
+        assert addresses(server, "shop.test") == [address(cluster, "web")]
+        cluster.delete("web")
+        becomes(lambda: addresses(server, "shop.test") == [address(cluster, "z-late")], watch)
+        cluster.change("z-late", {"metadata": {"annotations": {HOSTNAME: None}}})
+        becomes(lambda: asked(server, "shop.test")[0] == NXDOMAIN, watch)
