@@ -6,13 +6,21 @@ from collections.abc import Sequence
 
 import pulumi
 
-from locallb.model.http import Certificate
+from locallb.model.http import AnyCertificate
+from locallb.model.http import LocalCertificate as Local
 from locallb.model.identities import RunIdentity
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
 from locallb.planning.planned import PlannedProxy
 from locallb.resources.codec import encode
-from locallb.resources.declared import LoopbackAddress, PodRoutes, ProxyConfig, Reachable, ServedCertificate
+from locallb.resources.declared import (
+    LocalCertificate,
+    LoopbackAddress,
+    PodRoutes,
+    ProxyConfig,
+    Reachable,
+    ServedCertificate,
+)
 from locallb.runtimes.runtime import runtime
 
 
@@ -70,8 +78,12 @@ class Proxy(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self.process]),
         )
 
-    def _certificate(self, planned: PlannedProxy, certificate: Certificate, access: Access | None) -> ServedCertificate:
+    def _certificate(
+        self, planned: PlannedProxy, certificate: AnyCertificate, access: Access | None
+    ) -> ServedCertificate | LocalCertificate:
         """Put a certificate and its key where the proxy reads them; both lie there before anything refers to them."""
+        if isinstance(certificate, Local):
+            return self._made(planned, certificate)
         return ServedCertificate(
             f"{planned.proxy.name}/{certificate.namespace}.{certificate.name}",
             proxy=planned.proxy.id,
@@ -82,6 +94,21 @@ class Proxy(pulumi.ComponentResource):
             namespace=certificate.namespace,
             secret=certificate.name,
             digest=certificate.digest,
+            shared=planned.run.by_group,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _made(self, planned: PlannedProxy, certificate: Local) -> LocalCertificate:
+        """Have a certificate made, too."""
+        return LocalCertificate(
+            f"{planned.proxy.name}/{certificate.name}",
+            proxy=planned.proxy.id,
+            name=planned.proxy.name,
+            owner=owner_fields(planned.owner),
+            certificate=certificate.name,
+            hosts=list(certificate.hosts),
+            authority=certificate.authority,
+            period=certificate.period,
             shared=planned.run.by_group,
             opts=pulumi.ResourceOptions(parent=self),
         )

@@ -54,9 +54,14 @@ class Arguments:
     sort: str = ""
     """What `top` sorts by."""
     place: Path | None = None
-    """The project that `init` is told by itself; None where it is the one around."""
+    """The project that `init` is told by itself; None where it is the one around. The file that `ca export` writes."""
     sources: tuple[tuple[str, object], ...] = ()
     """What is written down as the sources of a new stack."""
+
+    domains: tuple[str, ...] = ()
+    """Below which hosts lie that a new authority certifies besides those that belong to nobody."""
+    replaces: bool = False
+    """A new authority comes in place of one that there is."""
 
     @property
     def offline(self) -> bool:
@@ -68,7 +73,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
     """Parse a command line; exits with 2 when it can't be understood."""
     parser = make_parser()
     given = parser.take(words)
-    if getattr(given, "place", None) is not None:
+    if getattr(given, "place", None) is not None and given.command != "ca":
         given.directory = given.place
     if problem := _contradiction(given):
         parser.error(problem)
@@ -97,6 +102,8 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         sort=getattr(given, "sort", ""),
         place=getattr(given, "place", None),
         sources=tuple(getattr(given, "sources", ())),
+        domains=tuple(getattr(given, "domains", None) or ()),
+        replaces=getattr(given, "replaces", False),
         fail_on=tuple(dict.fromkeys(getattr(given, "fail_on", ()))),
     )
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "doctor": "say what this host allows, what is in the way, and what to do about it",
     "host": "show or change what this host allows: ports, proxies, pools, a shared ledger",
     "state": "look after the stack's state file",
+    "ca": "show, make and hand on your own authority for certificates",
     "stack": "list the project's stacks",
     "init": "write the configuration of a new stack, named by --stack, and a project where there is none",
     "help": "print a page of the documentation, or which there are",
@@ -39,6 +40,11 @@ ACTIONS = {
     "setup": "print what would lift this host's limits, and do it with --apply",
     "teardown": "print what would bring back what setup found, and do it with --apply",
     "status": "show what of it is done",
+}
+CA = {
+    "show": "show your own authority: where it is, what it may certify, and until when",
+    "create": "make it now; with --replace another one, in place of the one that there is",
+    "export": "print its certificate, which is public, or write it into a file: for containers and other programs",
 }
 LIST = "list every stack that has a configuration or a state"
 ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
@@ -218,6 +224,19 @@ def _add_actions(command: argparse.ArgumentParser, common: argparse.ArgumentPars
             action.add_argument("--persist", action="store_true", help="also for the next boots (sysctl.d, systemd)")
 
 
+def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in CA.items():
+        action = actions.add_parser(name, help=text, description=text, parents=[common])
+        if name == "create":
+            action.add_argument("--replace", dest="replaces", action="store_true", help="whatever there is")
+            action.add_argument(
+                "--domain", dest="domains", metavar="NAME", action="append", help="certify hosts below it as well"
+            )
+        if name == "export":
+            action.add_argument("place", metavar="FILE", type=Path, nargs="?", help="default: standard output")
+
+
 def _add_common(parser: argparse.ArgumentParser, *, suppress: bool) -> None:
     """Add the options that may stand before or after the command."""
 
@@ -250,6 +269,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"state"}), _add_state_actions),
     (frozenset({"destroy"}), _add_ending),
     (frozenset({"stack"}), _add_list),
+    (frozenset({"ca"}), _add_ca),
     (frozenset({"init"}), _add_place),
     (frozenset({"up", "preview", "watch"}), _add_own_sources),
     (frozenset({"completion"}), _add_shells),

@@ -42,8 +42,10 @@ KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
-    "trafficDetails",
+    *("trafficDetails", "certificates"),
 )
+_SECRETS, _LOCAL = "secrets", "local"
+"""Where certificates come from."""
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
 
 
@@ -78,6 +80,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         gateway_classes=parse_gateway_classes(mistakes, config.get("gatewayClasses")),
         ingress=parse_ingress(mistakes, config.get("ingress")),
         traffic_details=mistakes.flag("trafficDetails", config.get("trafficDetails", False)),
+        local_certificates=_certificates(mistakes, config.get("certificates", _SECRETS)) == _LOCAL,
         policies=parse_policies(mistakes, config.get("policies", {})),
         dns=parse_dns(mistakes, config.get("dns"), pools),
         metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
@@ -115,6 +118,13 @@ def _status_order(mistakes: Mistakes, value: object) -> StatusOrder:
         mistakes.add("statusOrder", f"{shown(value)} is no order; use ipFamilies or ipv4First, or remove the key")
         return StatusOrder.IP_FAMILIES
     return StatusOrder(str(value))
+
+
+def _certificates(mistakes: Mistakes, value: object) -> str:
+    if value not in (_SECRETS, _LOCAL):
+        mistakes.add("certificates", f"{shown(value)} is no choice; use {_SECRETS} or {_LOCAL}, or remove the key")
+        return _SECRETS
+    return str(value)
 
 
 def _runtime(mistakes: Mistakes, value: object) -> str:

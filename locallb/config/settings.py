@@ -242,6 +242,8 @@ class Settings:
     """The zones in which load balancers have names."""
     traffic_details: bool = False
     """Proxies count bytes and latencies as well."""
+    local_certificates: bool = False
+    """Hosts without a Secret get certificates of this user's own authority."""
 
     @property
     def publishes(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from locallb.certificates import local
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.grants import Grants
 from locallb.model.gateway.objects import (
@@ -27,6 +28,7 @@ from locallb.model.gateway.objects import (
 from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
 from locallb.model.http import Certificate
 from locallb.model.identities import Protocol
+from locallb.model.snapshot import LocalAuthority
 
 _SECRET = ("", "Secret")
 _KINDS: Mapping[str, tuple[RouteKind, ...]] = {
@@ -54,6 +56,8 @@ class BoundListener:
     resolved: Trouble | None = None
     """Why a reference of it leads nowhere."""
     certificates: tuple[Certificate, ...] = ()
+    authority: LocalAuthority | None = None
+    """Who makes its certificate; None where it names those that there are, or needs none."""
 
     @property
     def transport(self) -> Protocol:
@@ -68,7 +72,7 @@ class BoundListener:
     @property
     def _lacks_certificate(self) -> bool:
         tls = self.listener.tls
-        return tls is not None and tls.mode is TlsMode.TERMINATE and not self.certificates
+        return tls is not None and tls.mode is TlsMode.TERMINATE and not (self.certificates or self.authority)
 
 
 def attached_sets(gateway: Gateway, objects: GatewayObjects) -> tuple[ListenerSet, ...]:
@@ -87,14 +91,14 @@ def is_allowed(one: ListenerSet, gateway: Gateway, namespaces: Mapping[str, Mapp
 
 
 def bound_listeners(
-    gateway: Gateway, sets: Iterable[ListenerSet], objects: GatewayObjects
+    gateway: Gateway, sets: Iterable[ListenerSet], objects: GatewayObjects, authority: LocalAuthority | None = None
 ) -> tuple[BoundListener, ...]:
-    """Bind all listeners of a Gateway, `sets` in order."""
+    """Bind all listeners of a Gateway, `sets` in order; `authority` makes certificates for those that name none."""
     grants = Grants(objects.grants)
     owned = [("Gateway", gateway.meta, gateway.listeners)]
     owned += [("ListenerSet", one.meta, one.listeners) for one in sets]
     bound = [
-        _bound(_owner(kind, meta), listener, objects, grants)
+        _certified(_bound(_owner(kind, meta), listener, objects, grants), authority)
         for kind, meta, listeners in owned
         for listener in listeners
     ]
@@ -116,6 +120,18 @@ def _bound(owner: Reference, listener: Listener, objects: GatewayObjects, grants
         why = f"listener {listener.name} speaks {listener.protocol} and takes no {', '.join(odd)}"
         resolved = Trouble("InvalidRouteKinds", f"{why}; allow {' or '.join(possible)}")
     return BoundListener(owner, listener, kinds, accepted, None, resolved, certificates)
+
+
+def _certified(bound: BoundListener, authority: LocalAuthority | None) -> BoundListener:
+    """Have the certificate of a listener that names none made, where its hostname lets that be."""
+    tls, name = bound.listener.tls, bound.listener.hostname
+    if authority is None or tls is None or tls.mode is TlsMode.PASSTHROUGH or tls.certificates:
+        return bound
+    if name and not local.certifies(authority, name):
+        why = f"listener {bound.listener.name} names no certificate, and {local.refusal(authority, name)}"
+        return replace(bound, resolved=Trouble("InvalidCertificateRef", why))
+    kinds_only = bound.resolved if bound.resolved and bound.resolved.reason == "InvalidRouteKinds" else None
+    return replace(bound, resolved=kinds_only, authority=authority)
 
 
 def _unsupported(listener: Listener) -> Trouble | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from locallb.certificates import local
 from locallb.gateway.attachment import Attached, Attachment, attach
 from locallb.gateway.backends import Backends, Upstreams
 from locallb.gateway.bound import Bound, upstream_prefix
@@ -36,6 +37,7 @@ from locallb.model.http_routes import Target
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
 from locallb.model.memory import Memory
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
+from locallb.model.snapshot import LocalAuthority
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +68,15 @@ def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple
 
 
 def bind(
-    objects: GatewayObjects, names: Collection[str] | None = None, memory: Memory[Any] | None = None
+    objects: GatewayObjects,
+    names: Collection[str] | None = None,
+    memory: Memory[Any] | None = None,
+    authority: LocalAuthority | None = None,
 ) -> tuple[BoundGateway, ...]:
     """Bind all that a cluster has, for the classes of these names (None: all of our controller).
 
-    `memory` has those that were bound before: each is bound again for objects of its own, or what all share.
+    `authority` makes certificates for listeners that name none; None: those serve nothing. `memory` has those that were
+    bound before: each is bound again for objects of its own, or what all share.
     """
     memory = memory or Memory()
     ours = {one.meta.key.name for one in our_classes(objects, names)}
@@ -86,7 +92,7 @@ def bind(
             owners = (gateway.reference, *(one.reference for one in sets))
             routes = {name: route for owner in owners for name, route in by_parent.get(owner, {}).items()}
             key = ObjectKey(objects.cluster, *gateway.meta.key, ObjectKind.GATEWAY)
-            bound.append(memory.of(key, _bound, key, gateway, sets, tuple(routes.values()), shared))
+            bound.append(memory.of(key, _bound, key, gateway, sets, tuple(routes.values()), shared, authority))
     return tuple(bound)
 
 
@@ -97,11 +103,16 @@ def shared_objects(objects: GatewayObjects, memory: Memory[Any]) -> GatewayObjec
     return same
 
 
-def _bound(
-    key: ObjectKey, gateway: Gateway, sets: tuple[ListenerSet, ...], routes: tuple[Route, ...], shared: GatewayObjects
+def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
+    key: ObjectKey,
+    gateway: Gateway,
+    sets: tuple[ListenerSet, ...],
+    routes: tuple[Route, ...],
+    shared: GatewayObjects,
+    authority: LocalAuthority | None,
 ) -> BoundGateway:
     """Bind one Gateway; `shared` is what routes and listeners of any Gateway may refer to."""
-    listeners = bound_listeners(gateway, sets, shared)
+    listeners = bound_listeners(gateway, sets, shared, authority)
     attachment = attach(listeners, routes, shared.namespaces)
     trouble = _unusable(gateway, listeners)
     upstreams = Upstreams(Backends(shared), upstream_prefix(key))
@@ -189,8 +200,7 @@ def _chains(attached: Sequence[_Attached], upstreams: Upstreams) -> Iterable[Cha
     if plain:
         yield Chain(http_routes(plain, upstreams))
     for one, routes in attached:
-        name, tls = one.listener.hostname, one.listener.tls
-        termination = Termination(one.certificates) if tls and tls.mode is TlsMode.TERMINATE else None
+        name, termination = one.listener.hostname, _termination(one, routes)
         if one.listener.protocol == ListenerProtocol.HTTPS:
             named = [Hosted(other.listener.hostname, ()) for other, _ in attached if other is not one]
             serves = https_routes(Hosted(name, routes), named, upstreams)
@@ -200,6 +210,22 @@ def _chains(attached: Sequence[_Attached], upstreams: Upstreams) -> Iterable[Cha
             yield from _by_name(one, routes, others, termination, upstreams)
         elif one.listener.protocol == ListenerProtocol.TCP:
             yield Chain(_forward(routes[:1], upstreams))
+
+
+def _termination(one: BoundListener, routes: Sequence[Attached]) -> Termination | None:
+    """Return how TLS ends at a listener; None where it doesn't.
+
+    A certificate of our own has the listener's hostname, and those of its routes that this doesn't stand for.
+    """
+    tls, authority = one.listener.tls, one.authority
+    if tls is None or tls.mode is not TlsMode.TERMINATE:
+        return None
+    if authority is None:
+        return Termination(one.certificates)
+    hosts = {one.listener.hostname, *(name for each in routes for name in each.names)}
+    believed = [host for host in hosts if host and local.certifies(authority, host)]
+    name = f"{one.owner.kind.lower()}s/{one.owner.key}/{one.listener.name}"
+    return Termination((local.certificate(authority, name, believed),))
 
 
 def _by_name(

@@ -7,8 +7,10 @@ can be served. Routes are in `http_routes`. Not here: which of two routes comes 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from locallb.model import http_checks as check
 from locallb.model.http_policies import NO_CHANGES
@@ -35,6 +37,38 @@ class Certificate:
         if not self.digest or set(self.digest) - set("0123456789abcdef"):
             raise ValueError(f"the digest of Secret {self.namespace}/{self.name} isn't hexadecimal")
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return what it is called by, the same for its successor."""
+        return "pair", self.cluster, self.namespace, self.name, self.file
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LocalCertificate:
+    """A certificate that this user's own authority makes, by reference: neither it nor its key exists yet."""
+
+    name: str
+    """Whose it is among those of a proxy; its successor has the same."""
+    hosts: tuple[str, ...]
+    """Hostnames, `*.a.test` too, and IP addresses."""
+    authority: str
+    """The authority's fingerprint (hex); empty where there is none yet."""
+    period: int
+    """Which stretch of time it is for: when another one begins there is a successor."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return what it is called by, the same for its successor."""
+        return "local", self.name
+
+    @property
+    def digest(self) -> str:
+        """Name all that it is made of, so that a change of any gives it a successor."""
+        return hashlib.sha256("\n".join((*self.hosts, self.authority, str(self.period))).encode()).hexdigest()
+
+
+AnyCertificate: TypeAlias = Certificate | LocalCertificate
+
 
 @dataclass(frozen=True, slots=True)
 class ClientValidation:
@@ -53,7 +87,7 @@ class ClientValidation:
 class Termination:
     """TLS ends here. With several certificates the client's hello decides: name first, then kind of key."""
 
-    certificates: tuple[Certificate, ...]
+    certificates: tuple[AnyCertificate, ...]
     clients: ClientValidation | None = None
 
     def __post_init__(self) -> None:

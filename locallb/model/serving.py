@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from locallb.model.http import Certificate, HttpBackends, HttpListener
+from locallb.model.http import AnyCertificate, HttpBackends, HttpListener
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, place
 from locallb.model.objects import Discovery, ProxyProtocol
 
@@ -150,10 +150,11 @@ class Proxy:
     names: tuple[NameListener, ...] = ()
 
     @property
-    def certificates(self) -> tuple[Certificate, ...]:
+    def certificates(self) -> tuple[AnyCertificate, ...]:
         """Return what its listeners show of themselves, each once."""
         terminations = [chain.termination for listener in self.http for chain in listener.chains if chain.termination]
-        return tuple(sorted({certificate for each in terminations for certificate in each.certificates}))
+        used = {certificate for each in terminations for certificate in each.certificates}
+        return tuple(sorted(used, key=lambda certificate: (certificate.words, certificate.digest)))
 
     @property
     def every_listener(self) -> tuple[Listener | HttpListener | NameListener, ...]:

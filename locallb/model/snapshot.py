@@ -132,6 +132,18 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalAuthority:
+    """This user's own authority for certificates, as far as plans ask."""
+
+    fingerprint: str = ""
+    """Hex; empty where there is none yet."""
+    domains: tuple[str, ...] = ()
+    """Below which hosts lie that it may certify; none: anywhere."""
+    day: int = 0
+    """Days from 1970 to the moment of the snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that a plan is made from, read at one moment."""
 
@@ -162,3 +174,5 @@ class Snapshot:
     """How much each source has, as far as that is known."""
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     """Gateway API's objects, and what they refer to; empty where no source has any."""
+    authority: LocalAuthority | None = None
+    """Who makes certificates for hosts without a Secret; None where the stack doesn't want that."""

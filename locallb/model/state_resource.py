@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 ADDRESS = "locallb:index:LoopbackAddress"
+CERTIFICATE = "locallb:index:LocalCertificate"
 CONFIG = "locallb:index:ProxyConfig"
 PROCESS = "locallb:index:EnvoyProcess"
 SERVICE = "locallb:index:ServiceConfig"

@@ -22,13 +22,13 @@ from locallb.gateway.translation import bind
 from locallb.ingress import classes
 from locallb.ingress.translation import bind_ingresses
 from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
-from locallb.model.http import HttpBackends, HttpListener
+from locallb.model.http import Chain, HttpBackends, HttpListener, LocalCertificate
 from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, Protocol
 from locallb.model.memory import Memory
 from locallb.model.objects import MalformedService, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, Listener, Upstream
-from locallb.model.snapshot import Snapshot
+from locallb.model.snapshot import LocalAuthority, Snapshot
 from locallb.planning.backends.backends import PortBackends, upstreams
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.planned import PlannedPort, Via
@@ -70,14 +70,22 @@ class Serving(NamedTuple):
     upstreams: tuple[Upstream, ...]
 
 
-def gateways_of(objects: Iterable[ObjectOfCluster], settings: Settings, memory: Memory[Any] | None = None) -> Gateways:
-    """Bind the Gateways and Ingresses of all clusters; `memory` has those that were bound before."""
+def gateways_of(
+    objects: Iterable[ObjectOfCluster],
+    settings: Settings,
+    authority: LocalAuthority | None = None,
+    memory: Memory[Any] | None = None,
+) -> Gateways:
+    """Bind the Gateways and Ingresses of all clusters; `memory` has those that were bound before.
+
+    `authority` makes certificates for hosts without a Secret; None: those aren't served by TLS.
+    """
     memory = memory or Memory()
     by_cluster, names = gathered(objects), settings.gateway_classes
     notices, others = [*missing_classes(by_cluster, names)], list[str]()
     bound: dict[ObjectKey, Bound] = {}
     for each in by_cluster.values():
-        mine, ingresses = bind(each, names, memory), bind_ingresses(each, settings, memory)
+        mine, ingresses = bind(each, names, memory, authority), bind_ingresses(each, settings, memory)
         bound |= {one.key: one for one in (*mine, *ingresses)}
         notices += sentences(each, mine, memory)
         notices += classes.class_notices(each, settings.ingress)
@@ -187,9 +195,21 @@ def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answ
         name = _datagram_name(gateway, port.port)
         listeners = tuple(Listener(one, port.port, port.protocol, name) for one in free if name in answering)
     else:
-        chains = gateway.chains[port.port]
+        chains = tuple(_at(chain, where.addresses) for chain in gateway.chains[port.port])
         listeners = tuple(HttpListener(one, port.port, chains) for one in free if chains)
     return PlannedPort(port, listeners, problem, via if listeners else None)
+
+
+def _at(chain: Chain, addresses: Iterable[IPAddress]) -> Chain:
+    """Return a chain with the addresses in its own certificate, where it takes clients that ask for no name."""
+    if chain.names or chain.termination is None:
+        return chain
+    more = tuple(map(str, addresses))
+    certificates = (
+        replace(each, hosts=(*each.hosts, *more)) if isinstance(each, LocalCertificate) else each
+        for each in chain.termination.certificates
+    )
+    return replace(chain, termination=replace(chain.termination, certificates=tuple(certificates)))
 
 
 def _via(entries: Iterable[PortBackends]) -> Via | None:

@@ -11,7 +11,6 @@ from functools import partial
 
 from locallb.config.settings import Settings
 from locallb.gateway.bound import Bound
-from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.objects import Service
@@ -79,9 +78,10 @@ class PlanMemory:
         self._placed.evict_unused()
         return placed
 
-    def gateways(self, objects: tuple[ObjectOfCluster, ...], settings: Settings) -> Gateways:
-        """Return the Gateways and Ingresses that these objects bind."""
-        return self._gateways.of(None, partial(gateways_of, memory=self._bound), objects, settings)
+    def gateways(self, snapshot: Snapshot, settings: Settings) -> Gateways:
+        """Return the Gateways and Ingresses that the objects of a snapshot bind."""
+        bind = partial(gateways_of, memory=self._bound)
+        return self._gateways.of(None, bind, snapshot.gateway_api, settings, snapshot.authority)
 
     def allocate(
         self, snapshot: Snapshot, services: Sequence[Service], settings: Settings
@@ -96,7 +96,7 @@ def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
     Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
     """
     world = snapshot.nodes, snapshot.slices, snapshot.host, snapshot.access, snapshot.health_ports, snapshot.gateway_api
-    return settings, snapshot.home, *world
+    return settings, snapshot.home, snapshot.authority, *world
 
 
 def _lists(service: Service, addresses: tuple[IPAddress, ...], _seat: ProxyAssignment) -> bool:

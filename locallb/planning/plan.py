@@ -37,7 +37,7 @@ from locallb.planning.selection import is_ours
 def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:
     """Decide for every Service of the snapshot what it gets; `memory` of earlier plans saves work."""
     memory = memory or PlanMemory()
-    told = memory.gateways(snapshot.gateway_api, settings)
+    told = memory.gateways(snapshot, settings)
     gateways = told.bound
     snapshot = with_gateways(snapshot, gateways)
     wanted = [s for s in snapshot.services if is_ours(s, settings) and not s.deleting]

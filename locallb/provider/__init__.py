@@ -13,6 +13,7 @@ from locallb.config.registry import RUNTIMES
 from locallb.outputs.output import outputs
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
+from locallb.provider.resources.local_certificate import LocalCertificate
 from locallb.provider.resources.loopback_address import LoopbackAddress
 from locallb.provider.resources.pod_routes import PodRoutes
 from locallb.provider.resources.proxy_config import ProxyConfig
@@ -27,6 +28,7 @@ __all__ = ["KINDS", "ProviderError", "make_provider"]
 KINDS: tuple[type[AnyResourceType], ...] = (
     LoopbackAddress,
     ServedCertificate,
+    LocalCertificate,
     ProxyConfig,
     *(kind for word in RUNTIMES.having("resource_types") for kind in RUNTIMES.load(word, "resource_types")),
     ServiceConfig,

@@ -31,6 +31,7 @@ _NAMES = {
     "part": "PartId",
     "ProxyConfigInputs.name": "ProxyName",
     "ServedCertificateInputs.name": "ProxyName",
+    "LocalCertificateInputs.name": "ProxyName",
 }
 """Texts that are identities."""
 _FEW = 5  # arguments that the linter takes without a word

@@ -122,6 +122,55 @@ class ServedCertificate(pulumi.CustomResource):
         super().__init__("locallb:index:ServedCertificate", resource_name, properties, opts)
 
 
+class LocalCertificate(pulumi.CustomResource):
+    """A certificate of this user's own authority and its key, in the directory of a proxy: files that only Envoy reads.
+
+    Its id names them. The keys of both are in no state, plan or log.
+    """
+
+    proxy: pulumi.Output[str]
+    name: pulumi.Output[str]
+    owner: pulumi.Output[Mapping[str, Any]]
+    certificate: pulumi.Output[str]
+    hosts: pulumi.Output[Sequence[str]]
+    authority: pulumi.Output[str]
+    period: pulumi.Output[int]
+    shared: pulumi.Output[bool]
+    chain: pulumi.Output[str]
+    serial: pulumi.Output[str]
+    expires: pulumi.Output[str]
+
+    def __init__(  # noqa: PLR0913 - one keyword a property
+        self,
+        resource_name: str,
+        /,
+        *,
+        proxy: pulumi.Input[str],
+        name: pulumi.Input[str],
+        owner: pulumi.Input[Mapping[str, Any]],
+        certificate: pulumi.Input[str],
+        hosts: pulumi.Input[Sequence[pulumi.Input[str]]],
+        authority: pulumi.Input[str],
+        period: pulumi.Input[int],
+        shared: pulumi.Input[bool],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {
+            "proxy": proxy,
+            "name": name,
+            "owner": owner,
+            "certificate": certificate,
+            "hosts": hosts,
+            "authority": authority,
+            "period": period,
+            "shared": shared,
+            "chain": None,
+            "serial": None,
+            "expires": None,
+        }
+        super().__init__("locallb:index:LocalCertificate", resource_name, properties, opts)
+
+
 class EnvoyProcess(pulumi.CustomResource):
     """An Envoy on this host, in its proxy's directory.
 

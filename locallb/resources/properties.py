@@ -125,6 +125,43 @@ class ServedCertificateState(ServedCertificateInputs):
 
 
 @dataclass(frozen=True, slots=True)
+class LocalCertificateInputs:
+    """What a program says of its `LocalCertificate`."""
+
+    proxy: ProxyId
+    """Id of the proxy. Another one replaces it."""
+    name: ProxyName
+    """Readable name of the proxy."""
+    owner: Owner
+    """Whose proxy it is."""
+    certificate: str
+    """What the certificate is called among those of the proxy. Another one replaces it."""
+    hosts: tuple[str, ...]
+    """Hostnames and IP addresses that it is for. Others replace it."""
+    authority: str
+    """Fingerprint (sha256, hex) of the authority; empty where it isn't made yet. Another one replaces it."""
+    period: int
+    """Which stretch of 30 days it is for.
+
+    Another one replaces it, new before old: both are there until nobody refers to the old one.
+    """
+    shared: bool
+    """This user's group may read the files too: a container works in the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCertificateState(LocalCertificateInputs):
+    """What is known of one `LocalCertificate`: its inputs and its outputs."""
+
+    chain: str
+    """Name of the certificate's file."""
+    serial: str
+    """Serial number (hex) of the certificate."""
+    expires: str
+    """When it ends (RFC 3339)."""
+
+
+@dataclass(frozen=True, slots=True)
 class EnvoyProcessInputs:
     """What a program says of its `EnvoyProcess`."""
 

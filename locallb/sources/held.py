@@ -22,12 +22,12 @@ from locallb.model.memory import Memory
 from locallb.model.naming import owner_from
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
-from locallb.model.state_resource import ADDRESS, CONFIG, PROCESS, SERVICE, Resource
+from locallb.model.state_resource import ADDRESS, CERTIFICATE, CONFIG, PROCESS, SERVICE, Resource
 from locallb.planning.runs import run_types
 from locallb.sources import SourceError
 from locallb.storage import files
 
-_OURS = frozenset({ADDRESS, CONFIG, SERVICE})
+_OURS = frozenset({ADDRESS, CERTIFICATE, CONFIG, SERVICE})
 _ENDPOINT_FILES = "eds-"
 """How the names of files begin that a proxy learns endpoints from."""
 _Held = TypeVar("_Held")
@@ -46,6 +46,8 @@ class HeldByState:
     """Names of the proxies that are the stack's and not one Service's."""
     seats: tuple[HeldProxyAssignment, ...] = ()
     """Who is served by one of those."""
+    authority: str = ""
+    """The fingerprint of whoever made its local certificates."""
 
 
 def read_held(state: Path) -> HeldByState:
@@ -127,6 +129,7 @@ def _held(resources: list[HeldResource], known: Memory[Any]) -> HeldByState:
     names = {config.id: config.name for config in configs if isinstance(config, _OfStack)}
     served = parsed(SERVICE, lambda resource: _part(resource.inputs))
     seats = [HeldProxyAssignment(service, names[proxy], held) for service, proxy, held in served if proxy in names]
+    authorities = parsed(CERTIFICATE, lambda resource: str(resource.inputs["authority"]))
     pids = {pid for resource in by_kind.get(PROCESS, ()) if (pid := _pid(resource.outputs))}
     known.evict_unused()
     return HeldByState(
@@ -136,6 +139,7 @@ def _held(resources: list[HeldResource], known: Memory[Any]) -> HeldByState:
         frozenset(runtime for kind, runtime in run_types().items() if kind in by_kind),
         tuple(sorted(names.values())),
         tuple(sorted(seats)),
+        next(iter(authorities), ""),
     )
 
 

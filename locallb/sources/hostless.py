@@ -16,6 +16,7 @@ from locallb.model.serving import Listener
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, Snapshot
 from locallb.planning.addresses.pool_routes import unchecked
 from locallb.planning.planned import Plan
+from locallb.sources.authority import unknown_authority
 from locallb.sources.snapshot import SnapshotResult, flat, with_objects
 from locallb.sources.source import source_type
 
@@ -31,7 +32,7 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
     """
     read = [source_type(source.type).compared(source, root, nowhere) for source in settings.sources]
     notices = [*(reading.parsed.notices for reading in read), unchecked(settings.pools)]
-    snapshot = with_objects(home, [reading.parsed for reading in read])
+    snapshot = replace(with_objects(home, [reading.parsed for reading in read]), authority=unknown_authority(settings))
     return SnapshotResult(snapshot, flat(reading.stale for reading in read), flat(notices))
 
 

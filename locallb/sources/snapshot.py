@@ -25,6 +25,7 @@ from locallb.planning.sharing import is_shared
 from locallb.runtimes.pod_routes import helper_may_route
 from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
+from locallb.sources.authority import NO_AUTHORITY, AuthorityRead, read_authority
 from locallb.sources.held import HeldByState, read_held
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.source import SourceRead, SourceResult, finder_type, source_type
@@ -69,7 +70,8 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
     sources, finders = find_sources(home, settings, keep=keep)
     read = [*finders, *(source_type(source.type).read(source, home, known, keep=keep) for source in sources)]
     host = read_host(home, settings, held)
-    return assemble(home, held, claims, [*read, told_of_pools(settings, host)], host)
+    authority = read_authority(settings, held.authority, keep=keep)
+    return assemble(home, held, claims, [*read, told_of_pools(settings, host)], host, authority)
 
 
 def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:
@@ -104,8 +106,13 @@ def told_of_pools(settings: Settings, host: HostFacts) -> SourceRead:
     return SourceRead(SourceResult(Parsed(notices=pool_notices(settings.pools, host))))
 
 
-def assemble(
-    home: Home, held: HeldByState, claims: tuple[Claim, ...], read: Sequence[SourceRead], host: HostFacts
+def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
+    home: Home,
+    held: HeldByState,
+    claims: tuple[Claim, ...],
+    read: Sequence[SourceRead],
+    host: HostFacts,
+    certifies: AuthorityRead = NO_AUTHORITY,
 ) -> SnapshotResult:
     """Put what was read piece by piece together."""
     parsed = [source.reading.parsed for source in read]
@@ -121,10 +128,11 @@ def assemble(
         health_ports={name: families for source in read for name, families in source.health_ports.items()},
         node_routes={name: ways for source in read for name, ways in source.node_routes.items()},
         contents=tuple(source.reading.contents for source in read if source.reading.contents),
+        authority=certifies.authority,
     )
     standings = {key: said for part in parsed for key, said in part.standings}
     complaints, notices = (_some(source.reading.stale) for source in read), (_some(part.notices) for part in parsed)
-    return SnapshotResult(snapshot, flat(complaints), flat(notices), standings)
+    return SnapshotResult(snapshot, (*flat(complaints), *certifies.complaints), flat(notices), standings)
 
 
 def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:

@@ -19,6 +19,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
+from locallb.sources.authority import read_authority
 from locallb.sources.held import HeldByState, HeldResource, held_by
 from locallb.sources.snapshot import (
     SnapshotResult,
@@ -111,7 +112,8 @@ class SnapshotCache:
                 self._read[source.cluster] = self._source(source, known, changes)
         read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
         host, told = self._facts(changes)
-        return assemble(self.home, self._held, claims, [*read, told], host)
+        authority = read_authority(self.settings, self._held.authority, keep=True)
+        return assemble(self.home, self._held, claims, [*read, told], host, authority)
 
     def stale(self) -> Mapping[ClusterName, str]:
         """Return which sources count as last read, and why."""

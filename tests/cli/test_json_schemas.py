@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -58,6 +60,9 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     for action in ("setup", "teardown", "status"):
         check(made.run("host", action, "--json"), "host")
     check(made.run("stack", "list", "--json"), "stack-list")
+    with patch.dict(os.environ, XDG_DATA_HOME=str(made.root / "d")):
+        for words in (["show"], ["create"], ["show"], ["export"]):
+            check(made.run("ca", *words, "--json"), "ca")
     check(made.run("--stack", "mine", "init", "--json"), "init")
     check(made.run("state", "check", "--json"), "state-check")
     check(made.run("state", "restore", "--yes", "--json"), "state-restore")

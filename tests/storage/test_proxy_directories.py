@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,23 @@ def test_a_directory_of_the_same_service_is_taken(proxies: Proxies) -> None:
     assert proxies.find(ID) == again
     assert again.owner == owner("web", uid="u2")
     assert (made.path / "lds.json").exists()
+
+
+def test_those_who_make_it_at_once_have_the_same(proxies: Proxies) -> None:
+    """Several certificates of a proxy come side by side: none fails, and nothing unfinished stays."""
+    ready = threading.Barrier(8)
+
+    def make(number: int) -> ProxyDirectory:
+        ready.wait()
+        made = proxies.make(ID, owner("web"), ProxyName("web"))
+        (made.path / str(number)).touch()
+        return made
+
+    with ThreadPoolExecutor(8) as pool:
+        made = set(pool.map(make, range(8)))
+    assert made == {proxies.find(ID)}
+    assert [path.name for path in proxies.root.iterdir()] == [ID]
+    assert len(list((proxies.root / ID).iterdir())) == 9
 
 
 @pytest.mark.parametrize("other", [owner("other"), owner("web", root="/elsewhere")])

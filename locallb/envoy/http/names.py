@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 
-from locallb.model.http import Certificate, Chain, HttpListener
+from locallb.model.http import AnyCertificate, Chain, HttpListener
 from locallb.model.serving import Upstream
 
 
@@ -26,23 +26,23 @@ def authorities(upstream: Upstream) -> str:
     return f"sds-{_short('authorities', upstream.name)}"
 
 
-def pair(certificate: Certificate) -> str:
+def pair(certificate: AnyCertificate) -> str:
     """Name what says which files have a certificate and its key: the same for its successor."""
     return f"sds-{_secret(certificate)}"
 
 
-def chain_file(certificate: Certificate) -> str:
+def chain_file(certificate: AnyCertificate) -> str:
     """Name the file of a certificate; its successor's is another."""
     return f"tls-{_secret(certificate)}-{certificate.digest[:16]}.crt"
 
 
-def key_file(certificate: Certificate) -> str:
+def key_file(certificate: AnyCertificate) -> str:
     """Name the file of a certificate's key."""
     return f"tls-{_secret(certificate)}-{certificate.digest[:16]}.key"
 
 
-def _secret(certificate: Certificate) -> str:
-    return _short("pair", certificate.cluster, certificate.namespace, certificate.name, certificate.file)
+def _secret(certificate: AnyCertificate) -> str:
+    return _short(*certificate.words)
 
 
 def _short(*words: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from locallb.envoy.document import Json, Message, subscription, typed
 from locallb.envoy.http import names
-from locallb.model.http import BackendTls, Certificate, Chain, ClientValidation, HttpListener, HttpRoutes, Speaks
+from locallb.model.http import AnyCertificate, BackendTls, Chain, ClientValidation, HttpListener, HttpRoutes, Speaks
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream
 
@@ -69,7 +69,7 @@ def secrets(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) ->
         yield name, typed(_SECRET, name=name, tls_certificate=_files(certificate))
 
 
-def certificates(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> frozenset[Certificate]:
+def certificates(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> frozenset[AnyCertificate]:
     """Return the certificates in use: those whose files must lie beside."""
     terminations = (chain.termination for listener in listeners for chain in listener.chains)
     served = {pair for termination in terminations if termination for pair in termination.certificates}
@@ -77,7 +77,7 @@ def certificates(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream
     return frozenset(served | {pair for pair in shown if pair})
 
 
-def _pairs(pairs: Sequence[Certificate], discovery: Discovery) -> dict[str, Json]:
+def _pairs(pairs: Sequence[AnyCertificate], discovery: Discovery) -> dict[str, Json]:
     if not pairs:
         return {}
     if discovery is Discovery.EDS:
@@ -85,7 +85,7 @@ def _pairs(pairs: Sequence[Certificate], discovery: Discovery) -> dict[str, Json
     return {"tls_certificates": [_files(pair) for pair in pairs]}
 
 
-def _files(certificate: Certificate) -> Message:
+def _files(certificate: AnyCertificate) -> Message:
     chain, key = names.chain_file(certificate), names.key_file(certificate)
     return {"certificate_chain": {"filename": f"./{chain}"}, "private_key": {"filename": f"./{key}"}}
 

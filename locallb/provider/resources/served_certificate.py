@@ -14,13 +14,13 @@ from locallb.kubernetes.api import live_service
 from locallb.kubernetes.documents import DocumentError, read_documents
 from locallb.kubernetes.tls_secrets import TlsPair, TlsSecretError, secret_among, tls_pair
 from locallb.model.http import Certificate
+from locallb.provider.resources import certificate_files
+from locallb.provider.resources.certificate_files import CertificateFilesError, proxies
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
 from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
-from locallb.storage import files, paths
 from locallb.storage.key_pairs import key_pair_fault
-from locallb.storage.proxy_directories import OWNER, Proxies
 
 _REPLACING = frozenset({"proxy", "file", "namespace", "secret", "digest"})
 
@@ -48,19 +48,19 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
 
     def create(self, new: ServedCertificateInputs) -> tuple[str, ServedCertificateState]:
         """Read the Secret and write the files, in the proxy's directory or in one that is made for it."""
-        pair = _pair(new)
-        directory = _proxies().make(new.proxy, new.owner, new.name).path
-        chain = names.chain_file(_certificate(new))
-        _write(directory, new, pair)
+        pair, certificate = _pair(new), _certificate(new)
+        chain = names.chain_file(certificate)
+        try:
+            place = proxies().make(new.proxy, new.owner, new.name).path
+            certificate_files.write(place, certificate, pair.chain, pair.key, shared=new.shared)
+        except CertificateFilesError as error:
+            raise ProviderError(f"Secret {new.namespace}/{new.secret} can't be served: {error}") from None
         return f"{new.proxy}/{chain}", grown(self.state, new, chain=chain)
 
     def read(self, state: ServedCertificateState) -> ServedCertificateState | None:
         """Check that both files have what the digest says."""
-        directory = _proxies().path(state.proxy)
-        chain, key = (files.read_shared(directory / name) for name in _files(state))
-        if chain is None or key is None or TlsPair(chain.encode(), key.encode()).digest != state.digest:
-            return None
-        return state
+        pair = certificate_files.read(proxies().path(state.proxy), _certificate(state))
+        return state if pair and TlsPair(*pair).digest == state.digest else None
 
     def update(self, old: ServedCertificateState, new: ServedCertificateInputs) -> ServedCertificateState:
         """Write them again: for another owner or another mode."""
@@ -69,13 +69,8 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
 
     def delete(self, state: ServedCertificateState) -> None:
         """Remove the files, unless the directory is somebody else's by now; nothing else in it: that as well."""
-        directory = _proxies().find(state.proxy)
-        if directory is None or directory.owner != state.owner or self.belongs_to_copied_project(state.owner):
-            return
-        for name in _files(state):
-            files.remove(directory.path / name)
-        if {path.name for path in directory.path.iterdir()} == {OWNER}:
-            _proxies().remove(state.proxy)
+        if not self.belongs_to_copied_project(state.owner):
+            certificate_files.remove(state.proxy, state.owner, _certificate(state))
 
 
 def _pair(new: ServedCertificateInputs) -> TlsPair:
@@ -104,27 +99,5 @@ def _in_file(new: ServedCertificateInputs, told: str) -> Mapping[object, object]
     return secret_among((document.value for document in documents), new.namespace, new.secret, new.digest)
 
 
-def _write(directory: Path, new: ServedCertificateInputs, pair: TlsPair) -> None:
-    """Write both files, the key for nobody but Envoy."""
-    mode = files.SHARED if new.shared else files.PRIVATE
-    chain, key = (directory / name for name in _files(new))
-    try:
-        files.write(key, pair.key.decode(), mode=mode)
-        files.write(chain, pair.chain.decode(), mode=mode)
-    except (files.FilesError, UnicodeDecodeError) as error:
-        files.remove(key)
-        why = error if isinstance(error, files.FilesError) else "it isn't PEM"
-        raise ProviderError(f"Secret {new.namespace}/{new.secret} can't be served: {why}") from None
-
-
-def _files(known: ServedCertificateInputs) -> tuple[str, str]:
-    certificate = _certificate(known)
-    return names.chain_file(certificate), names.key_file(certificate)
-
-
 def _certificate(known: ServedCertificateInputs) -> Certificate:
     return Certificate(known.owner.service.cluster, known.namespace, known.secret, known.digest, known.file)
-
-
-def _proxies() -> Proxies:
-    return Proxies(paths.proxies_root())

@@ -1,0 +1,49 @@
+"""Which certificates this user's own authority makes: for which names, for which stretch of time. Pure.
+
+A certificate is valid for 90 days and gets a successor every 30, each on a day of its own that its name decides: all
+who plan agree on it without asking what was made when, and a host that slept for weeks has still a valid one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from locallb.model.http import LocalCertificate
+from locallb.model.snapshot import LocalAuthority
+
+VALID_DAYS = 90
+RENEWED_DAYS = 30
+DOMAINS = ("test", "localhost", "example", "invalid", "internal", "local", "home.arpa")
+"""Domains that belong to nobody on the Internet (RFC 2606, 6761, 6762, 8375, and ICANN's `internal`)."""
+NETWORKS = (
+    *("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16"),
+    *("::1/128", "fc00::/7", "fe80::/10"),
+)
+"""Addresses of hosts and private networks."""
+
+
+def certificate(authority: LocalAuthority, name: str, hosts: Iterable[str]) -> LocalCertificate:
+    """Return the certificate of this name for these hosts, today."""
+    shift = int.from_bytes(hashlib.sha256(name.encode()).digest()[:2]) % RENEWED_DAYS
+    return LocalCertificate(name, needed(hosts), authority.fingerprint, (authority.day + shift) // RENEWED_DAYS)
+
+
+def certifies(authority: LocalAuthority, host: str) -> bool:
+    """Return whether clients believe the authority for a hostname."""
+    below = f".{host.removeprefix('*.')}"
+    return not authority.domains or any(below.endswith(f".{domain}") for domain in authority.domains)
+
+
+def refusal(authority: LocalAuthority, host: str) -> str:
+    """Say why the authority makes no certificate for a host."""
+    return (
+        f"{host} isn't below {', '.join(authority.domains)}, for which alone your own authority counts; name a Secret,"
+        f" or make another authority with `locallb ca create --replace --domain {host.removeprefix('*.')}`"
+    )
+
+
+def needed(hosts: Iterable[str]) -> tuple[str, ...]:
+    """Return hosts in order, each once, without those that a wildcard beside them stands for: one label, no more."""
+    named = frozenset(hosts)
+    return tuple(sorted(host for host in named if f"*.{host.partition('.')[2]}" not in named - {host}))

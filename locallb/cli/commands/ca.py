@@ -1,0 +1,93 @@
+"""The commands `ca show | create | export`: your own authority for certificates, of which only the key is a secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from locallb.certificates import store
+from locallb.certificates.local import DOMAINS
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Refused
+from locallb.model import http_checks
+from locallb.model.formatting import shown
+from locallb.storage import files
+
+_READABLE = 0o644
+_NONE = "you have no authority yet: `locallb ca create` makes one, and so does `up` of a stack that needs it"
+
+
+def ca(args: Arguments, out: Out) -> int:
+    """Run the word after `ca`."""
+    return {"show": _show, "create": _create, "export": _export}[args.action](args, out)
+
+
+def _show(args: Arguments, out: Out) -> int:
+    known = store.find()
+    if args.json:
+        out.raw(json.dumps(_document(known) if known else None, indent=2))
+    elif known:
+        _tell(known, out)
+    else:
+        out.line(_NONE[0].upper() + _NONE[1:] + ".")
+    why = store.fault(known, store.now()) if known else ""
+    if why:
+        out.error(why)
+    return Exit.FAILED if why else Exit.OK
+
+
+def _create(args: Arguments, out: Out) -> int:
+    domains = tuple(dict.fromkeys((*DOMAINS, *map(_domain, args.domains))))
+    if not args.replaces and store.find():
+        raise Refused("you have an authority already; --replace makes another one, which clients don't trust yet")
+    made = store.create(domains, store.now(), replace=args.replaces)
+    if args.json:
+        out.raw(json.dumps(_document(made), indent=2))
+    else:
+        _tell(made, out)
+    return Exit.OK
+
+
+def _export(args: Arguments, out: Out) -> int:
+    known = _found()
+    if args.place:
+        files.write(args.place, known.pem, mode=_READABLE)
+    if args.json:
+        out.raw(json.dumps({**_document(known), "pem": known.pem}, indent=2))
+    elif args.place is None:
+        out.document(known.pem)
+    return Exit.OK
+
+
+def _found() -> store.Authority:
+    known = store.find()
+    if known is None:
+        raise Refused(_NONE)
+    return known
+
+
+def _domain(text: str) -> str:
+    name = text.lower().removeprefix("*.").strip(".")
+    try:
+        return http_checks.hostname(name, wildcard=False)
+    except ValueError:
+        raise Refused(f"--domain {shown(text)} is no domain; write one such as shop.example.com") from None
+
+
+def _tell(known: store.Authority, out: Out) -> None:
+    for name, value in _document(known).items():
+        out.line(f"{name}: {value if isinstance(value, str) else ', '.join(value)}")
+
+
+def _document(known: store.Authority) -> Mapping[str, str | list[str]]:
+    seen = known.seen
+    return {
+        "name": seen.name,
+        "certificate": str(known.file),
+        "fingerprint": seen.fingerprint,
+        "begins": f"{seen.begins:%Y-%m-%dT%H:%M:%SZ}",
+        "ends": f"{seen.ends:%Y-%m-%dT%H:%M:%SZ}",
+        "domains": list(seen.domains),
+    }

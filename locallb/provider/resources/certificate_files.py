@@ -1,0 +1,53 @@
+"""The two files of a certificate in a proxy's directory: written, read and removed, whoever made what is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from locallb.envoy.http import names
+from locallb.model.http import AnyCertificate
+from locallb.model.identities import Owner, ProxyId
+from locallb.storage import files, paths
+from locallb.storage.proxy_directories import OWNER, Proxies
+
+
+class CertificateFilesError(Exception):
+    """They can't be written: half a sentence."""
+
+
+def proxies() -> Proxies:
+    """Return the directories of this user's proxies."""
+    return Proxies(paths.proxies_root())
+
+
+def write(directory: Path, certificate: AnyCertificate, chain: bytes, key: bytes, *, shared: bool) -> None:
+    """Write both, the key for nobody but Envoy. Raises CertificateFilesError; then there is no key."""
+    mode = files.SHARED if shared else files.PRIVATE
+    try:
+        files.write(directory / names.key_file(certificate), key.decode(), mode=mode)
+        files.write(directory / names.chain_file(certificate), chain.decode(), mode=mode)
+    except (files.FilesError, UnicodeDecodeError) as error:
+        files.remove(directory / names.key_file(certificate))
+        why = str(error) if isinstance(error, files.FilesError) else "it isn't PEM"
+        raise CertificateFilesError(why) from None
+
+
+def read(directory: Path, certificate: AnyCertificate) -> tuple[bytes, bytes] | None:
+    """Return certificate and key, where both are there. Raises FilesError."""
+    chain, key = (files.read_shared(directory / name) for name in _files(certificate))
+    return None if chain is None or key is None else (chain.encode(), key.encode())
+
+
+def remove(proxy: ProxyId, owner: Owner, certificate: AnyCertificate) -> None:
+    """Remove both, unless the directory is somebody else's by now; nothing else in it: that as well."""
+    directory = proxies().find(proxy)
+    if directory is None or directory.owner != owner:
+        return
+    for name in _files(certificate):
+        files.remove(directory.path / name)
+    if {path.name for path in directory.path.iterdir()} == {OWNER}:
+        proxies().remove(proxy)
+
+
+def _files(certificate: AnyCertificate) -> tuple[str, str]:
+    return names.chain_file(certificate), names.key_file(certificate)

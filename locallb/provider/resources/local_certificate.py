@@ -1,0 +1,86 @@
+"""LocalCertificate: a certificate of this user's own authority, made and put where a proxy's Envoy reads it.
+
+The files' names have a digest of what it is made of in them, as those of `ServedCertificate` have: a successor lies
+beside until nobody refers to its predecessor. Not here: when it is due (`certificates.local`), who refers to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from locallb.envoy.http import names
+from locallb.model.http import LocalCertificate as Planned
+from locallb.provider.resources import certificate_files
+from locallb.provider.resources.certificate_files import CertificateFilesError, proxies
+from locallb.resources.codec import is_unknown
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import LocalCertificateInputs, LocalCertificateState
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
+from locallb.storage.key_pairs import key_pair_fault
+
+_REPLACING = frozenset({"proxy", "certificate", "hosts", "authority", "period"})
+
+
+class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateState]):
+    """Makes a certificate and writes its two files, before anybody refers to them."""
+
+    inputs = LocalCertificateInputs
+    state = LocalCertificateState
+
+    def check(self, new: LocalCertificateInputs) -> Iterator[tuple[str, str]]:
+        """Accept what a certificate can be made for."""
+        yield from proxy_faults(new.proxy)
+        if not is_unknown(new.hosts) and not new.hosts:
+            yield "hosts", "a certificate is for one host at least"
+
+    def diff(self, old: LocalCertificateState, new: LocalCertificateInputs) -> Difference:
+        """Replace, new before old, whatever changes what is in the files."""
+        return Difference(changed(old, new), _REPLACING)
+
+    def preview_outputs(self, new: LocalCertificateInputs, old: LocalCertificateState | None) -> Mapping[str, object]:
+        """Return the name."""
+        del old
+        return {} if is_unknown(new.authority) else {"chain": names.chain_file(_planned(new))}
+
+    def create(self, new: LocalCertificateInputs) -> tuple[str, LocalCertificateState]:
+        """Make the certificate and write the files, in the proxy's directory or in one that is made for it."""
+        from locallb.certificates import signing, store  # noqa: PLC0415 - few stacks need what they load
+
+        now, told = store.now(), f"the certificate for {', '.join(new.hosts)} can't be made"
+        known = store.find()
+        if known is None or known.seen.fingerprint != new.authority:
+            raise ProviderError(f"{told}: your own authority is another one than was planned with; run up again")
+        try:
+            pair = store.sign(known, new.hosts, now)
+            place = proxies().make(new.proxy, new.owner, new.name).path
+            certificate_files.write(place, _planned(new), pair.certificate, pair.key, shared=new.shared)
+        except (store.AuthorityError, CertificateFilesError) as error:
+            raise ProviderError(f"{told}: {error}") from None
+        made, chain = signing.seen(pair.certificate), names.chain_file(_planned(new))
+        state = grown(self.state, new, chain=chain, serial=made.serial, expires=f"{made.ends:%Y-%m-%dT%H:%M:%SZ}")
+        return f"{new.proxy}/{chain}", state
+
+    def read(self, state: LocalCertificateState) -> LocalCertificateState | None:
+        """Check that both files have the certificate that was made, and its key."""
+        from locallb.certificates import signing  # noqa: PLC0415 - as above
+
+        pair = certificate_files.read(proxies().path(state.proxy), _planned(state))
+        try:
+            is_there = pair is not None and signing.seen(pair[0]).serial == state.serial and not key_pair_fault(*pair)
+        except signing.SigningError:
+            is_there = False
+        return state if is_there else None
+
+    def update(self, old: LocalCertificateState, new: LocalCertificateInputs) -> LocalCertificateState:
+        """Make another one: for another owner or another mode."""
+        del old
+        return self.create(new)[1]
+
+    def delete(self, state: LocalCertificateState) -> None:
+        """Remove the files, unless the directory is somebody else's by now; nothing else in it: that as well."""
+        if not self.belongs_to_copied_project(state.owner):
+            certificate_files.remove(state.proxy, state.owner, _planned(state))
+
+
+def _planned(known: LocalCertificateInputs) -> Planned:
+    return Planned(known.certificate, tuple(known.hosts), known.authority, known.period)

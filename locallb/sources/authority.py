@@ -1,0 +1,53 @@
+"""This user's own authority as a plan sees it: what it is called, what it may certify, and which day it is.
+
+Who can't use it goes by what the state says: what it has made serves on, and what is new fails by itself. Not here: its
+key, and what is made with it (`certificates`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import NamedTuple
+
+from locallb.certificates.local import DOMAINS
+from locallb.config.settings import Settings
+from locallb.model.errors import ClientError
+from locallb.model.snapshot import LocalAuthority
+
+_FIRST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class AuthorityRead(NamedTuple):
+    """The authority, and why it can't be used."""
+
+    authority: LocalAuthority | None = None
+    complaints: tuple[str, ...] = ()
+
+
+NO_AUTHORITY = AuthorityRead()
+
+
+def read_authority(settings: Settings, held: str, *, keep: bool) -> AuthorityRead:
+    """Look at the authority where the stack wants it; `keep`: make it if there is none.
+
+    `held` is the fingerprint of the one that made what the state has.
+    """
+    if not settings.local_certificates:
+        return NO_AUTHORITY
+    from locallb.certificates import store  # noqa: PLC0415 - few stacks need what it loads
+
+    now = store.now()
+    day = (now - _FIRST).days
+    try:
+        known = store.ensure(now) if keep else store.find()
+    except ClientError as error:
+        return AuthorityRead(LocalAuthority(held, (), day), (str(error),))
+    if known is None:
+        return AuthorityRead(LocalAuthority("", DOMAINS, day))
+    why = store.fault(known, now)
+    return AuthorityRead(LocalAuthority(known.seen.fingerprint, known.seen.domains, day), (why,) if why else ())
+
+
+def unknown_authority(settings: Settings) -> LocalAuthority | None:
+    """Return the authority of whoever runs this somewhere, sometime."""
+    return LocalAuthority("", DOMAINS) if settings.local_certificates else None

@@ -1,0 +1,81 @@
+"""Which certificate a host gets, as laws: for which names, and when there is a successor."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.certificates.local import DOMAINS, RENEWED_DAYS, VALID_DAYS, certificate, certifies, needed, refusal
+from locallb.model.snapshot import LocalAuthority
+
+_LABELS = st.sampled_from(["a", "b", "shop", "*"])
+_HOSTS = st.lists(st.lists(_LABELS, min_size=1, max_size=3).map(lambda labels: ".".join([*labels, "test"])), max_size=8)
+_DAYS = st.integers(0, 100_000)
+
+
+def _covers(name: str, host: str) -> bool:
+    """Return whether a name in a certificate stands for a host, as RFC 6125 has it: a wildcard for one label."""
+    return name == host or (name.startswith("*.") and host.partition(".")[2] == name[2:])
+
+
+@given(_HOSTS)
+def test_every_host_is_covered_and_no_name_is_superfluous(hosts: list[str]) -> None:
+    """In whatever order they come."""
+    names = needed(hosts)
+    assert all(any(_covers(name, host) for name in names) for host in hosts)
+    assert not [name for name in names for other in names if name != other and _covers(other, name)]
+    assert names == needed(reversed(hosts)) == needed(names)
+
+
+@given(st.text(min_size=1), _DAYS)
+def test_there_is_a_successor_every_thirty_days_long_before_the_end(name: str, day: int) -> None:
+    """In each stretch of thirty days exactly one day begins another one, the same for whoever plans."""
+    days = range(day, day + RENEWED_DAYS + 1)
+    made = [certificate(LocalAuthority("ab", DOMAINS, on), name, ["a.test"]) for on in days]
+    changes = [before.digest != after.digest for before, after in pairwise(made)]
+    assert sum(changes) == 1
+    assert {each.words for each in made} == {("local", name)}
+    assert RENEWED_DAYS * 2 < VALID_DAYS
+
+
+def test_another_authority_or_other_hosts_make_another_certificate() -> None:
+    """Only those: nothing else of the day."""
+    known = LocalAuthority("ab", DOMAINS, 20_000)
+    same, other = LocalAuthority("ab", (), 20_000), LocalAuthority("cd", DOMAINS, 20_000)
+    made = certificate(known, "web", ["a.test"])
+    assert made == certificate(same, "web", ["a.test", "a.test"])
+    digests = {made.digest, certificate(other, "web", ["a.test"]).digest, certificate(known, "web", ["b.test"]).digest}
+    assert len(digests) == 3
+
+
+def test_days_of_renewal_are_spread() -> None:
+    """A stack of many hosts doesn't get all its successors in one minute."""
+    names = [f"gateways/shop/{number}/https" for number in range(300)]
+    days = [{certificate(LocalAuthority("", (), day), name, []).period for name in names} for day in range(1, 30)]
+    assert [len(periods) for periods in days] == [2] * 29
+
+
+@pytest.mark.parametrize(
+    ("host", "is_certified"),
+    [
+        ("shop.test", True),
+        ("*.shop.test", True),
+        ("a.b.internal", True),
+        ("localhost", True),
+        ("test", True),
+        ("printer.home.arpa", True),
+        ("shop.example.com", False),
+        ("contest", False),
+        ("a.mytest", False),
+        ("test.com", False),
+    ],
+)
+def test_only_what_belongs_to_nobody_is_certified(host: str, is_certified: bool) -> None:  # noqa: FBT001 - a table
+    """Domains that are reserved, unless the authority was made for others, or for all."""
+    assert certifies(LocalAuthority("", DOMAINS), host) is is_certified
+    assert certifies(LocalAuthority("", ()), host)
+    assert certifies(LocalAuthority("", (host.removeprefix("*."),)), host)
+    assert f"`locallb ca create --replace --domain {host.removeprefix('*.')}`" in refusal(LocalAuthority(), host)
