@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from locallb.certificates import local
 from locallb.gateway.conditions import Trouble
 from locallb.ingress.hosts import Hosts
 from locallb.model.gateway.ingresses import Ingress, IngressTls
 from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
-from locallb.model.http import Certificate, Chain, Termination
+from locallb.model.http import AnyCertificate, Certificate, Chain, LocalCertificate, Termination
+from locallb.model.snapshot import LocalAuthority
 
 
 class TlsProblem(NamedTuple):
@@ -26,23 +28,25 @@ class TlsProblem(NamedTuple):
 class Certificates(NamedTuple):
     """The certificate of each name, an empty one for every other name; and why some names have none."""
 
-    by_name: dict[str, Certificate]
+    by_name: dict[str, AnyCertificate]
     problems: tuple[TlsProblem, ...]
 
 
-def certificates(ingresses: Sequence[Ingress], objects: GatewayObjects) -> Certificates:
+def certificates(
+    ingresses: Sequence[Ingress], objects: GatewayObjects, authority: LocalAuthority | None = None
+) -> Certificates:
     """Return what clients see, `ingresses` the oldest first."""
-    by_name: dict[str, Certificate] = {}
+    by_name: dict[str, AnyCertificate] = {}
     owners: dict[str, Ingress] = {}
     problems = []
     for ingress in ingresses:
         for entry in ingress.tls:
-            shown = certificate(ingress, entry, objects)
+            shown = certificate(ingress, entry, objects, authority)
             if isinstance(shown, Trouble):
                 problems.append(TlsProblem(ingress, shown.message))
                 continue
             for name in entry.hosts or ("",):
-                if by_name.setdefault(name, shown) != shown:
+                if by_name.setdefault(name, shown) != shown and not isinstance(shown, LocalCertificate):
                     older = owners[name].meta.key
                     why = f"for {name or 'every other name'} the older Ingress {older} shows another certificate"
                     problems.append(TlsProblem(ingress, f"{why}; name the same Secret, or another host"))
@@ -50,9 +54,13 @@ def certificates(ingresses: Sequence[Ingress], objects: GatewayObjects) -> Certi
     return Certificates(by_name, tuple(problems))
 
 
-def certificate(ingress: Ingress, entry: IngressTls, objects: GatewayObjects) -> Certificate | Trouble:
+def certificate(
+    ingress: Ingress, entry: IngressTls, objects: GatewayObjects, authority: LocalAuthority | None
+) -> AnyCertificate | Trouble:
     """Return what an entry of spec.tls shows, or why it can't."""
     names = ", ".join(entry.hosts) or "every name"
+    if not entry.secret and authority:
+        return _local(ingress, entry, authority)
     if not entry.secret:
         return Trouble("NoSecret", f"spec.tls names no Secret for {names}; name one of type kubernetes.io/tls")
     key = Named(ingress.meta.key.namespace, entry.secret)
@@ -63,9 +71,19 @@ def certificate(ingress: Ingress, entry: IngressTls, objects: GatewayObjects) ->
     return Trouble("NoSecret", f"Secret {key}, for {names}, can't be used: {why}")
 
 
+def _local(ingress: Ingress, entry: IngressTls, authority: LocalAuthority) -> LocalCertificate | Trouble:
+    """Return the certificate of our own that an Ingress has for all its hosts without a Secret."""
+    for host in entry.hosts:
+        if not local.certifies(authority, host):
+            return Trouble("NoSecret", f"spec.tls names no Secret, and {local.refusal(authority, host)}")
+    every = [one for one in ingress.tls if not one.secret]
+    hosts = [host for one in every for host in one.hosts or ingress.hosts if local.certifies(authority, host)]
+    return local.certificate(authority, f"ingresses/{ingress.meta.key}", hosts)
+
+
 def chains(shown: Certificates, hosts: Hosts) -> Iterator[Chain]:
     """Return what becomes of TLS connections: a chain for each certificate, and one for names that no other has."""
-    names: dict[Certificate, list[str]] = {}
+    names: dict[AnyCertificate, list[str]] = {}
     for name, each in shown.by_name.items():
         if name:
             names.setdefault(each, []).append(name)

@@ -27,6 +27,7 @@ from locallb.model.http_routes import Answer, Forward, Target
 from locallb.model.identities import ObjectKey, ObjectKind, Uid
 from locallb.model.memory import Memory
 from locallb.model.objects import EMPTY, Service, ServicePort
+from locallb.model.snapshot import LocalAuthority
 
 _UNAVAILABLE = 503
 """What is answered where a backend leads nowhere."""
@@ -47,25 +48,35 @@ class BoundIngresses(Bound):
 
 
 def bind_ingresses(
-    objects: GatewayObjects, settings: Settings, memory: Memory[Any] | None = None
+    objects: GatewayObjects,
+    settings: Settings,
+    memory: Memory[Any] | None = None,
+    authority: LocalAuthority | None = None,
 ) -> tuple[BoundIngresses, ...]:
-    """Bind all that a cluster has; `memory` has those that were bound before."""
+    """Bind all that a cluster has; `memory` has those that were bound before.
+
+    `authority` makes certificates for hosts without a Secret; None: those aren't served by TLS.
+    """
     memory = memory or Memory()
     shared = replace(
         objects, classes=(), gateways=(), listener_sets=(), routes=(), ingresses=(), ingress_classes=(), namespaces={}
     )
     return tuple(
-        memory.of(key, _bound, key, ingresses, shared, settings.ingress)
+        memory.of(key, _bound, key, ingresses, shared, settings.ingress, authority)
         for key, ingresses in sorted(grouped(objects, settings).items())
     )
 
 
 def _bound(
-    key: ObjectKey, ingresses: Sequence[Ingress], shared: GatewayObjects, settings: IngressSettings
+    key: ObjectKey,
+    ingresses: Sequence[Ingress],
+    shared: GatewayObjects,
+    settings: IngressSettings,
+    authority: LocalAuthority | None,
 ) -> BoundIngresses:
     backends = _Backends(shared, key)
     hosts = Hosts.of([one for one in ingresses if not one.problem], backends.action)
-    shown = certificates([one for one in ingresses if not one.problem], shared)
+    shown = certificates([one for one in ingresses if not one.problem], shared, authority)
     by_port: dict[int, tuple[Chain, ...]] = {settings.http: (Chain(hosts.table(hosts.names)),)}
     if shown.by_name:
         by_port[settings.https] = tuple(chains(shown, hosts))

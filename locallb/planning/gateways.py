@@ -22,7 +22,7 @@ from locallb.gateway.translation import bind
 from locallb.ingress import classes
 from locallb.ingress.translation import bind_ingresses
 from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
-from locallb.model.http import Chain, HttpBackends, HttpListener, LocalCertificate
+from locallb.model.http import AnyCertificate, Chain, HttpBackends, HttpListener, LocalCertificate
 from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, Protocol
 from locallb.model.memory import Memory
 from locallb.model.objects import MalformedService, Service, ServicePort
@@ -85,7 +85,7 @@ def gateways_of(
     notices, others = [*missing_classes(by_cluster, names)], list[str]()
     bound: dict[ObjectKey, Bound] = {}
     for each in by_cluster.values():
-        mine, ingresses = bind(each, names, memory, authority), bind_ingresses(each, settings, memory)
+        mine, ingresses = bind(each, names, memory, authority), bind_ingresses(each, settings, memory, authority)
         bound |= {one.key: one for one in (*mine, *ingresses)}
         notices += sentences(each, mine, memory)
         notices += classes.class_notices(each, settings.ingress)
@@ -195,21 +195,31 @@ def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answ
         name = _datagram_name(gateway, port.port)
         listeners = tuple(Listener(one, port.port, port.protocol, name) for one in free if name in answering)
     else:
-        chains = tuple(_at(chain, where.addresses) for chain in gateway.chains[port.port])
+        chains = tuple(_with_addresses(gateway.chains[port.port], where.addresses))
         listeners = tuple(HttpListener(one, port.port, chains) for one in free if chains)
     return PlannedPort(port, listeners, problem, via if listeners else None)
 
 
-def _at(chain: Chain, addresses: Iterable[IPAddress]) -> Chain:
-    """Return a chain with the addresses in its own certificate, where it takes clients that ask for no name."""
-    if chain.names or chain.termination is None:
-        return chain
-    more = tuple(map(str, addresses))
-    certificates = (
-        replace(each, hosts=(*each.hosts, *more)) if isinstance(each, LocalCertificate) else each
-        for each in chain.termination.certificates
-    )
-    return replace(chain, termination=replace(chain.termination, certificates=tuple(certificates)))
+def _with_addresses(chains: Sequence[Chain], addresses: Iterable[IPAddress]) -> Iterator[Chain]:
+    """Return chains with the addresses in those local certificates that clients see who ask for no name."""
+    hosts = tuple(map(str, addresses))
+    nameless = {each: _also(each, hosts) for chain in chains if not chain.names for each in _certificates(chain)}
+    for chain in chains:
+        certificates = tuple(nameless.get(each, each) for each in _certificates(chain))
+        if chain.termination is None or certificates == chain.termination.certificates:
+            yield chain
+        else:
+            yield replace(chain, termination=replace(chain.termination, certificates=certificates))
+
+
+def _also(certificate: AnyCertificate, hosts: tuple[str, ...]) -> AnyCertificate:
+    if isinstance(certificate, LocalCertificate):
+        return replace(certificate, hosts=(*certificate.hosts, *hosts))
+    return certificate
+
+
+def _certificates(chain: Chain) -> tuple[AnyCertificate, ...]:
+    return chain.termination.certificates if chain.termination else ()
 
 
 def _via(entries: Iterable[PortBackends]) -> Via | None:

@@ -27,6 +27,8 @@ from tests.e2e.support import Stage, node
 from tests.e2e.test_gateways import answering, service
 from tests.e2e.watching import Watch, becomes
 from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.ingress.api import ingress, path
+from tests.ingress.api import rule as ingress_rule
 
 pytestmark = pytest.mark.envoy
 
@@ -113,6 +115,27 @@ def test_a_listener_without_a_certificate_gets_one(play: Stage, data: Path) -> N
             where = "--cacert", str(data / "ca.crt"), "--resolve", f"a.test:{PORT}:{address}"
             asked = [curl, "--silent", "--show-error", *where, f"https://a.test:{PORT}/y"]
             assert subprocess.run(asked, check=True, capture_output=True).stdout.startswith(b"one /y")
+        again = play.run("up", "--yes", "--expect-no-changes")
+        assert again.code == 0, again.out + again.err
+
+
+def test_an_ingress_without_a_secret_gets_one(play: Stage, data: Path) -> None:
+    """For all hosts of its TLS; for those of its rules and the address where it names none; another's is its own."""
+    play.configure(certificates="local", ingress={"class": "local", "http": 8080, "https": PORT})
+    named: list[JsonObject] = [{"hosts": ["a.test", "*.b.test"]}, {"hosts": ["shop.example.com"]}]
+    rules = [ingress_rule(path(to="one"), host=host) for host in ("a.test", "*.b.test")]
+    first = ingress(*rules, tls=named)
+    second = ingress(ingress_rule(path(to="one"), host="c.test"), name="late", tls=[{}])
+    with answering("one") as one:
+        play.write("cluster.yaml", node(), service("one", one))
+        play.write("ingress.yaml", first, second)
+        done = play.run("up", "--yes")
+        assert "spec.tls names no Secret, and shop.example.com isn't below test," in done.out + done.err
+        address = str(play.run("status", "--json").json[0]["addresses"][0])
+        of_first = {shown(address, host, data) for host in ("a.test", "x.b.test")}
+        of_second = {shown(address, host, data) for host in ("c.test", address)}
+        assert (len(of_first), len(of_second)) == (1, 1)
+        assert of_first != of_second
         again = play.run("up", "--yes", "--expect-no-changes")
         assert again.code == 0, again.out + again.err
 
