@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +96,18 @@ def hand(api: FaultyApi, cluster: Objects, tmp_path: Path) -> Hand:
     return Hand(api, cluster.service(service("web", port(8080, 0))), tmp_path)
 
 
+def everything(cluster: Cluster) -> list[Mapping[str, Any]]:
+    """List all kinds."""
+    return [*cluster.objects(), *cluster.slices()]
+
+
 def test_a_list_is_read_again(api: FaultyApi, hand: Hand) -> None:
     """Whatever passes, whichever kind is listed: the objects arrive whole."""
     del hand
     cluster = Cluster(Access(str(api.kubeconfig), "real"))
     for given in (*PASSING.values(), {"status": 410}):
         injected = [api.inject(line, times=3, **given) for line in LISTS]
-        assert {item["kind"] for item in cluster.objects()} == {"Service", "Node"}
+        assert {item["kind"] for item in everything(cluster)} == {"Service", "Node"}
         assert [fault.times for fault in injected] == [0, 0, 0], given
 
 
@@ -114,7 +119,7 @@ def test_a_list_that_stays_away_is_told(api: FaultyApi, fault: str) -> None:
     for line in LISTS if fault != "silence" else LISTS[:1]:
         injected = api.inject(line, times=99, **given)
         with pytest.raises(KubeError, match=r"http://127\.0\.0\.1") as caught:
-            cluster.objects()
+            everything(cluster)
         assert (caught.value.fault, "\n" in str(caught.value)) == (meaning, False), line
         injected.times = 0
 
