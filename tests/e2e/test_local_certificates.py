@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from tests.e2e.watching import Watch, becomes
 from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
 from tests.ingress.api import ingress, path
 from tests.ingress.api import rule as ingress_rule
+from tests.report.browser import chromium
 
 pytestmark = pytest.mark.envoy
 
@@ -138,6 +140,52 @@ def test_an_ingress_without_a_secret_gets_one(play: Stage, data: Path) -> None:
         assert of_first != of_second
         again = play.run("up", "--yes", "--expect-no-changes")
         assert again.code == 0, again.out + again.err
+
+
+@pytest.mark.browser
+def test_a_browser_opens_it_once_it_trusts_the_authority(play: Stage, data: Path, tmp_path: Path) -> None:
+    """A real Chromium, by its own store: not before, then without a complaint, and not after."""
+    store_, exported, store_tool = tmp_path / ".pki/nssdb", tmp_path / "my-ca.crt", certutil()
+
+    def trust(*words: str) -> None:
+        subprocess.run([store_tool, "-d", f"sql:{store_}", *words], check=True, capture_output=True, timeout=60)
+
+    with answering("one") as one:
+        address = served(play, https(hostname="shop.test"), backend_port=one)
+        assert play.run("ca", "export", str(exported)).code == 0
+        store_.mkdir(parents=True)
+        trust("-N", "--empty-password")
+        assert "ERR_CERT_AUTHORITY_INVALID" in page(address, tmp_path)
+        trust("-A", "-t", "C,,", "-n", "local-lb", "-i", str(exported))
+        opened = page(address, tmp_path)
+        assert "one / " in opened
+        assert "ERR_CERT" not in opened
+        trust("-D", "-n", "local-lb")
+        assert "ERR_CERT_AUTHORITY_INVALID" in page(address, tmp_path)
+    assert data.exists()
+
+
+def certutil() -> str:
+    """Find the tool of browsers' stores. Without one a test is skipped, but fails in CI, which has to have one."""
+    program = shutil.which("certutil")
+    if program is None:
+        why = "there is no certutil (Debian: apt install libnss3-tools)"
+        if os.environ.get("CI"):
+            pytest.fail(why)
+        pytest.skip(why)
+    return program
+
+
+def page(address: str, home: Path) -> str:
+    """Return what a browser of this home shows at https://shop.test."""
+    known = f"--host-resolver-rules=MAP shop.test:443 {address}:{PORT}"
+    with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as profile:
+        flags = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr")
+        command = [chromium(), *flags, f"--user-data-dir={profile}", known, "--dump-dom", "https://shop.test/"]
+        places = {"HOME": str(home), "XDG_CONFIG_HOME": profile, "XDG_CACHE_HOME": profile}
+        environment = {name: text for name, text in os.environ.items() if name != "XDG_DATA_HOME"} | places
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=environment)
+    return done.stdout + done.stderr
 
 
 def test_no_key_is_in_the_state_the_plan_or_what_is_told(play: Stage, data: Path) -> None:
