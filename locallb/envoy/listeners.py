@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
+from locallb.envoy.faults import faulty
 from locallb.model.http import HttpListener
 from locallb.model.identities import Family, IPNetwork, Protocol
 from locallb.model.serving import Listener
@@ -83,7 +84,10 @@ def _tcp(spec: Listener) -> Message:
     chain: Message = {"filters": [{"name": "envoy.filters.network.tcp_proxy", "typed_config": proxy}]}
     sources = ranges(spec.source_ranges)
     match: Message = {"filter_chain_match": {"source_prefix_ranges": sources}} if sources else {}
-    return {"filter_chains": [{**chain, **match}], "tcp_keepalive": KEEPALIVE}
+    chains: list[Message] = [{**chain, **match}]
+    if spec.fault:
+        chains.append(faulty(chains[0], spec.fault, spec.container_port or spec.port, spec.upstream))
+    return {"filter_chains": chains, "tcp_keepalive": KEEPALIVE}
 
 
 def _udp(spec: Listener) -> Message:

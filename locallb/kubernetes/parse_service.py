@@ -17,6 +17,7 @@ from locallb.kubernetes.annotations import (
     SHARING_ANNOTATION,
     annotation_path,
     chosen,
+    fault_of,
 )
 from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text
 from locallb.model.formatting import clipped, shown
@@ -97,6 +98,7 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         sharing_key=annotations.get(SHARING_ANNOTATION, "").strip(),
         backends=chosen(annotations, BACKENDS_ANNOTATION, BackendChoice),
         proxy_protocol=chosen(annotations, PROXY_PROTOCOL_ANNOTATION, ProxyProtocol),
+        fault=fault_of(annotations),
         source_ranges=_source_ranges(spec, annotations),
         client_ip_affinity=spec.choice("sessionAffinity", _Affinity.NONE) is _Affinity.CLIENT_IP,
         traffic_policy=spec.choice("externalTrafficPolicy", TrafficPolicy.CLUSTER),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from locallb.model.faults import Fault
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey, Protocol, Uid
 from locallb.model.reasons import Problem
 
@@ -89,6 +90,8 @@ class Service:
     """The annotation `local-lb.dev/sharing-key`: Services of one key may have one address, with ports of their own."""
     backends: BackendChoice | None = None
     """The annotation `local-lb.dev/backends`; None for what the stack says."""
+    fault: Fault | None = None
+    """The annotation `local-lb.dev/fault`; None where nothing shall go wrong."""
     proxy_protocol: ProxyProtocol | None = None
     """The annotation `local-lb.dev/proxy-protocol`; None where backends get nothing but the client's bytes."""
     source_ranges: tuple[IPNetwork, ...] = ()

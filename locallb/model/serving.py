@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from locallb.model.faults import Fault
 from locallb.model.http import AnyCertificate, HttpBackends, HttpListener
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, place
 from locallb.model.objects import Discovery, ProxyProtocol
@@ -86,6 +87,8 @@ class Listener:
     """Where Envoy listens inside of a container whose ports Docker publishes, on every address there; 0: just here."""
     patient: bool = False
     """Whether a client whom no backend lets in is held for about a second, in which another backend may be told."""
+    fault: Fault | None = None
+    """What shall go wrong with its connections, of TCP."""
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from locallb.config.settings import Settings
+from locallb.model.faults import Fault
 from locallb.model.identities import ClusterName, IPAddress, Protocol
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
@@ -16,7 +17,10 @@ OTHERS = "OtherController"
 """The status lists addresses that aren't ours."""
 PROXY_PROTOCOL = "ProxyProtocolIgnored"
 """A UDP port can't have what was asked for."""
-TOLD_OF_THE_STACK = frozenset({OTHERS, PROXY_PROTOCOL})
+FAULT = "FaultOrdered"
+"""Connections fail because somebody wants them to."""
+ORDERED = "a fault is ordered by its annotation local-lb.dev/fault"
+TOLD_OF_THE_STACK = frozenset({OTHERS, PROXY_PROTOCOL, FAULT})
 """Notices of single Services that stand among those of the whole plan, too."""
 
 
@@ -42,7 +46,13 @@ def notices_of(
         told.append(Notice(OTHERS, _other_controller(service, others)))
     if service.proxy_protocol and any(port.protocol is Protocol.UDP for port in service.ports):
         told.append(Notice(PROXY_PROTOCOL, _only_tcp(service)))
+    if service.fault:
+        told.append(Notice(FAULT, _ordered(service, service.fault)))
     return tuple(told)
+
+
+def _ordered(service: Service, fault: Fault) -> str:
+    return f"{service.key}: {ORDERED}: of new TCP connections {fault}; remove the annotation to end it before"
 
 
 def _only_tcp(service: Service) -> str:

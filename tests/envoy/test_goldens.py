@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from locallb.envoy import Rendered, render
+from locallb.model.faults import Fault
 from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery, ProxyProtocol
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Listener, Proxy, Upstream
@@ -56,6 +57,12 @@ CASES = {
     "udp": _proxy((Listener(V4, 5353, UDP, "udp-5353-ipv4"), Upstream("udp-5353-ipv4", UDP, NODES))),
     "connect-check": _proxy(
         (Listener(V4, 8080, TCP, "tcp-8080-ipv4"), Upstream("tcp-8080-ipv4", TCP, NODES, health=ConnectCheck()))
+    ),
+    "fault": _proxy(
+        (
+            Listener(V4, 8080, TCP, "tcp-8080-ipv4", fault=Fault("2026-11-22T18:00:00Z", 1000, 500, 100)),
+            Upstream("tcp-8080-ipv4", TCP, NODES, health=ConnectCheck()),
+        )
     ),
     "http-check-local": _proxy(
         (Listener(V4, 8080, TCP, "tcp-8080-ipv4"), Upstream("tcp-8080-ipv4", TCP, NODES, health=HttpCheck(31000)))

@@ -15,6 +15,7 @@ from locallb.cli.watching.board import UPDATING, View, count_states
 from locallb.cli.watching.relay import Batch
 from locallb.model.formatting import counted
 from locallb.model.identities import ObjectKey
+from locallb.planning.notices import ORDERED
 from locallb.planning.status import State
 from locallb.watch.events import (
     Broken,
@@ -130,10 +131,11 @@ class Narrator:
         for text in self._complaints:
             if text not in planned.complaints:
                 yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
-        for text in planned.notices:
+        notices = (*planned.notices, *(text for text in planned.plan.notices if ORDERED in text))
+        for text in notices:
             if text not in self._notices:
                 yield LogRecord(at, Level.WARNING, "notice", text, {"message": text})
-        self._complaints, self._notices = planned.complaints, planned.notices
+        self._complaints, self._notices = planned.complaints, notices
         for text in planned.plan.left_out:
             if text not in self._left_out:
                 yield LogRecord(at, Level.INFO, "left-out", text, {"message": text})

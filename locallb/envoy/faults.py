@@ -1,0 +1,79 @@
+"""Ordered faults of TCP connections, as a filter chain beside the one that serves.
+
+The chain is like the other but for filters that draw a number for each connection, and it is found first because it
+names the port: so connections that are open stay on the chain that they are on, which isn't touched by a fault that
+comes or goes. Each filter compares the time of the connection with the fault's end, so that it ends by itself, whoever
+has stopped; from then on the chain serves as the other does. Not here: who ordered it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from locallb.envoy.document import Message, typed
+from locallb.model.faults import WHOLE, Fault
+
+NOBODY = "local-lb-nobody"
+"""A cluster that there isn't: a connection to it is reset at once."""
+_CLUSTER, _FATE = "envoy.tcp_proxy.cluster", "local-lb.fault"
+"""What is noted of a connection before its first byte: where it goes, and what becomes of it then."""
+_HANG, _RESET = "hang", "reset"
+_HANGS = "86400s"
+"""How long at most a connection hangs; its client will have given up."""
+_PRIME = 1_000_000_007
+"""Cubes of the numbers below it are all different, and spread what arrives in a rhythm over all of them."""
+_MIXED = f"(request.time.getMilliseconds() * 7919 + source.port * 104729 + int(connection.id) * 15485863) % {_PRIME}"
+_DRAWN = f"((({_MIXED}) * ({_MIXED})) % {_PRIME} * ({_MIXED})) % {_PRIME} % {WHOLE}"
+"""A number for each connection, below `WHOLE`: Envoy's expressions have no dice."""
+_FILTERS = "envoy.extensions.filters.network"
+
+
+def faulty(chain: Message, fault: Fault, port: int, upstream: str) -> Message:
+    """Make the chain with a fault of connections that come to `port`, from the chain that leads to `upstream`."""
+    match, filters = chain.get("filter_chain_match"), chain["filters"]
+    return {
+        "filter_chain_match": {**(match if isinstance(match, Mapping) else {}), "destination_port": port},
+        "filters": [
+            _noted(fault, upstream),
+            _denied(_HANG, delay_deny=_HANGS),
+            _denied(_RESET),
+            *(filters if isinstance(filters, list) else []),
+        ],
+    }
+
+
+def _noted(fault: Fault, upstream: str) -> Message:
+    """Draw and note what becomes of each connection that is made before the end."""
+    refused, hanging = fault.refuse, fault.refuse + fault.hang
+    fate = f'{_DRAWN} < {refused} ? "" : {_DRAWN} < {hanging} ? "{_HANG}" : {_DRAWN} < {hanging + fault.reset}'
+    notes = {
+        _CLUSTER: _before(fault.until, f'{_DRAWN} < {refused} ? "{NOBODY}" : "{upstream}"', upstream),
+        _FATE: _before(fault.until, f'{fate} ? "{_RESET}" : ""', ""),
+    }
+    values: list[Message] = [
+        {"object_key": key, "factory_key": _FACTORIES[key], "format_string": _format(expression)}
+        for key, expression in notes.items()
+    ]
+    config = typed(f"{_FILTERS}.set_filter_state.v3.Config", on_new_connection=values)
+    return {"name": "envoy.filters.network.set_filter_state", "typed_config": config}
+
+
+_FACTORIES = {_CLUSTER: _CLUSTER, _FATE: "envoy.string"}
+
+
+def _before(until: str, then: str, otherwise: str) -> str:
+    return f'request.time < timestamp("{until}") ? ({then}) : "{otherwise}"'
+
+
+def _format(expression: str) -> Message:
+    return {"text_format_source": {"inline_string": f"%CEL({expression})%"}}
+
+
+def _denied(fate: str, **more: str) -> Message:
+    """Deny connections of a fate when their client has sent something: at once, or after a long delay."""
+    noted: Message = {"filter_state": {"key": _FATE, "string_match": {"exact": fate}}}
+    policy: Message = {"permissions": [{"any": True}], "principals": [noted]}
+    config = typed(
+        f"{_FILTERS}.rbac.v3.RBAC", stat_prefix="fault", rules={"action": "DENY", "policies": {fate: policy}}, **more
+    )
+    return {"name": "envoy.filters.network.rbac", "typed_config": config}
