@@ -20,7 +20,7 @@ MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A event without its plan, and when it was told (seconds since the epoch)."""
+    """A event, of whose plan only the notices are left, and when it was told (seconds since the epoch)."""
 
     at: float
     event: LoopEvent
@@ -52,7 +52,7 @@ class Relay:
         """Take a event."""
         entry = Entry(time.time(), event)
         if isinstance(event, Planned):
-            slim = replace(event, plan=Plan(), snapshot=None, settings=None)
+            slim = replace(event, plan=Plan(notices=event.plan.notices), snapshot=None, settings=None)
             entry = Entry(entry.at, slim)
         with self._changed:
             if isinstance(event, Planned):
