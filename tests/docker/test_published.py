@@ -22,6 +22,7 @@ from tests.docker.support import (
     furnish,
     goes_on_after,
     identities,
+    let_go,
     stream_outlives,
 )
 from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
@@ -213,3 +214,30 @@ def test_an_address_that_this_host_does_not_have_is_told(shop: Stage) -> None:
     assert {row["reason"] for row in rows.values()} == {"NotOnHost"}
     assert "host setup --apply" in rows["n/web"]["message"]
     assert containers(shop) == {}
+
+
+def test_traffic_is_counted_and_a_fault_is_met_at_published_ports(
+    shop: Stage, network: Network, backend: Callable[..., Backend]
+) -> None:
+    """In the same container: neither needs another one."""
+    web = backend("web", network.gateway)
+    shop.write("web.yaml", service("web", port(80, web.port)))
+    configure(shop, trafficDetails=True)
+    shop.up()
+    address, before = shop.addresses()["n/web"], identities(shop)
+
+    def told() -> int:
+        (row,) = shop.run("top", "--once", "--json", "n/web").json["services"]
+        return int(row["bytesIn"])
+
+    assert told() == 0
+    assert [ask(address, 80) for _ in range(3)] == ["web: hello"] * 3
+    assert told() == 3 * len("hello\n")
+    fault = {"local-lb.dev/fault": "refuse=100%,until=2999-01-01T00:00:00Z"}
+    shop.write("web.yaml", service("web", port(80, web.port), annotations=fault))
+    shop.up()
+    assert let_go(address, 80)
+    shop.write("web.yaml", service("web", port(80, web.port)))
+    shop.up()
+    assert ask(address, 80) == "web: hello"
+    assert identities(shop) == before
