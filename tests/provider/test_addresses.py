@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from locallb.ledger.claims import FORMAT
 from locallb.ledger.ledger import LedgerError
 from locallb.model.identities import Owner
 from locallb.model.naming import owner_fields
@@ -22,8 +23,10 @@ def inputs(who: Owner, address: str = "127.77.0.5") -> dict[str, Any]:
 
 
 def claims(home: Path) -> list[dict[str, Any]]:
-    """Read the ledger's files."""
-    return [{**json.loads(path.read_text()), "sharing": ""} for path in sorted((home / "ledger").iterdir())]
+    """Read the ledger's files, which all say their format."""
+    documents = [json.loads(path.read_text()) for path in sorted((home / "ledger").iterdir())]
+    assert all(document.pop("format") == FORMAT for document in documents)
+    return [{**document, "sharing": ""} for document in documents]
 
 
 def test_an_address_is_claimed_and_released(driver: Driver, root: Path, home: Path) -> None:
