@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from locallb.config.parse_settings import parse_settings
-from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, Home
 from locallb.model.memory import Memory

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pulumi
 
-from locallb.model.http import AnyCertificate
-from locallb.model.http import LocalCertificate as Local
+from locallb.model.http.serving import AnyCertificate
+from locallb.model.http.serving import LocalCertificate as Local
 from locallb.model.identities import RunIdentity
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from locallb.model.http import LocalCertificate
+from locallb.model.http.serving import LocalCertificate
 from locallb.model.snapshot import LocalAuthority
 
 VALID_DAYS = 90

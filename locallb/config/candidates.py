@@ -10,11 +10,11 @@ from itertools import accumulate
 from operator import itemgetter
 
 from locallb.config.settings import Pool
-from locallb.model.host_addresses import usable
 from locallb.model.identities import Family, IPAddress
-from locallb.model.ranges import spans_of
+from locallb.model.network.host_addresses import usable
+from locallb.model.network.ranges import spans_of
+from locallb.model.network.spans import Span, subtract
 from locallb.model.snapshot import HostFacts
-from locallb.model.spans import Span, subtract
 
 _NEVER = {
     "127.0.0.0": "the loopback network itself",

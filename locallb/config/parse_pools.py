@@ -11,7 +11,7 @@ from locallb.config.settings import Pool
 from locallb.config.values import Mistakes, parse_address
 from locallb.model.formatting import shown
 from locallb.model.identities import Family, IPAddress
-from locallb.model.ranges import AddressRange
+from locallb.model.network.ranges import AddressRange
 
 DEFAULT_POOL = Pool("default", (AddressRange(IPv4Address("127.77.0.0"), IPv4Address("127.77.0.31")),))
 """What a stack without the key `pools` hands out: 32 addresses that every Linux host has, without any right."""

@@ -14,9 +14,9 @@ from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.dns.zones import DnsSettings
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
+from locallb.model.network.ranges import AddressRange
+from locallb.model.network.routes import PodRoute
 from locallb.model.objects import EMPTY, BackendChoice
-from locallb.model.ranges import AddressRange
-from locallb.model.routes import PodRoute
 
 
 class SettingsError(Exception):

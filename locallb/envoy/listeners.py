@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
 from locallb.envoy.faults import faulty
-from locallb.model.http import HttpListener
+from locallb.model.http.serving import HttpListener
 from locallb.model.identities import Family, IPNetwork, Protocol
 from locallb.model.serving import Listener
 

@@ -15,7 +15,7 @@ from locallb.gateway.listeners import not_permitted
 from locallb.model.gateway.objects import BackendTlsPolicy, Named, Reference, Route, RouteKind
 from locallb.model.gateway.of_cluster import BackendService, GatewayObjects
 from locallb.model.gateway.rules import BackendRef
-from locallb.model.http import BackendTls, Speaks
+from locallb.model.http.serving import BackendTls, Speaks
 from locallb.model.identities import ObjectKey, Protocol
 from locallb.model.naming import digest
 from locallb.model.objects import ServicePort

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from locallb.gateway.backends import BackendTarget
 from locallb.gateway.conditions import Trouble
-from locallb.model.http import Chain
-from locallb.model.http_routes import Target
+from locallb.model.http.routes import Target
+from locallb.model.http.serving import Chain
 from locallb.model.identities import ObjectKey
 from locallb.model.naming import part_id
 from locallb.model.objects import Service

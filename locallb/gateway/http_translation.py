@@ -16,10 +16,10 @@ from locallb.gateway.hostnames import covering, covers, specificity
 from locallb.gateway.precedence import rank
 from locallb.model.gateway.objects import Route
 from locallb.model.gateway.rules import BackendRef, Rule
-from locallb.model.http import ANY, HttpRoutes, VirtualHost
-from locallb.model.http_policies import Mirror
-from locallb.model.http_routes import Answer, Forward, Match, Redirect, Target
-from locallb.model.http_routes import Route as ServedRoute
+from locallb.model.http.policies import Mirror
+from locallb.model.http.routes import Answer, Forward, Match, Redirect, Target
+from locallb.model.http.routes import Route as ServedRoute
+from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
 
 _MISDIRECTED = Answer(421)
 """To clients that reuse a connection for a host that isn't behind it: they then make one of its own."""

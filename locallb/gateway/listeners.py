@@ -26,7 +26,7 @@ from locallb.model.gateway.objects import (
     TlsMode,
 )
 from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
-from locallb.model.http import Certificate
+from locallb.model.http.serving import Certificate
 from locallb.model.identities import Protocol
 from locallb.model.snapshot import LocalAuthority
 

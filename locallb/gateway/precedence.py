@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from locallb.model.http_routes import GrpcMethod, Match, PathKind, PathMatch
+from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch
 
 Rank: TypeAlias = tuple[int, int, int, bool, int, int]
 _RANKS = {PathKind.EXACT: 0, PathKind.REGEX: 1, PathKind.PREFIX: 2}

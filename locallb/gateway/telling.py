@@ -15,8 +15,8 @@ from locallb.gateway.translation import BoundGateway, our_classes, shared_object
 from locallb.model.formatting import clipped, counted, few
 from locallb.model.gateway.objects import CONTROLLER, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
-from locallb.model.http import Chain, HttpRoutes
-from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
+from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
+from locallb.model.http.serving import Chain, HttpRoutes
 from locallb.model.identities import ClusterName
 from locallb.model.memory import Memory
 

@@ -32,8 +32,8 @@ from locallb.model.gateway.objects import (
     WantedAddress,
 )
 from locallb.model.gateway.of_cluster import GatewayObjects
-from locallb.model.http import Chain, TcpForward, Termination
-from locallb.model.http_routes import Target
+from locallb.model.http.routes import Target
+from locallb.model.http.serving import Chain, TcpForward, Termination
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
 from locallb.model.memory import Memory
 from locallb.model.objects import FamilyPolicy, Service, ServicePort

@@ -18,11 +18,11 @@ from locallb.host.descriptors import held
 from locallb.host.netlink import RouteError, routes, rules
 from locallb.host.sockets import LISTEN, Row, rows
 from locallb.model.errors import ClientError
-from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import IPAddress, Protocol
-from locallb.model.ranges import AddressRange
-from locallb.model.routes import POD_PROTOCOL, Route
-from locallb.model.routing_rules import Rule, diversions
+from locallb.model.network.host_addresses import HostAddresses, survey
+from locallb.model.network.ranges import AddressRange
+from locallb.model.network.routes import POD_PROTOCOL, Route
+from locallb.model.network.routing_rules import Rule, diversions
 from locallb.model.snapshot import HostFacts, Socket
 
 _STATUS = "/proc/self/status"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from pathlib import Path
 
-from locallb.model.routes import PodRoute
+from locallb.model.network.routes import PodRoute
 
 
 def pod_routes_of(pid: int, metric: int) -> frozenset[PodRoute]:

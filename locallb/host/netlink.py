@@ -15,8 +15,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, IPNetwork
-from locallb.model.routes import POD_PROTOCOL, PROTOCOL, PodRoute, Route
-from locallb.model.routing_rules import LOOKUP, NO_ACTION, Rule
+from locallb.model.network.routes import POD_PROTOCOL, PROTOCOL, PodRoute, Route
+from locallb.model.network.routing_rules import LOOKUP, NO_ACTION, Rule
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ROUTE = struct.Struct("=BBBBBBBBI")  # family, bits, source bits, tos, table, protocol, scope, type, flags

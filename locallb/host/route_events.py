@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 
 from locallb.host.netlink import RouteError, routes, rules
+from locallb.model.network.routes import Route
+from locallb.model.network.routing_rules import Rule
 from locallb.model.pacing import Backoff, Pace
-from locallb.model.routes import Route
-from locallb.model.routing_rules import Rule
 from locallb.threads.supervised import SupervisedThread, Task
 
 _GROUPS = 0x1 | 0x40 | 0x80 | 0x400 | 0x40000

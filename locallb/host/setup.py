@@ -23,8 +23,8 @@ from locallb.host import netlink, setup_plan
 from locallb.host.resolver_plan import looked_at, restarted_by
 from locallb.host.setup_plan import HostSeen, Kept, SetupRecord, Sort, Step
 from locallb.model.errors import ClientError
-from locallb.model.host_addresses import survey
-from locallb.model.routes import Route
+from locallb.model.network.host_addresses import survey
+from locallb.model.network.routes import Route
 from locallb.planning.addresses.pool_routes import is_local, pool_routes
 from locallb.storage import files
 

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from locallb.dns.zones import Zone
 from locallb.host.resolver_plan import RESOLVED_DIRECTORY, resolver_files, resolver_notes, restarted_by, restarting
 from locallb.model.identities import IPNetwork
+from locallb.model.network.routes import PROTOCOL
 from locallb.model.reasons import Problem
-from locallb.model.routes import PROTOCOL
 from locallb.planning.addresses.pool_routes import PoolRoute
 
 PORT_START = "net.ipv4.ip_unprivileged_port_start"

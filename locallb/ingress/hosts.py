@@ -15,8 +15,8 @@ from typing import NamedTuple
 from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.precedence import Rank, rank
 from locallb.model.gateway.ingresses import Ingress, IngressBackend
-from locallb.model.http import ANY, HttpRoutes, VirtualHost
-from locallb.model.http_routes import Answer, Forward, Match, PathKind, PathMatch, Route, ValueMatch
+from locallb.model.http.routes import Answer, Forward, Match, PathKind, PathMatch, Route, ValueMatch
+from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
 
 Action = Forward | Answer
 MISDIRECTED = 421

@@ -23,7 +23,7 @@ from locallb.model.gateway.ingresses import (
     IngressTls,
 )
 from locallb.model.gateway.objects import Meta
-from locallb.model.http_routes import PathKind, PathMatch
+from locallb.model.http.routes import PathKind, PathMatch
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 DEFAULT_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"

@@ -14,7 +14,7 @@ from locallb.ingress.hosts import Hosts
 from locallb.model.gateway.ingresses import Ingress, IngressTls
 from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
-from locallb.model.http import AnyCertificate, Certificate, Chain, LocalCertificate, Termination
+from locallb.model.http.serving import AnyCertificate, Certificate, Chain, LocalCertificate, Termination
 from locallb.model.snapshot import LocalAuthority
 
 

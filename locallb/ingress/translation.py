@@ -22,8 +22,8 @@ from locallb.model.gateway.ingresses import Ingress, IngressBackend
 from locallb.model.gateway.objects import Named, Route, RouteKind
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.rules import BackendRef
-from locallb.model.http import Chain
-from locallb.model.http_routes import Answer, Forward, Target
+from locallb.model.http.routes import Answer, Forward, Target
+from locallb.model.http.serving import Chain
 from locallb.model.identities import ObjectKey, ObjectKind, Uid
 from locallb.model.memory import Memory
 from locallb.model.objects import EMPTY, Service, ServicePort

@@ -13,7 +13,7 @@ from locallb.config.settings import Settings
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.frontend import frontend, frontends
-from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import (
     NOTHING,
     Live,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from locallb.model.faults import Fault
-from locallb.model.http import AnyCertificate, HttpBackends, HttpListener
+from locallb.model.http.serving import AnyCertificate, HttpBackends, HttpListener
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, place
 from locallb.model.objects import Discovery, ProxyProtocol
 

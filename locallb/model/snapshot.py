@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from locallb.model.gateway.of_cluster import ObjectOfCluster
-from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import (
     ClusterName,
     Family,
@@ -23,9 +22,10 @@ from locallb.model.identities import (
     Protocol,
     ProxyName,
 )
+from locallb.model.network.host_addresses import HostAddresses
+from locallb.model.network.routes import PodRoute, Route
+from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
-from locallb.model.routes import PodRoute, Route
-from locallb.model.routing_rules import Diversion
 
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})

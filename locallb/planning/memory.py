@@ -17,11 +17,11 @@ from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from locallb.planning.gateways import Gateways, gateways_of
-from locallb.planning.placing import Placed, PlacementInputs, PlanContext, place
 from locallb.planning.planned import PlannedStatus
 from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.ports import PortProblems
-from locallb.planning.proxy_assignment import ProxyAssignment
+from locallb.planning.proxies.assignment import ProxyAssignment
+from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext, place
 
 Asked = tuple[Service, tuple[IPAddress, ...], ProxyAssignment]
 """A Service, its addresses and its seat: the first three of `PlacementInputs`."""

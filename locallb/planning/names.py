@@ -19,8 +19,8 @@ from locallb.model.objects import Discovery, Service
 from locallb.model.serving import NameListener, Proxy, ServedName
 from locallb.model.snapshot import Snapshot
 from locallb.planning.notices import Notice
-from locallb.planning.placing import PlanContext
 from locallb.planning.planned import Placement, Plan, PlannedProxy
+from locallb.planning.proxies.placing import PlanContext
 from locallb.planning.runs import RunInputs, run_planner
 
 SERVER = ProxyName("names")

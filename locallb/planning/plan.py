@@ -26,11 +26,11 @@ from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.names import with_names
 from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
-from locallb.planning.placing import PlacementInputs, PlanContext, proxy_of_stack
 from locallb.planning.planned import Plan, PlannedRoutes, Rejection
 from locallb.planning.pod_routes import RoutePlan, routes_to_gain
 from locallb.planning.ports import HostPorts, PortProblems
-from locallb.planning.proxy_assignment import ProxyAssignment, assign_proxies
+from locallb.planning.proxies.assignment import ProxyAssignment, assign_proxies
+from locallb.planning.proxies.placing import PlacementInputs, PlanContext, proxy_of_stack
 from locallb.planning.selection import is_ours
 
 

@@ -9,13 +9,13 @@ from enum import StrEnum
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.dns.records import Name
 from locallb.envoy import Rendered, RenderedPart
-from locallb.model.http import HttpListener, HttpRoutes, TcpForward
-from locallb.model.http_routes import Forward
+from locallb.model.http.routes import Forward
+from locallb.model.http.serving import HttpListener, HttpRoutes, TcpForward
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName
 from locallb.model.naming import digest, owner_fields, proxy_owner
+from locallb.model.network.routes import PodRoute
 from locallb.model.objects import EMPTY, ServicePort
 from locallb.model.reasons import Problem
-from locallb.model.routes import PodRoute
 from locallb.model.serving import Listener, Part, Proxy
 from locallb.model.snapshot import Access
 from locallb.planning.notices import Notice

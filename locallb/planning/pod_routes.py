@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from locallb.config.settings import PodRouting, Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
 from locallb.model.naming import metric_of
+from locallb.model.network.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.objects import BackendChoice, Node
-from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Plan, Via
 from locallb.planning.route_conflicts import Refusals, Taken, told

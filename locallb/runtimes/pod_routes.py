@@ -14,7 +14,7 @@ from locallb.host.namespace_routes import pod_routes_of
 from locallb.host.netlink import RouteError, put_pod_route, remove_pod_route, routes
 from locallb.model.identities import Home, Owner
 from locallb.model.naming import metric_of
-from locallb.model.routes import POD_PROTOCOL, PodRoute
+from locallb.model.network.routes import POD_PROTOCOL, PodRoute
 
 HOST = "host"
 """The network that is this host's."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from locallb.kubernetes.relevant import Document
-from locallb.kubernetes.tls_secrets import TlsSecretError, tls_pair
+from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.parsing.tls_secrets import TlsSecretError, tls_pair
 from locallb.storage.key_pairs import key_pair_fault
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")

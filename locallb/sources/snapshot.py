@@ -12,16 +12,16 @@ from typing import TypeVar
 
 from locallb.config.settings import PodRouting, Settings, Sharing, Source
 from locallb.host.facts import may_change_routes, with_routes
-from locallb.kubernetes.parsing import Parsed, Said
+from locallb.kubernetes.parsing.objects import Parsed, Said
 from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.ledger.claims import Entry
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ROUTED, ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
-from locallb.model.routes import PodRoute
+from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.pool_routes import pool_notices
-from locallb.planning.sharing import is_shared
+from locallb.planning.proxies.sharing import is_shared
 from locallb.runtimes.pod_routes import helper_may_route
 from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from locallb.config.settings import Settings, Source
-from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.parsing.objects import Parsed
 from locallb.ledger.claims import Entry
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory

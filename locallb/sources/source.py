@@ -16,10 +16,10 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from locallb.config.registry import SOURCES
 from locallb.config.settings import Finder, Source
-from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Family, Home, ObjectKey
-from locallb.model.routes import PodRoute
+from locallb.model.network.routes import PodRoute
 from locallb.model.snapshot import Access, Contents
 from locallb.sources import SourceError
 

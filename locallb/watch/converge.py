@@ -17,7 +17,7 @@ from locallb.engine.deploy.scope import only
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import name_of, root_urn
-from locallb.kubernetes.parsing import Said
+from locallb.kubernetes.parsing.objects import Said
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.naming import named_after

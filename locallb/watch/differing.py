@@ -11,7 +11,7 @@ from typing import TypeAlias
 from locallb.config.registry import FRONTENDS
 from locallb.gateway.standing import StatusStanding
 from locallb.kubernetes.frontend import frontend
-from locallb.kubernetes.parsing import Said
+from locallb.kubernetes.parsing.objects import Said
 from locallb.kubernetes.status_patch import Standing, differences
 from locallb.planning.planned import Placement, PlannedStatus, Rejection
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from locallb.cli.arguments import parse
-from locallb.cli.commands import service_table
-from locallb.cli.commands.service_table import print_services, services_json
-from locallb.cli.commands.tree import print_steps
 from locallb.cli.console import Out
+from locallb.cli.display import service_table
+from locallb.cli.display.service_table import print_services, services_json
+from locallb.cli.display.tree import print_steps
 from locallb.engine.deploy.events import Op, Result, StepRecord, Subject
 from locallb.engine.state.values import PropertyChange
 from locallb.model.formatting import printable

@@ -20,7 +20,7 @@ from locallb.config.settings import (
     Sharing,
 )
 from locallb.model.identities import ClusterName
-from locallb.model.ranges import AddressRange
+from locallb.model.network.ranges import AddressRange
 from locallb.sources.kind.entry import KindSource
 from locallb.sources.manifests.entry import ManifestsSource, cluster_name
 

@@ -125,7 +125,7 @@ def test_two_clusters_with_the_same_pods_are_both_served_straight_to_their_pods(
 CHANGE = """
 import json, sys
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
-from locallb.model.routes import PodRoute
+from locallb.model.network.routes import PodRoute
 from locallb.runtimes.pod_routes import change_routes
 put, remove = ([PodRoute.parse(text) for text in json.loads(texts)] for texts in sys.argv[1:3])
 owner = Owner(Home("p", "s", sys.argv[3]), ObjectKey(ClusterName(""), "", "c/pod-routes"))

@@ -20,7 +20,7 @@ from locallb.cli.commands.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_config
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import FINALIZER
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access, Snapshot

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from locallb.envoy.http import names
-from locallb.kubernetes.tls_secrets import TlsPair
-from locallb.model.http import Certificate
+from locallb.kubernetes.parsing.tls_secrets import TlsPair
+from locallb.model.http.serving import Certificate
 from locallb.model.identities import ClusterName
 
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

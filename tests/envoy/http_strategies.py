@@ -6,7 +6,22 @@ from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
-from locallb.model.http import (
+from locallb.model.http.policies import Cors, HeaderChanges, Mirror, Retry, Session, SessionKind
+from locallb.model.http.regexes import checked
+from locallb.model.http.routes import (
+    Answer,
+    Forward,
+    GrpcMethod,
+    Match,
+    PathKind,
+    PathMatch,
+    PathRewrite,
+    Redirect,
+    Route,
+    Target,
+    ValueMatch,
+)
+from locallb.model.http.serving import (
     ANY,
     BackendTls,
     Certificate,
@@ -20,23 +35,8 @@ from locallb.model.http import (
     Termination,
     VirtualHost,
 )
-from locallb.model.http_policies import Cors, HeaderChanges, Mirror, Retry, Session, SessionKind
-from locallb.model.http_routes import (
-    Answer,
-    Forward,
-    GrpcMethod,
-    Match,
-    PathKind,
-    PathMatch,
-    PathRewrite,
-    Redirect,
-    Route,
-    Target,
-    ValueMatch,
-)
 from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
-from locallb.model.regexes import checked
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Proxy, Upstream
 
 UPSTREAMS = ("web", "grpc", "secure", "empty")

@@ -15,7 +15,9 @@ from locallb.envoy import render, render_empty, render_part, watches
 from locallb.envoy.fragments import as_files
 from locallb.envoy.http import watched_by_chains, watched_files
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
-from locallb.model.http import (
+from locallb.model.http.policies import HeaderChanges
+from locallb.model.http.routes import Forward, Match, PathKind, PathMatch, PathRewrite, Redirect, Route, Target
+from locallb.model.http.serving import (
     ANY,
     BackendTls,
     Certificate,
@@ -29,8 +31,6 @@ from locallb.model.http import (
     Termination,
     VirtualHost,
 )
-from locallb.model.http_policies import HeaderChanges
-from locallb.model.http_routes import Forward, Match, PathKind, PathMatch, PathRewrite, Redirect, Route, Target
 from locallb.model.identities import ClusterName, PartId, Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Part, Proxy, Upstream

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.model.http_policies import Cors, Mirror, Retry, Session, SessionKind
-from locallb.model.http_routes import (
+from locallb.model.http.policies import Cors, Mirror, Retry, Session, SessionKind
+from locallb.model.http.routes import (
     Forward,
     Match,
     PathKind,

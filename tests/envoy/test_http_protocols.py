@@ -14,7 +14,8 @@ import grpc
 import pytest
 
 from locallb.envoy import Rendered
-from locallb.model.http import (
+from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, Route, Target
+from locallb.model.http.serving import (
     ANY,
     BackendTls,
     Chain,
@@ -26,7 +27,6 @@ from locallb.model.http import (
     Termination,
     VirtualHost,
 )
-from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, Route, Target
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.model.http import VirtualHost
-from locallb.model.http_policies import HeaderChanges
-from locallb.model.http_routes import (
+from locallb.model.http.policies import HeaderChanges
+from locallb.model.http.routes import (
     Answer,
     Forward,
     GrpcMethod,
@@ -19,6 +18,7 @@ from locallb.model.http_routes import (
     Target,
     ValueMatch,
 )
+from locallb.model.http.serving import VirtualHost
 from locallb.model.objects import Discovery
 from tests.envoy.conftest import ServeHttp
 

@@ -9,8 +9,8 @@ from locallb.gateway.parsing.referred import parse_referred
 from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
-from locallb.model.http import HttpRoutes
-from locallb.model.http_routes import Route
+from locallb.model.http.routes import Route
+from locallb.model.http.serving import HttpRoutes
 from locallb.model.identities import ClusterName
 
 DEMO = ClusterName("demo")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from locallb.envoy.http import names
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
-from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import ObjectOfCluster, TlsSecret
-from locallb.model.http import Certificate
+from locallb.model.http.serving import Certificate
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from tests.envoy.certificates import Authority, Pair

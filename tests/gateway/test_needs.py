@@ -16,7 +16,7 @@ from locallb.gateway.needs import (
     named_secrets,
     wanted_kinds,
 )
-from locallb.kubernetes.parse_gateway_api import parse_gateway_api
+from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.memory import Memory
 from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, grant, listener, namespace, route, service

@@ -16,8 +16,8 @@ from locallb.gateway.kinds import parse_api_object
 from locallb.gateway.parsing.referred import SECRET_REFERENCE
 from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.gateway.objects import Gateway, Route
-from locallb.model.http import ANY, Chain, HttpRoutes
-from locallb.model.http_routes import Answer, Forward, PathKind, PathMatch
+from locallb.model.http.routes import Answer, Forward, PathKind, PathMatch
+from locallb.model.http.serving import ANY, Chain, HttpRoutes
 from locallb.model.memory import Memory
 from tests.gateway.api import JsonObject, backend, bound, gateway, gateway_class, listener, objects, route, service
 

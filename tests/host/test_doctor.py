@@ -11,11 +11,11 @@ from locallb.config.settings import Pool
 from locallb.host.doctor import examine
 from locallb.host.headroom import Limits, free_addresses, headroom
 from locallb.host.observation import Level, LockSeen, NameSeen, ProxySeen, Seen
-from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
-from locallb.model.ranges import AddressRange
+from locallb.model.network.host_addresses import HostAddresses, survey
+from locallb.model.network.ranges import AddressRange
+from locallb.model.network.routes import Route
 from locallb.model.reasons import Problem, Reason
-from locallb.model.routes import Route
 from locallb.model.snapshot import Claim, HostFacts, Socket
 from locallb.planning.addresses.pool_routes import PoolRoute, pool_routes
 

@@ -21,8 +21,8 @@ from locallb.host.descriptors import held
 from locallb.host.facts import HostError, host_facts
 from locallb.host.netlink import RouteError
 from locallb.model.identities import Protocol
-from locallb.model.ranges import AddressRange
-from locallb.model.routes import Route
+from locallb.model.network.ranges import AddressRange
+from locallb.model.network.routes import Route
 from locallb.model.snapshot import HostFacts, Socket
 
 ME = os.getpid()

@@ -13,7 +13,7 @@ from locallb.gateway.kinds import parse_api_object
 from locallb.ingress.hosts import Action, Hosts
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.model.gateway.ingresses import Ingress, IngressBackend
-from locallb.model.http_routes import Answer, PathKind, PathMatch, Route
+from locallb.model.http.routes import Answer, PathKind, PathMatch, Route
 from tests.ingress.api import backend, ingress, path, rule
 
 HOSTS = ("", "a.test", "b.a.test", "*.a.test", "*.b.a.test", "*.test")

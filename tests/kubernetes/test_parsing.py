@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.parsing import Parsed, parse_objects
+from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.model.identities import Family, ObjectKey, Protocol
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service

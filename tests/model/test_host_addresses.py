@@ -15,10 +15,10 @@ from locallb.config.parse_pools import parse_range
 from locallb.config.settings import Pool
 from locallb.host.doctor import examine
 from locallb.host.observation import Level, Seen
-from locallb.model.host_addresses import is_public, survey
 from locallb.model.identities import Family, IPAddress
-from locallb.model.ranges import AddressRange
-from locallb.model.routes import Route
+from locallb.model.network.host_addresses import is_public, survey
+from locallb.model.network.ranges import AddressRange
+from locallb.model.network.routes import Route
 from locallb.model.snapshot import HostFacts
 from locallb.planning.addresses.pool_routes import pool_notices, pool_routes, unchecked
 from tests.host.test_doctor import GOOD

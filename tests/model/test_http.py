@@ -7,9 +7,9 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.model.http import ANY, BackendTls, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
-from locallb.model.http_policies import HeaderChanges, Retry
-from locallb.model.http_routes import (
+from locallb.model.http.policies import HeaderChanges, Retry
+from locallb.model.http.regexes import checked
+from locallb.model.http.routes import (
     Answer,
     Forward,
     Match,
@@ -21,8 +21,17 @@ from locallb.model.http_routes import (
     Target,
     ValueMatch,
 )
+from locallb.model.http.serving import (
+    ANY,
+    BackendTls,
+    Certificate,
+    Chain,
+    HttpListener,
+    HttpRoutes,
+    Termination,
+    VirtualHost,
+)
 from locallb.model.identities import ClusterName
-from locallb.model.regexes import checked
 
 PLAIN = HttpRoutes(())
 EXACT = Match(PathMatch(PathKind.EXACT, "/a"))

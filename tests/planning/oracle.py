@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import Family, IPAddress, ObjectKey
+from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, Service
-from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer

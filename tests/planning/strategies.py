@@ -12,7 +12,6 @@ from ipaddress import ip_address, ip_network
 from hypothesis import strategies as st
 
 from locallb.config.settings import Classes, Pool, Settings
-from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import (
     ClusterName,
     Family,
@@ -25,9 +24,10 @@ from locallb.model.identities import (
     Protocol,
     Uid,
 )
+from locallb.model.network.host_addresses import HostAddresses, survey
+from locallb.model.network.ranges import AddressRange
+from locallb.model.network.routes import Route
 from locallb.model.objects import FamilyPolicy, IngressEntry, Node, Service, ServicePort, TrafficPolicy
-from locallb.model.ranges import AddressRange
-from locallb.model.routes import Route
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
 from locallb.sources.manifests.entry import ManifestsSource
 

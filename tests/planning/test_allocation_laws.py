@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import Family, IPAddress, ObjectKey, Owner, Uid
+from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, IngressEntry, Service
-from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from locallb.gateway import telling
 from locallb.gateway.status_patch import Status
 from locallb.gateway.statuses import Told
-from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.identities import ObjectKind
 from locallb.model.memory import Memory
 from locallb.model.snapshot import HostFacts, Snapshot

@@ -20,7 +20,7 @@ from locallb.gateway.status_patch import says
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.identities import Home, ObjectKind, Protocol
 from locallb.model.reasons import Problem, Reason

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 from locallb.config.parse_settings import parse_settings
-from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
 from locallb.planning.names import REFUSED, SERVER

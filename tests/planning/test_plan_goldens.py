@@ -11,7 +11,7 @@ import yaml
 
 from locallb.config.parse_settings import parse_settings
 from locallb.envoy.fragments import as_files
-from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import differences, standing
 from locallb.model.identities import ClusterName, Home

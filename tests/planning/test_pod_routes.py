@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from locallb.config.parse_settings import parse_settings
 from locallb.config.settings import PodRouting, Settings
-from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import ClusterName, Home, NodeName
 from locallb.model.naming import metric_of
+from locallb.model.network.host_addresses import HostAddresses
+from locallb.model.network.ranges import AddressRange
+from locallb.model.network.routes import POD_PROTOCOL, PodRoute, Route
+from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Node
-from locallb.model.ranges import AddressRange
-from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
-from locallb.model.routing_rules import Diversion
 from locallb.model.serving import Listener
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.memory import PlanMemory

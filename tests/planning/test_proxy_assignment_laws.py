@@ -15,8 +15,8 @@ from locallb.config.settings import ProxySettings, Sharing
 from locallb.model.identities import ClusterName, Home, ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.snapshot import HeldProxy, HeldProxyAssignment, HostFacts, Snapshot
-from locallb.planning.capacity import Need
-from locallb.planning.proxy_assignment import EACH, ProxyAssignments, assign_proxies
+from locallb.planning.proxies.assignment import EACH, ProxyAssignments, assign_proxies
+from locallb.planning.proxies.capacity import Need
 
 NAMES = "abcdefgh"
 HOME = Home("local-lb", "dev", "/project")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, Owner, Protocol
+from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import Service, ServicePort, TrafficPolicy
-from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from locallb.cli.commands.service_table import services_json
+from locallb.cli.display.service_table import services_json
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyName

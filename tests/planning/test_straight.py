@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from locallb.config.parse_settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import Family
+from locallb.model.network.routes import LOCAL_TABLE, Route
+from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import BackendChoice
 from locallb.model.reasons import Reason
-from locallb.model.routes import LOCAL_TABLE, Route
-from locallb.model.routing_rules import Diversion
 from locallb.model.serving import ConnectCheck, HttpCheck
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.backends.backends import PortBackends, upstreams

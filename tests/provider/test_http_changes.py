@@ -17,8 +17,17 @@ import grpc
 import pytest
 
 from locallb.envoy import render
-from locallb.model.http import ANY, Chain, HttpBackends, HttpListener, HttpRoutes, Speaks, Termination, VirtualHost
-from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Route, Target
+from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Route, Target
+from locallb.model.http.serving import (
+    ANY,
+    Chain,
+    HttpBackends,
+    HttpListener,
+    HttpRoutes,
+    Speaks,
+    Termination,
+    VirtualHost,
+)
 from locallb.model.identities import Protocol, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream

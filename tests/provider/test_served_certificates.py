@@ -14,8 +14,8 @@ import pytest
 
 from locallb.envoy import render
 from locallb.envoy.http import names
-from locallb.model.http import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
-from locallb.model.http_routes import Answer, Match, Route
+from locallb.model.http.routes import Answer, Match, Route
+from locallb.model.http.serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
 from locallb.model.identities import ProxyName
 from locallb.model.naming import owner_fields
 from locallb.model.objects import Discovery

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locallb.config.settings import Pool
 from locallb.model.identities import IPAddress, Protocol
-from locallb.model.ranges import AddressRange
+from locallb.model.network.ranges import AddressRange
 from locallb.model.snapshot import Subnet
 from locallb.planning.runs import Place
 from locallb.runtimes.docker.port_mapping import internal_addresses, published_ports

@@ -18,7 +18,7 @@ from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes
 from locallb.kubernetes.events import event_body
 from locallb.kubernetes.frontend import frontend, frontends
-from locallb.kubernetes.parsing import parse_objects
+from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import NOTHING, differences
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, ProxyName, RunIdentity, Uid
 from locallb.model.memory import Memory
@@ -27,8 +27,8 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, HostFacts
 from locallb.model.status_entries import Event
 from locallb.outputs.output import output
-from locallb.planning.placing import PlanContext, proxy_of_stack
 from locallb.planning.planned import Placement, Rejection
+from locallb.planning.proxies.placing import PlanContext, proxy_of_stack
 from locallb.planning.runs import run_planner, run_types
 from locallb.provider import KINDS
 from locallb.runtimes.runtime import Runtime, runtime

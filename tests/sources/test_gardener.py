@@ -21,8 +21,8 @@ from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.kubeconfig import connection
 from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
 from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
-from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.gardener.entry import GardenerSource

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.documents import read_documents
+from locallb.kubernetes.parsing.documents import read_documents
 from locallb.model.objects import Service
 from locallb.planning.backends.backends import upstreams
 from locallb.planning.backends.index import BackendIndex

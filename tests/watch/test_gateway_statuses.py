@@ -8,7 +8,7 @@ import pytest
 
 from locallb.engine.engine import Engine
 from locallb.gateway.standing import standings
-from locallb.kubernetes.parsing import Said
+from locallb.kubernetes.parsing.objects import Said
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
 from locallb.watch.converge import Converger

@@ -15,7 +15,7 @@ from locallb.gateway.standing import StatusStanding
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.parsing import Parsed
+from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.gateway.of_cluster import TlsSecret
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid

@@ -11,7 +11,7 @@ from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import told_writers

@@ -11,8 +11,8 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
-from locallb.model import http_checks
 from locallb.model.formatting import shown
+from locallb.model.http import checks as http_checks
 from locallb.storage import files
 
 _READABLE = 0o644

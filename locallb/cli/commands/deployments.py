@@ -6,11 +6,11 @@ import sys
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands.others_at_work import forgotten, tell_of_watch, without_watch
-from locallb.cli.commands.outcome import complain, ending, print_json, tell_outcome, what_was_planned
-from locallb.cli.commands.progress import Progress
 from locallb.cli.commands.targets import scope_of
-from locallb.cli.commands.tree import print_counts, print_steps
 from locallb.cli.console import Out
+from locallb.cli.display.outcome import complain, ending, print_json, tell_outcome, what_was_planned
+from locallb.cli.display.progress import Progress
+from locallb.cli.display.tree import print_counts, print_steps
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session

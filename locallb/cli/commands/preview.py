@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.outcome import tell_outcome, what_was_planned
-from locallb.cli.commands.progress import Progress
 from locallb.cli.commands.targets import scope_of
 from locallb.cli.console import Out
+from locallb.cli.display.outcome import tell_outcome, what_was_planned
+from locallb.cli.display.progress import Progress
 from locallb.cli.exit_code import Exit
 from locallb.cli.reports.command import refuse, tell
 from locallb.cli.reports.live import report_live

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands.observe import look
-from locallb.cli.commands.service_detail import Detail, detail_json, details, print_detail
-from locallb.cli.commands.service_table import print_services, services_json
 from locallb.cli.commands.targets import matching
 from locallb.cli.console import Out
+from locallb.cli.display.service_detail import Detail, detail_json, details, print_detail
+from locallb.cli.display.service_table import print_services, services_json
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import sentence
 from locallb.cli.process import end_well_when_interrupted

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from locallb.cli.commands.tree import QUIET
+from locallb.cli.display.tree import QUIET
 from locallb.cli.session import Session
 from locallb.engine.deploy.events import Result, Severity
 from locallb.model.identities import ObjectKey

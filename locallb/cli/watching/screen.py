@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from locallb.cli.commands.service_table import STYLES
+from locallb.cli.display.service_table import STYLES
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
 from locallb.cli.watching.lines import clock
 from locallb.cli.watching.records import Level, LogRecord

@@ -14,7 +14,7 @@ from locallb.envoy.http import names
 from locallb.envoy.http.actions import Entrance
 from locallb.envoy.http.routes import TABLE, table
 from locallb.envoy.http.tls import certificates, secrets
-from locallb.model.http import Chain, HttpListener, HttpRoutes
+from locallb.model.http.serving import Chain, HttpListener, HttpRoutes
 from locallb.model.serving import Upstream
 
 __all__ = ["certificates", "files", "watched_by_chains", "watched_files"]

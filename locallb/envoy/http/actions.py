@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from locallb.envoy.document import Json, Message
 from locallb.envoy.http.policies import mirror, retries, seconds
-from locallb.model.http import Chain, HttpListener
-from locallb.model.http_policies import HeaderChanges
-from locallb.model.http_routes import Answer, Forward, PathMatch, PathRewrite, Redirect, Route, Target
+from locallb.model.http.policies import HeaderChanges
+from locallb.model.http.routes import Answer, Forward, PathMatch, PathRewrite, Redirect, Route, Target
+from locallb.model.http.serving import Chain, HttpListener
 
 NOBODY = "nobody"
 """The cluster that there isn't: requests for it are answered 500, connections closed."""

@@ -13,7 +13,7 @@ from locallb.envoy.http.actions import NOBODY, Entrance, targets
 from locallb.envoy.http.policies import CORS, SESSION
 from locallb.envoy.http.routes import table
 from locallb.envoy.listeners import bound_at, ranges
-from locallb.model.http import Chain, HttpListener, HttpRoutes, TcpForward
+from locallb.model.http.serving import Chain, HttpListener, HttpRoutes, TcpForward
 from locallb.model.identities import Family
 from locallb.model.naming import upstream_name
 from locallb.model.objects import Discovery

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 
-from locallb.model.http import AnyCertificate, Chain, HttpListener
+from locallb.model.http.serving import AnyCertificate, Chain, HttpListener
 from locallb.model.serving import Upstream
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from locallb.envoy.document import Json, Message, typed
-from locallb.model.http_policies import Cors, Mirror, Retry, Session, SessionKind
-from locallb.model.http_routes import Forward, Route
+from locallb.model.http.policies import Cors, Mirror, Retry, Session, SessionKind
+from locallb.model.http.routes import Forward, Route
 
 CORS, SESSION = "envoy.filters.http.cors", "envoy.filters.http.stateful_session"
 _STATES = "envoy.extensions.http.stateful_session"

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from locallb.envoy.document import Message
 from locallb.envoy.http.actions import Entrance, action, header_changes
 from locallb.envoy.http.policies import per_filter
-from locallb.model.http import HttpRoutes, VirtualHost
-from locallb.model.http_routes import GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
+from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
+from locallb.model.http.serving import HttpRoutes, VirtualHost
 
 _ANY_PART = "[^/]+"
 

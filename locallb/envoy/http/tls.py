@@ -9,7 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from locallb.envoy.document import Json, Message, subscription, typed
 from locallb.envoy.http import names
-from locallb.model.http import AnyCertificate, BackendTls, Chain, ClientValidation, HttpListener, HttpRoutes, Speaks
+from locallb.model.http.serving import (
+    AnyCertificate,
+    BackendTls,
+    Chain,
+    ClientValidation,
+    HttpListener,
+    HttpRoutes,
+    Speaks,
+)
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream
 

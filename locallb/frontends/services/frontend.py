@@ -7,7 +7,7 @@ from typing import Any
 
 from locallb.kubernetes.annotations import unread_annotations
 from locallb.kubernetes.frontend import Frontend, FrontendRead
-from locallb.kubernetes.parse_service import (
+from locallb.kubernetes.parsing.service import (
     LOAD_BALANCER,
     external_ips,
     malformed,

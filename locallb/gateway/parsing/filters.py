@@ -16,8 +16,8 @@ from locallb.gateway.parsing.references import LARGEST_PORT, backend_ref
 from locallb.model.fields import FieldError, Fields, as_text
 from locallb.model.formatting import shown
 from locallb.model.gateway.rules import Filters, MirrorRef
-from locallb.model.http_policies import Cors, HeaderChanges
-from locallb.model.http_routes import Forward, PathRewrite, Redirect
+from locallb.model.http.policies import Cors, HeaderChanges
+from locallb.model.http.routes import Forward, PathRewrite, Redirect
 
 _Made = TypeVar("_Made")
 _MOST = 16

@@ -6,7 +6,7 @@ from locallb.gateway.parsing.fields import group_of, kind_of, name_of, namespace
 from locallb.model.fields import Fields
 from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.rules import BackendRef
-from locallb.model.http_routes import MAX_WEIGHT
+from locallb.model.http.routes import MAX_WEIGHT
 
 LARGEST_PORT = 65535
 

@@ -16,8 +16,8 @@ from locallb.gateway.parsing.references import backend_ref
 from locallb.model.fields import FieldError, Fields
 from locallb.model.formatting import shown
 from locallb.model.gateway.rules import BackendRef, Rule
-from locallb.model.http_policies import Retry, Session, SessionKind
-from locallb.model.http_routes import GrpcMethod, Match, PathKind, PathMatch, ValueMatch
+from locallb.model.http.policies import Retry, Session, SessionKind
+from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch, ValueMatch
 
 _MOST_RULES = 16
 _MOST_MATCHES = 128

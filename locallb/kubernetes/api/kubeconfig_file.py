@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from locallb.kubernetes.api import in_cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
+from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
 from locallb.model.formatting import clipped, few
 from locallb.storage import foreign_files
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from locallb.model.gateway.objects import Meta, Reference
-from locallb.model.http_routes import PathMatch
+from locallb.model.http.routes import PathMatch
 
 INGRESS_GROUP = "networking.k8s.io"
 INGRESS_CONTROLLER = "local-lb.dev/ingress-controller"

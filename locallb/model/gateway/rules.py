@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from locallb.model.http_policies import NO_CHANGES, Cors, HeaderChanges, Retry, Session
-from locallb.model.http_routes import Match, PathRewrite, Redirect
+from locallb.model.http.policies import NO_CHANGES, Cors, HeaderChanges, Retry, Session
+from locallb.model.http.routes import Match, PathRewrite, Redirect
 
 
 @dataclass(frozen=True, slots=True)

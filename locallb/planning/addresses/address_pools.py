@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from locallb.config.candidates import Candidates, by_priority, candidates, listed, never, possible
 from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress, ObjectKey
+from locallb.model.network.spans import subtract
 from locallb.model.objects import Service
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import HostFacts
-from locallb.model.spans import subtract
 from locallb.planning.addresses import refusals
 from locallb.planning.addresses.holders import ByGroup, ByService, Holdings, may_share
 from locallb.planning.addresses.pools import Slots, allows

@@ -11,13 +11,13 @@ from ipaddress import IPv6Network, summarize_address_range
 
 from locallb.config.candidates import NEVER_SPANS
 from locallb.config.settings import Pool
-from locallb.model.host_addresses import HostAddresses, is_public, usable
 from locallb.model.identities import Family, IPAddress, IPNetwork
-from locallb.model.ranges import AddressRange, range_of, spans_of
+from locallb.model.network.host_addresses import HostAddresses, is_public, usable
+from locallb.model.network.ranges import AddressRange, range_of, spans_of
+from locallb.model.network.routes import LOOPBACK, Route, inside
+from locallb.model.network.spans import Span, subtract
 from locallb.model.reasons import Problem, Reason
-from locallb.model.routes import LOOPBACK, Route, inside
 from locallb.model.snapshot import HostFacts
-from locallb.model.spans import Span, subtract
 
 _WIDEST = 8
 """Bits of the shortest prefix that one host can have for itself."""

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey
+from locallb.model.network.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.objects import BackendChoice, EndpointSlice, Node, Service
-from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.backends.reach import Reach, reach_of
 

@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from locallb.model.identities import IPAddress, IPNetwork
+from locallb.model.network.routes import Route, inside
+from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Node
-from locallb.model.routes import Route, inside
-from locallb.model.routing_rules import Diversion
 
 
 class Way(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from locallb.envoy.http import names
-from locallb.model.http import AnyCertificate
+from locallb.model.http.serving import AnyCertificate
 from locallb.model.identities import Owner, ProxyId
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import OWNER, Proxies

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from locallb.envoy.http import names
-from locallb.model.http import LocalCertificate as Planned
+from locallb.model.http.serving import LocalCertificate as Planned
 from locallb.provider.resources import certificate_files
 from locallb.provider.resources.certificate_files import CertificateFilesError, proxies
 from locallb.resources.codec import is_unknown

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from locallb.model.naming import metric_of
-from locallb.model.routes import PodRoute
+from locallb.model.network.routes import PodRoute
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import PodRoutesInputs, PodRoutesState

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from locallb.envoy.http import names
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.documents import DocumentError, read_documents
-from locallb.kubernetes.tls_secrets import TlsPair, TlsSecretError, secret_among, tls_pair
-from locallb.model.http import Certificate
+from locallb.kubernetes.parsing.documents import DocumentError, read_documents
+from locallb.kubernetes.parsing.tls_secrets import TlsPair, TlsSecretError, secret_among, tls_pair
+from locallb.model.http.serving import Certificate
 from locallb.provider.resources import certificate_files
 from locallb.provider.resources.certificate_files import CertificateFilesError, proxies
 from locallb.resources.codec import is_unknown

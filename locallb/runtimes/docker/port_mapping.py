@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from locallb.config.settings import Pool
-from locallb.model.http import HttpListener
+from locallb.model.http.serving import HttpListener
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.serving import Listener, Proxy, PublishedPort
 from locallb.model.snapshot import Subnet

@@ -17,7 +17,7 @@ from locallb.host.capabilities import docker_shortcoming
 from locallb.model.errors import ClientError
 from locallb.model.identities import Owner
 from locallb.model.naming import metric_of, owner_fields
-from locallb.model.routes import POD_PROTOCOL, PodRoute
+from locallb.model.network.routes import POD_PROTOCOL, PodRoute
 from locallb.runtimes.docker.containers import HELPER_LABEL, LABEL_PREFIX
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers

@@ -16,7 +16,7 @@ from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.kubeconfig import resolve
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
-from locallb.model.routes import PodRoute
+from locallb.model.network.routes import PodRoute
 from locallb.sources import SourceError
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.machines import parsed, printed

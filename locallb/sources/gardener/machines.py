@@ -11,7 +11,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from locallb.model.identities import Family, IPAddress
-from locallb.model.routes import PodRoute
+from locallb.model.network.routes import PodRoute
 from locallb.sources.gardener.shoots import at, text_at
 
 LABELS = {"app": "machine", "machine-provider": "local"}

@@ -15,7 +15,7 @@ from lightkube.generic_resource import create_global_resource
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.client import NAMESPACE, POD, Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.model.routes import PodRoute
+from locallb.model.network.routes import PodRoute
 from locallb.sources.gardener import machines
 from locallb.sources.gardener.shoots import LABELS, Shoot, parse_shoot, way
 from locallb.sources.kept_access import Way

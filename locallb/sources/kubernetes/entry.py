@@ -10,7 +10,7 @@ from locallb.config.parse_pod_routes import parse_pod_cidrs
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, IPNetwork
-from locallb.model.routes import PodRoute
+from locallb.model.network.routes import PodRoute
 
 _EXAMPLE = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}"
 _TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-shop"}

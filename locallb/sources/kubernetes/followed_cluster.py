@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from locallb.kubernetes.api.feed import PATHS
-from locallb.kubernetes.parsing import Parsed, parse_objects
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName

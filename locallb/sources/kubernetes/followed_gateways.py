@@ -19,9 +19,9 @@ from typing import Any
 from locallb.gateway.needs import NAMESPACE, SECRET, SERVICE, by_kind
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import Feed, Place
-from locallb.kubernetes.parse_gateway_api import parse_gateway_api
-from locallb.kubernetes.parsing import Said
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
+from locallb.kubernetes.parsing.objects import Said
+from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ObjectKey

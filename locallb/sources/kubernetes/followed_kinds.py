@@ -20,8 +20,8 @@ from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
 from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import OPENED, Event, ExpiredError, Feed, Place
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing import Parsed
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access

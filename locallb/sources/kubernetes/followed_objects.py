@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing import Parsed
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.parsing.relevant import Document
 
 PASSING = 30.0
 """Seconds for which a right may be missing until what was read before counts no more."""

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from locallb.gateway.needs import SECRET, SERVICE, by_kind
 from locallb.gateway.parsing.referred import parse_referred
 from locallb.gateway.standing import standings
-from locallb.kubernetes import parse_gateway_api
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing import Parsed
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
+from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName

@@ -15,8 +15,8 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.health_ports import answering
 from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve
-from locallb.kubernetes.parsing import Parsed, parse_objects
-from locallb.kubernetes.relevant import kinds_of, relevant
+from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.kubernetes.parsing.relevant import kinds_of, relevant
 from locallb.model.identities import Family, Home, ObjectKey
 from locallb.model.snapshot import Access, Contents
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT

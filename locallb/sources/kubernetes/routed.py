@@ -17,7 +17,7 @@ from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
 from locallb.kubernetes.api.ingress_kinds import access_review, ingress_kinds
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.ingresses import INGRESS_GROUP
 from locallb.model.gateway.objects import GROUP, Named
 from locallb.model.gateway.of_cluster import ObjectOfCluster

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from locallb.gateway.parsing.referred import SECRET_REFERENCE
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Named
 from locallb.model.snapshot import Access
 from locallb.sources.certificates import TYPE, certificate_said

@@ -16,8 +16,8 @@ from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing import Parsed
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.objects import Gateway, ListenerSet, Route
 from locallb.model.identities import ObjectKind

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from locallb.gateway.parsing.referred import SECRET_REFERENCE
-from locallb.kubernetes.relevant import Document, opened
+from locallb.kubernetes.parsing.relevant import Document, opened
 from locallb.sources.certificates import TYPE, certificate_said
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
-from locallb.kubernetes.relevant import Document, kinds_of, relevant
-from locallb.kubernetes.yaml_builder import MOST_ALIASED, Allowance
+from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
+from locallb.kubernetes.parsing.relevant import Document, kinds_of, relevant
+from locallb.kubernetes.parsing.yaml_builder import MOST_ALIASED, Allowance
 from locallb.model.formatting import clipped, shown
 from locallb.planning.left_out import added, few_kinds
 from locallb.sources.manifests.certificates import certificate_references, without_references

@@ -14,7 +14,7 @@ from typing import Any
 
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing import Parsed, parse_objects
+from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.memory import Memory

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from locallb.kubernetes import parse_gateway_api, pod_ranges
+from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parse_service import LOAD_BALANCER
+from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
+from locallb.kubernetes.parsing.service import LOAD_BALANCER
 from locallb.model.formatting import clipped, shown
 
 Document: TypeAlias = Mapping[object, object]

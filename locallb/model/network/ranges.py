@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from locallb.model.identities import Family, IPAddress
-from locallb.model.spans import Span
+from locallb.model.network.spans import Span
 
 
 @dataclass(frozen=True, slots=True)

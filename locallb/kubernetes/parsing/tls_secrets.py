@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from locallb.kubernetes.relevant import opened
+from locallb.kubernetes.parsing.relevant import opened
 
 CHAIN, KEY = "tls.crt", "tls.key"
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands.observe import look
-from locallb.cli.commands.service_table import as_told, print_services, services_json
 from locallb.cli.commands.targets import MOST_NAMES
-from locallb.cli.commands.tree import print_counts, print_steps
 from locallb.cli.console import Out
+from locallb.cli.display.service_table import as_told, print_services, services_json
+from locallb.cli.display.tree import print_counts, print_steps
 from locallb.cli.exit_code import Exit
 from locallb.cli.session import Session
 from locallb.engine.deploy.events import Result, Severity

@@ -15,8 +15,8 @@ from locallb.envoy import watches
 from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service
 from locallb.model.snapshot import Snapshot
-from locallb.planning.capacity import Need, share_out
-from locallb.planning.sharing import Assignment, assign_shared, assign_spares, serves_services, with_spares
+from locallb.planning.proxies.capacity import Need, share_out
+from locallb.planning.proxies.sharing import Assignment, assign_shared, assign_spares, serves_services, with_spares
 
 _NONE: Mapping[ObjectKey, int] = MappingProxyType({})
 EACH = watches(Discovery.STATIC, 0)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ipaddress import IPv6Network, ip_network
 
 from locallb.model.identities import Family, IPAddress
-from locallb.model.ranges import AddressRange, range_of, spans_of
-from locallb.model.routes import LOCAL_TABLE, Route
-from locallb.model.spans import Span, intersect, merge, subtract
+from locallb.model.network.ranges import AddressRange, range_of, spans_of
+from locallb.model.network.routes import LOCAL_TABLE, Route
+from locallb.model.network.spans import Span, intersect, merge, subtract
 
 _PUBLIC = {Family.IPV4: "0.0.0.0/0", Family.IPV6: "2000::/3"}
 _NOT_PUBLIC = {

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 
 from locallb.model.formatting import shown
-from locallb.model.http_checks import MAX_TEXT
+from locallb.model.http.checks import MAX_TEXT
 
 MAX_SIZE = 5000
 """Instructions of a compiled expression, by our estimate."""

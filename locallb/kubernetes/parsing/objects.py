@@ -15,9 +15,9 @@ from locallb.gateway.standing import StatusStanding
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parse_gateway_api import of_use, parse_gateway_api
-from locallb.kubernetes.parse_nodes_endpoints import parse_node, parse_slice
-from locallb.kubernetes.relevant import Document, relevant, text_of
+from locallb.kubernetes.parsing.gateway_api import of_use, parse_gateway_api
+from locallb.kubernetes.parsing.nodes_endpoints import parse_node, parse_slice
+from locallb.kubernetes.parsing.relevant import Document, relevant, text_of
 from locallb.kubernetes.status_patch import Standing
 from locallb.model.fields import FieldError
 from locallb.model.gateway.of_cluster import ObjectOfCluster

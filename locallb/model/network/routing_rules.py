@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from locallb.model.identities import IPAddress, IPNetwork
-from locallb.model.routes import DEFAULT_TABLE, LOCAL_TABLE, MAIN_TABLE, Route, inside
+from locallb.model.network.routes import DEFAULT_TABLE, LOCAL_TABLE, MAIN_TABLE, Route, inside
 
 LOOKUP, NO_ACTION = "lookup", "nop"
 _EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from locallb.cli.commands.service_table import STYLES
 from locallb.cli.console import Out
+from locallb.cli.display.service_table import STYLES
 from locallb.model.serving import Proxy, Upstream
 from locallb.planning.planned import Placement, Plan, PlannedPort, Via
 from locallb.planning.status import Row

@@ -15,7 +15,7 @@ from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part
 from locallb.gateway.bound import Bound
 from locallb.gateway.telling import route_lines
-from locallb.model.http import HttpListener
+from locallb.model.http.serving import HttpListener
 from locallb.model.identities import Family, Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
 from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
@@ -28,7 +28,7 @@ from locallb.planning.gateways import Serving, Where, serve
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, PlannedPart, PlannedPort, PlannedProxy, Via
 from locallb.planning.ports import PortProblems
-from locallb.planning.proxy_assignment import ProxyAssignment
+from locallb.planning.proxies.assignment import ProxyAssignment
 from locallb.planning.runs import Place, RunInputs, RunPlanner, run_planner
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from locallb.model import http_checks as check
-from locallb.model.http_policies import NO_CHANGES
-from locallb.model.http_routes import Route, Target
+from locallb.model.http import checks as check
+from locallb.model.http.policies import NO_CHANGES
+from locallb.model.http.routes import Route, Target
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork, Protocol, place
 
 ANY = "*"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from locallb.model import http_checks as check
-from locallb.model.http_policies import MAX_MILLISECONDS, NO_CHANGES, Cors, HeaderChanges, Mirror, Retry, Session
-from locallb.model.regexes import checked
+from locallb.model.http import checks as check
+from locallb.model.http.policies import MAX_MILLISECONDS, NO_CHANGES, Cors, HeaderChanges, Mirror, Retry, Session
+from locallb.model.http.regexes import checked
 
 MAX_WEIGHT = 1_000_000
 

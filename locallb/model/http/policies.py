@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from locallb.model import http_checks as check
+from locallb.model.http import checks as check
 
 MAX_MILLISECONDS = 7 * 24 * 3600 * 1000
 _PER_MILLION = 1_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from locallb.cli.commands.tree import QUIET, SIGNS
 from locallb.cli.console import Out
+from locallb.cli.display.tree import QUIET, SIGNS
 from locallb.engine.deploy.events import DiagnosticEvent, Event, Op, Severity, StepDone, StepFailed, StepStarted
 
 if TYPE_CHECKING:
