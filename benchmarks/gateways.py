@@ -11,7 +11,7 @@ import statistics
 import time
 from typing import Any
 
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, Home

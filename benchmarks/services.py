@@ -18,8 +18,8 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.types import PatchType
 
 from benchmarks.requests import LONGEST
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.client import NODE, SERVICE
-from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import ExpiredError, Feed
 from locallb.model.snapshot import Access
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from uuid import uuid4
 
 from locallb.config.settings import LeaderElection, Settings, Source
+from locallb.kubernetes.access import in_cluster
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import Stamp, stamp
 from locallb.kubernetes.answers import Object
-from locallb.kubernetes.api import in_cluster
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.fence import FENCE, NotLeaderError
-from locallb.kubernetes.api.kubeconfig import Stamp, stamp
 from locallb.kubernetes.lease import Candidate
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import Home

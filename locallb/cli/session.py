@@ -127,7 +127,7 @@ class Session:
         settings = self._readable_settings()
         live = [source for source in settings.sources if source.live] if settings else []
         if live:
-            from locallb.kubernetes.api.kubeconfig import sign_in  # noqa: PLC0415 - loads a client of Kubernetes
+            from locallb.kubernetes.access.kubeconfig import sign_in  # noqa: PLC0415 - loads a client of Kubernetes
 
             sign_in(reached(live, self.project.root).values())
 

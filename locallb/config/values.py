@@ -1,6 +1,6 @@
 """Reading values of the stack configuration: every mistake is collected, none stops the reading of the rest.
 
-What a key means is decided in `parse_settings` and `parse_pools`; here is only how a value is taken for what it is.
+What a key means is decided in `parsing`; here is only how a value is taken for what it is.
 """
 
 from __future__ import annotations

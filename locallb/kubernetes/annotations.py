@@ -1,6 +1,6 @@
 """The annotations of ours that a Service may have: their names, their values, and those that nobody reads.
 
-What they ask for is decided in `planning`. Not here: annotations of the API's own (`parse_service`).
+What they ask for is decided in `planning`. Not here: annotations of the API's own (`parsing.service`).
 """
 
 from __future__ import annotations

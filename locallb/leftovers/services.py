@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from locallb.config.settings import Settings
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.frontend import frontend, frontends
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import (

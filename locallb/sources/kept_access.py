@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
+from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.model.errors import ClientError
 from locallb.model.formatting import clipped

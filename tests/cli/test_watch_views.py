@@ -119,7 +119,7 @@ def planned_large(names: list[str]) -> Planned:
     """Plan many Services in a pool that has room for all."""
     from dataclasses import replace  # noqa: PLC0415 - used here only
 
-    from locallb.config.parse_settings import parse_settings  # noqa: PLC0415 - likewise
+    from locallb.config.parsing.settings import parse_settings  # noqa: PLC0415 - likewise
     from locallb.planning.plan import make_plan  # noqa: PLC0415 - likewise
 
     settings = parse_settings(

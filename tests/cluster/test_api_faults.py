@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import client, connected, live_service
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.status_patch import FINALIZER
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.naming import owner_fields

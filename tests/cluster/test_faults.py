@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from lightkube.types import PatchType
 
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.client import NODE, Cluster
-from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import PATHS, Feed
 from locallb.kubernetes.api.gateway_kinds import ROOT
 from locallb.kubernetes.api.ingress_kinds import REVIEWS

@@ -18,8 +18,8 @@ from lightkube.types import PatchType
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.status_patch import says
 from locallb.gateway.statuses import Status
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.written_types import written_types
 from locallb.model.gateway.objects import CONTROLLER, GROUP

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.kubernetes.api.client import SERVICE
 from locallb.kubernetes.service_status import publication

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.config.loopback_socket import loopback_place
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import SettingsError
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.config.lease_timing import Timing
-from locallb.config.parse_settings import KEYS, parse_settings
+from locallb.config.parsing.settings import KEYS, parse_settings
 from locallb.config.settings import (
     Classes,
     LeaderElection,

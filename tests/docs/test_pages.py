@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from locallb.cli.grammar import COMMANDS, make_parser
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from tests.docs.reading import CHECKOUT, PAGES, anchors, commands, fences, links, words_of_code
 from tests.e2e.support import free_prefix
 

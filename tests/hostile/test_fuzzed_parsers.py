@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import SettingsError
 from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.errors import EngineError

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.config.ingress_settings import AddressPer, IngressSettings
-from locallb.config.parse_ingress import parse_ingress
+from locallb.config.parsing.ingress import parse_ingress
 from locallb.config.settings import Settings
 from locallb.config.values import Mistakes
 from locallb.gateway.kinds import parse_api_object

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.parse_pools import DEFAULT_POOL
+from locallb.config.parsing.pools import DEFAULT_POOL
 from locallb.config.settings import Classes, Settings
 from locallb.kubernetes.events import (
     BURST,

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.api import exec_plugin
+from locallb.kubernetes.access import exec_plugin
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.exec_plugin import Plugin, token
+from locallb.kubernetes.access.kubeconfig import sign_in
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.exec_plugin import Plugin, token
 from locallb.kubernetes.api.feed import Feed
-from locallb.kubernetes.api.kubeconfig import sign_in
 from locallb.model.snapshot import Access
 from tests.kubernetes.test_kubeconfig import written
 

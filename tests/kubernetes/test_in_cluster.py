@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.api import in_cluster
-from locallb.kubernetes.api.errors import KubeError
-from locallb.kubernetes.api.kubeconfig import connection, kubeconfig_path, resolve, stamp
+from locallb.kubernetes.access import in_cluster
+from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, resolve, stamp
 from locallb.model.snapshot import Access
 
 

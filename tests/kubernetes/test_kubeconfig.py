@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, meaning, resolve
+from locallb.kubernetes.access.kubeconfig_file import LARGEST
 from locallb.kubernetes.api.client import Cluster, Clusters
-from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.kubeconfig import connection, kubeconfig_path, meaning, resolve
-from locallb.kubernetes.api.kubeconfig_file import LARGEST
 from locallb.model.snapshot import Access
 
 SERVER = "https://127.0.0.1:6443"

@@ -14,9 +14,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.kubernetes.api import kubeconfig_file
-from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.access import kubeconfig_file
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import connection
 from locallb.model.snapshot import Access
 
 NAMES = st.sampled_from(["a", "b", "kind-a", "kind-ab", "1", "yes", "ü"])

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import OddError
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.page_guard import PageGuard
 from locallb.model.snapshot import Access
 from tests.kubernetes.test_answers import ODD_LISTS

@@ -12,9 +12,9 @@ import httpx2
 import pytest
 import yaml
 
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.errors import KubeError
 from locallb.model.snapshot import Access
 
 BODY = {"metadata": {"name": "web.1", "namespace": "n"}, "note": "serves"}

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes.api import feed, tls
+from locallb.kubernetes.access import tls
+from locallb.kubernetes.access.kubeconfig import connection
+from locallb.kubernetes.access.tls import TlsContexts
+from locallb.kubernetes.api import feed
 from locallb.kubernetes.api.feed import Feed
-from locallb.kubernetes.api.kubeconfig import connection
-from locallb.kubernetes.api.tls import TlsContexts
 from locallb.model.snapshot import Access
 from tests.kubernetes.test_kubeconfig import written
 

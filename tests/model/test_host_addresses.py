@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.config.candidates import candidates, possible
-from locallb.config.parse_pools import parse_range
+from locallb.config.parsing.pools import parse_range
 from locallb.config.settings import Pool
 from locallb.host.doctor import examine
 from locallb.host.observation import Level, Seen

@@ -15,8 +15,8 @@ from unittest import mock
 
 from components.stack import declare
 from locallb.engine.engine import Engine
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.recent import RECENT
 from locallb.model.identities import ObjectKey
 from locallb.model.snapshot import Access

@@ -14,11 +14,11 @@ from unittest import mock
 import pytest
 
 from components.stack import declare
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.status_patch import says
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.gateway.objects import CONTROLLER

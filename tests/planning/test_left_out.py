@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.config.parse_pools import DEFAULT_POOL
+from locallb.config.parsing.pools import DEFAULT_POOL
 from locallb.config.settings import Classes, Settings
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.parsing.relevant import kinds_of

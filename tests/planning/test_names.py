@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from ipaddress import ip_address
 
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.envoy.fragments import as_files
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.service_status import publication

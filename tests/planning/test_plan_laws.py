@@ -11,7 +11,7 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.parse_pools import DEFAULT_POOL
+from locallb.config.parsing.pools import DEFAULT_POOL
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import MalformedService, Service, ServicePort

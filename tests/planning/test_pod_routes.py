@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import PodRouting, Settings
 from locallb.model.identities import ClusterName, Home, NodeName
 from locallb.model.naming import metric_of

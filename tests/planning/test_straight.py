@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import Family
 from locallb.model.network.routes import LOCAL_TABLE, Route

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.digests import balancer_digest
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.kubernetes.events import news, placement_events
 from locallb.kubernetes.service_status import publication
 from locallb.model.identities import Home

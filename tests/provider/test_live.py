@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.events import ENSURED, NORMAL

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.config.entries import output_entry, source_entry
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.config.registry import FRONTENDS, OUTPUTS, RUNTIMES, SOURCES, Registry
 from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes

@@ -15,11 +15,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings, SettingsError
-from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.kubeconfig import connection
-from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import connection
+from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace

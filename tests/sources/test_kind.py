@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.kubeconfig import connection, stamp
-from locallb.kubernetes.api.kubeconfig_file import UNWRITTEN
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import connection, stamp
+from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError

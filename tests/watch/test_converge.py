@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import FINALIZER, Published, Standing, standing

@@ -17,8 +17,8 @@ from locallb.cli import leading
 from locallb.cli.leading import taking_part
 from locallb.config.lease_timing import Timing
 from locallb.config.settings import LeaderElection, Settings
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.election import Election
-from locallb.kubernetes.api.errors import KubeError
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from locallb.kubernetes import watch_pace
-from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access

@@ -39,8 +39,8 @@ def default_sources() -> Sources:
     docker = _why_no_kind()
     if not docker:
         return [{"kind": "all"}]
-    from locallb.kubernetes.api.errors import KubeError  # noqa: PLC0415 - loads a client of Kubernetes
-    from locallb.kubernetes.api.kubeconfig import resolve  # noqa: PLC0415 - likewise
+    from locallb.kubernetes.access.errors import KubeError  # noqa: PLC0415 - loads a client of Kubernetes
+    from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - likewise
 
     try:
         access = resolve("", "", Path.home())
@@ -55,7 +55,7 @@ def require_there(sources: Sources, root: Path) -> None:
         if kind == "manifests" and not Path(str(value)).exists():
             raise Refused(f"there are no manifests in {value}, it doesn't exist; name another directory or a file")
         if kind == "kubernetes" and isinstance(value, dict):
-            from locallb.kubernetes.api.kubeconfig import resolve  # noqa: PLC0415 - loads a client of Kubernetes
+            from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - loads a client of Kubernetes
 
             resolve(str(value.get("kubeconfig", "")), str(value["context"]), root)
 

@@ -19,7 +19,7 @@ from locallb.cli.failures import Refused
 from locallb.cli.projects.first_sources import default_sources, described, named, require_there
 from locallb.cli.projects.layout import Sources, program_files, stack_text
 from locallb.cli.projects.place import PROJECT_FILE, is_ours
-from locallb.config.parse_settings import parse_settings
+from locallb.config.parsing.settings import parse_settings
 from locallb.engine.state.project import check_stack_name
 from locallb.storage import files, paths
 

@@ -1,7 +1,7 @@
 """From a rule of a route to what it says. A rule that can't be served is one that says why; its neighbours go on.
 
 The bounds of the API's CRDs are checked again, because manifests never met an API server. Not here: filters
-(`filters`), the rest of a route (`routes`), which texts are safe (`model.http_checks`).
+(`filters`), the rest of a route (`routes`), which texts are safe (`model.http.checks`).
 """
 
 from __future__ import annotations

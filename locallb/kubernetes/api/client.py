@@ -18,10 +18,10 @@ from lightkube.core.generic_client import ListIterable
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import stamp
 from locallb.kubernetes.answers import Object, OddError, listed
 from locallb.kubernetes.api.connected import Connected
-from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.kubeconfig import stamp
 from locallb.kubernetes.api.written_types import namespaced, object_name, written_types
 from locallb.kubernetes.frontend import Frontend, frontends
 from locallb.model.identities import ObjectKind

@@ -13,9 +13,9 @@ from contextlib import suppress
 import httpx2
 from lightkube import Client, ConfigError
 
-from locallb.kubernetes.api.auth import PluginAuth
-from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.kubeconfig import Stamp, connection, stamp
+from locallb.kubernetes.access.auth import PluginAuth
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import Stamp, connection, stamp
 from locallb.kubernetes.api.page_guard import PageGuard
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.model.snapshot import Access

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from locallb.config.lease_timing import Timing
-from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.lease import Candidate, Term, lease_record, lease_spec, observed, wanted_term, won
 from locallb.threads.supervised import SupervisedThread, Task
 

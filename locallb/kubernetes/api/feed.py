@@ -19,12 +19,12 @@ import httpx2
 from lightkube import ConfigError
 from lightkube.config.client_adapter import user_auth
 
+from locallb.kubernetes.access.auth import PluginAuth
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import connection
+from locallb.kubernetes.access.tls import TLS
 from locallb.kubernetes.answers import ERROR, Object, OddError, Told, lines, list_page, watch_line, whole
-from locallb.kubernetes.api.auth import PluginAuth
-from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.kubeconfig import connection
 from locallb.kubernetes.api.quota import QUOTAS
-from locallb.kubernetes.api.tls import TLS
 from locallb.kubernetes.frontend import frontends
 from locallb.model.snapshot import Access
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from locallb.gateway.kinds import KINDS
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import Object
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.model.gateway.objects import GROUP
 from locallb.model.snapshot import Access

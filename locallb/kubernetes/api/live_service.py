@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api.fence import FENCE
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.quota import QUOTAS

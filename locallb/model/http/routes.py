@@ -1,7 +1,7 @@
 """Routes of HTTP: what a request must be like, and what becomes of it.
 
 Each value is checked as it is made and raises ValueError with a sentence. Times are milliseconds. Not here: the order
-of routes, hosts (`http`), and what goes along with a route (`http_policies`).
+of routes, hosts (`serving`), and what goes along with a route (`policies`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a proxy serves by HTTP and TLS: listeners, certificates, hosts and upstreams, in our words and not yet Envoy's.
 
 Each value is checked as it is made: one that can't be served raises ValueError with a sentence, so that whatever exists
-can be served. Routes are in `http_routes`. Not here: which of two routes comes first (who makes the lists knows), L4
-(`serving`), and keys: a certificate is a reference, whose key is read by who writes it for Envoy.
+can be served. Routes are in `routes`. Not here: which of two routes comes first (who makes the lists knows), L4
+(`model.serving`), and keys: a certificate is a reference, whose key is read by who writes it for Envoy.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locallb.config.parse_containers import decimal_cpus
+from locallb.config.parsing.containers import decimal_cpus
 from locallb.provider.docker.delta import raw_state_delta
 from locallb.provider.docker.inputs import without_notes
 from locallb.provider.docker.spec import MIB

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from locallb.kubernetes.api.errors import KubeError
-from locallb.kubernetes.api.kubeconfig import resolve
+from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.kubeconfig import resolve
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName
 from locallb.model.network.routes import PodRoute

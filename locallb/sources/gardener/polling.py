@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from locallb.kubernetes.api.errors import KubeError
-from locallb.kubernetes.api.kubeconfig import resolve
+from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.kubeconfig import resolve
 from locallb.model.pacing import Backoff, Pace
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import is_meant

@@ -12,9 +12,9 @@ from typing import Any
 from lightkube import Client
 from lightkube.generic_resource import create_global_resource
 
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.client import NAMESPACE, POD, Cluster
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.model.network.routes import PodRoute
 from locallb.sources.gardener import machines
 from locallb.sources.gardener.shoots import LABELS, Shoot, parse_shoot, way

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from locallb.config.parse_pod_routes import parse_pod_cidrs
+from locallb.config.parsing.pod_routes import parse_pod_cidrs
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, IPNetwork

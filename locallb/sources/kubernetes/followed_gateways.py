@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from locallb.gateway.needs import NAMESPACE, SECRET, SERVICE, by_kind
-from locallb.kubernetes.api.errors import KubeError
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
 from locallb.kubernetes.parsing.objects import Said

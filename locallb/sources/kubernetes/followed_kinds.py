@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.answers import BOOKMARK, DELETED, Object
-from locallb.kubernetes.api.errors import KubeError
 from locallb.kubernetes.api.feed import OPENED, Event, ExpiredError, Feed, Place
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.objects import Parsed

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from locallb.kubernetes.api.errors import KubeError
-from locallb.kubernetes.api.kubeconfig import Meaning, meaning
+from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.kubeconfig import Meaning, meaning
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access

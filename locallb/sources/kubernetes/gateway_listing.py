@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from locallb.gateway.needs import SECRET, SERVICE, by_kind
 from locallb.gateway.parsing.referred import parse_referred
 from locallb.gateway.standing import standings
-from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import gateway_api as parse_gateway_api

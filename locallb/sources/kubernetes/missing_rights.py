@@ -5,9 +5,9 @@ Not here: rights that Gateways need (`gateway_listing`), and without which nothi
 
 from __future__ import annotations
 
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.errors import KubeError
 from locallb.model.identities import ClusterName
 
 SLICE = "EndpointSlice"

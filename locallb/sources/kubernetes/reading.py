@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.api.health_ports import answering
-from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.kubernetes.parsing.relevant import kinds_of, relevant
 from locallb.model.identities import Family, Home, ObjectKey

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from locallb.gateway.parsing.referred import SECRET_REFERENCE
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.errors import Fault, KubeError
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Named
 from locallb.model.snapshot import Access

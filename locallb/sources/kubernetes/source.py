@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from locallb.kubernetes.api.kubeconfig import kubeconfig_path, resolve
+from locallb.kubernetes.access.kubeconfig import kubeconfig_path, resolve
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource

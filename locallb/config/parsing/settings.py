@@ -14,15 +14,15 @@ from typing import cast
 from locallb.config.candidates import candidates, listed
 from locallb.config.entries import output_entry, source_entry
 from locallb.config.loopback_socket import parse_metrics
-from locallb.config.parse_containers import parse_containers
-from locallb.config.parse_dns import parse_dns
-from locallb.config.parse_election import parse_election
-from locallb.config.parse_ingress import parse_ingress
-from locallb.config.parse_pod_routes import parse_cidrs_of_clusters, parse_pod_routes
-from locallb.config.parse_policies import parse_policies
-from locallb.config.parse_pools import DEFAULT_POOL, parse_pools
-from locallb.config.parse_proxies import parse_proxies
-from locallb.config.parse_selection import parse_classes, parse_gateway_classes, parse_namespaces, parse_selector
+from locallb.config.parsing.containers import parse_containers
+from locallb.config.parsing.dns import parse_dns
+from locallb.config.parsing.election import parse_election
+from locallb.config.parsing.ingress import parse_ingress
+from locallb.config.parsing.pod_routes import parse_cidrs_of_clusters, parse_pod_routes
+from locallb.config.parsing.policies import parse_policies
+from locallb.config.parsing.pools import DEFAULT_POOL, parse_pools
+from locallb.config.parsing.proxies import parse_proxies
+from locallb.config.parsing.selection import parse_classes, parse_gateway_classes, parse_namespaces, parse_selector
 from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES
 from locallb.config.settings import (
     Finder,

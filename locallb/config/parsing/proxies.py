@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from locallb.config.parse_containers import makes_containers
+from locallb.config.parsing.containers import makes_containers
 from locallb.config.settings import ProxySettings, Sharing
 from locallb.config.values import Mistakes
 from locallb.model.formatting import shown

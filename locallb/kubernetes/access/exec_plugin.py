@@ -21,7 +21,7 @@ from datetime import datetime
 from functools import partial
 from typing import IO, Any
 
-from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.model.formatting import clipped
 from locallb.model.snapshot import Access
 from locallb.threads.supervised import Task, do_once

@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 
-from locallb.kubernetes.api import in_cluster
-from locallb.kubernetes.api.errors import Fault, KubeError
-from locallb.kubernetes.api.exec_plugin import Plugin, token
-from locallb.kubernetes.api.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
+from locallb.kubernetes.access import in_cluster
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.access.exec_plugin import Plugin, token
+from locallb.kubernetes.access.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
 from locallb.model.formatting import clipped, few
 from locallb.model.snapshot import Access
 from locallb.storage import foreign_files

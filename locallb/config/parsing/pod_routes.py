@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from types import MappingProxyType
 
-from locallb.config.parse_containers import makes_containers
+from locallb.config.parsing.containers import makes_containers
 from locallb.config.settings import PodRouting
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped, shown

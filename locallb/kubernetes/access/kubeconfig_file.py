@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from locallb.kubernetes.api import in_cluster
-from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.access import in_cluster
+from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
 from locallb.model.formatting import clipped, few
 from locallb.storage import foreign_files

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from locallb.kubernetes.api.errors import Fault, KubeError
+from locallb.kubernetes.access.errors import Fault, KubeError
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts the service account's files into a pod."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from locallb.config.candidates import candidates, never
-from locallb.config.parse_selection import parse_namespaces, parse_selector
+from locallb.config.parsing.selection import parse_namespaces, parse_selector
 from locallb.config.settings import Pool
 from locallb.config.values import Mistakes, parse_address
 from locallb.model.formatting import shown

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import httpx2
 
-from locallb.kubernetes.api.exec_plugin import Plugin, refuse, token
+from locallb.kubernetes.access.exec_plugin import Plugin, refuse, token
 
 
 class PluginAuth(httpx2.Auth):
