@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -86,8 +87,14 @@ def a_follower(case: Case) -> None:
     """One of three; the source counts as old meanwhile."""
     _, access = case.stack.enter_context(served(case.directory))
     case.trap.set(FollowedKinds, "_replace")
-    stale: list[str] = []
-    followed = FollowedCluster(ClusterName("demo"), access, lambda: stale.append(followed.stale()))
+    stale, is_there = list[str](), threading.Event()
+
+    def changed() -> None:
+        is_there.wait()
+        stale.append(followed.stale())
+
+    followed = FollowedCluster(ClusterName("demo"), access, changed)
+    is_there.set()
     case.stack.callback(followed.stop)
     becomes(lambda: followed.ready() and not followed.stale())
     assert any("broke off" in sentence for sentence in stale)
@@ -280,7 +287,7 @@ def test_a_thread_that_breaks_off_is_told_counted_and_goes_on(case: Case, task: 
     before = THREADS.counts()[task]
     CASES[task](case)
     assert case.trap.sprung == 1
-    assert [escape.task for escape in case.told] == [task]
+    assert [escape.task for escape in case.told] == [task], [escape.sentence for escape in case.told]
     assert "(UnexpectedError: on purpose at " in case.told[0].sentence
     assert THREADS.counts()[task] == before + 1
     becomes(lambda: not THREADS.trouble())
