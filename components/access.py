@@ -88,7 +88,12 @@ def _read_secrets(
 
 def _rules(rules: tuple[Rule, ...]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
     return [
-        k8s.rbac.v1.PolicyRuleArgs(api_groups=[rule.group], resources=[rule.resource], verbs=list(rule.verbs))
+        k8s.rbac.v1.PolicyRuleArgs(
+            api_groups=[rule.group],
+            resources=[rule.resource],
+            resource_names=list(rule.names) or None,
+            verbs=list(rule.verbs),
+        )
         for rule in rules
     ]
 

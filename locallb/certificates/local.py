@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from ipaddress import ip_network
 
 from locallb.model.http.serving import LocalCertificate
+from locallb.model.identities import IPAddress
 from locallb.model.snapshot import LocalAuthority
 
 VALID_DAYS = 90
@@ -21,6 +23,7 @@ NETWORKS = (
     *("::1/128", "fc00::/7", "fe80::/10"),
 )
 """Addresses of hosts and private networks."""
+_NETWORKS = tuple(map(ip_network, NETWORKS))
 
 
 def certificate(authority: LocalAuthority, name: str, hosts: Iterable[str]) -> LocalCertificate:
@@ -33,6 +36,11 @@ def certifies(authority: LocalAuthority, host: str) -> bool:
     """Return whether clients believe the authority for a hostname."""
     below = f".{host.removeprefix('*.')}"
     return not authority.domains or any(below.endswith(f".{domain}") for domain in authority.domains)
+
+
+def certifies_address(address: IPAddress) -> bool:
+    """Return whether an authority counts for an address; a certificate with another one is void for all its names."""
+    return any(address in network for network in _NETWORKS)
 
 
 def refusal(authority: LocalAuthority, host: str) -> str:

@@ -158,6 +158,8 @@ class NameServer:
         message.use_tsig(keyring, algorithm=dns.name.from_text(key.algorithm))
 
     def _fault(self, error: Exception) -> str:
+        if isinstance(error, dns.tsig.PeerBadTime | dns.tsig.BadTime):
+            return f"{self} has another time than this host: set both clocks"
         if isinstance(error, dns.tsig.PeerError | dns.tsig.BadSignature | dns.message.UnknownTSIGKey):
             return f"{self} doesn't take the key in {self.key_file}: give `tsig` the file of a key that the server has"
         if isinstance(error, dns.exception.Timeout | OSError | EOFError):

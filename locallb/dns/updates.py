@@ -63,6 +63,7 @@ class Foreign:
 def putting(name: str, wanted: Records, marker: Marker, seen: Seen) -> Update | Foreign:
     """Return how the name gets these records and no others of ours."""
     ours = seen.ours(marker.owner)
+    # A CNAME where a mark is to be would make servers leave the mark out silently (RFC 2136, 3.4.2.2).
     free = tuple(kind for kind in TYPES if kind not in ours)
     for kind in (kind for kind in free if kind in wanted and seen.markers.get(kind)):
         return Foreign(_who(seen.markers[kind]))
@@ -70,7 +71,7 @@ def putting(name: str, wanted: Records, marker: Marker, seen: Seen) -> Update | 
         present=_marked(name, ours),
         absent=(
             *(Set(name, kind) for kind in free),
-            *(Set(marker_name(name, kind), "TXT") for kind in free if kind in wanted),
+            *(Set(marker_name(name, kind), held) for kind in free if kind in wanted for held in ("TXT", "CNAME")),
         ),
         put=tuple(
             each

@@ -111,6 +111,11 @@ class Engine:
 
         return self._run(work, EVERYTHING, {}, preview=preview)
 
+    @property
+    def readings(self) -> int:
+        """How often the state was read from its file: more than before once somebody else has written it."""
+        return self._store.readings
+
     def known_stamp(self) -> object:
         """Return which writing of the state this engine knows; None where that isn't all there is."""
         return None if self._store.is_unfinished() else self._store.known_stamp
@@ -161,7 +166,8 @@ class Engine:
                 some = snapshot.in_order_live() if scope.roots is None else list(snapshot.members_of(scope.roots))
                 self._refresher(run, counting=False).refresh(some)
             deployment = Deployment(self._project.name, self._stack, scope, run.steps, run.providers, unsettled)
-            if self._run_program(program, config, deployment, preview=preview):
+            run.reporter.is_whole = self._run_program(program, config, deployment, preview=preview)
+            if run.reporter.is_whole:
                 self._delete(run, find_unwanted(deployment))
             failed = {snapshot.root_of(step.subject.urn) for step in run.reporter.steps if step.failed}
             run.reporter.broken |= deployment.broken_roots() | failed
@@ -233,6 +239,7 @@ class Engine:
             duration=monotonic() - start,
             interrupted=stop.is_asked() and reporter.failed(),
             broken=frozenset(reporter.broken),
+            is_whole=reporter.is_whole,
         )
 
     def _guarded(self, work: _Work, run: _Run) -> Mapping[str, Value]:
@@ -242,6 +249,7 @@ class Engine:
             run.steps.go_on()
             planned = work(run)
         except Cancelled as error:
+            run.reporter.is_whole = False
             run.reporter.say(Severity.ERROR, str(error))
         if run.steps.preview:
             return planned

@@ -10,6 +10,8 @@ from locallb.envoy.document import Message, socket_address, typed
 from locallb.model.serving import NameListener, ServedName
 
 _FILTER = "envoy.filters.udp.dns_filter"
+_LEAST_TTL = 30
+"""Seconds: Envoy takes no listener at all of which an answer may be kept for less."""
 
 
 def name_listener(spec: NameListener) -> Message:
@@ -36,5 +38,5 @@ def _domain(served: ServedName) -> Message:
     return {
         "name": served.name,
         "endpoint": {"address_list": {"address": addresses}},
-        "answer_ttl": f"{served.ttl}s",
+        "answer_ttl": f"{max(served.ttl, _LEAST_TTL)}s",
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooLate
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 from locallb.dns.zones import Zone
 from locallb.host.observation import NameSeen
@@ -20,13 +20,13 @@ def look(name: str, zone: Zone) -> NameSeen:
 
 def asked_here(name: str) -> frozenset[str]:
     """Return the addresses that this host's resolver knows for a name; none where it doesn't answer in time."""
-    pool = ThreadPoolExecutor(1)
+    found: SimpleQueue[frozenset[str]] = SimpleQueue()
+    # Not of an executor, whose threads are waited for at the end of the process.
+    Thread(target=lambda: found.put(_resolved(name)), daemon=True).start()
     try:
-        return pool.submit(_resolved, name).result(PATIENCE)
-    except TooLate:
+        return found.get(timeout=PATIENCE)
+    except Empty:
         return frozenset()
-    finally:
-        pool.shutdown(wait=False)
 
 
 def asked_at(name: str, zone: Zone) -> frozenset[str] | None:

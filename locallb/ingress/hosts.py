@@ -8,8 +8,9 @@ Ingress that has the host, else to the oldest one there is. Not here: TLS (`tls`
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from locallb.gateway.hostnames import covers, specificity
@@ -49,6 +50,7 @@ class Hosts:
     _defaults: dict[str, Action] = field(default_factory=dict)
     """By host that of the oldest Ingress with a rule for it; with no host that of the oldest one."""
     _owners: dict[tuple[str, PathKind, str], Ingress] = field(default_factory=dict)
+    _paths: set[tuple[str, PathMatch]] = field(default_factory=set)
 
     @classmethod
     def of(cls, ingresses: Sequence[Ingress], act: Callable[[Ingress, IngressBackend], Action]) -> Hosts:
@@ -91,7 +93,8 @@ class Hosts:
         winner = self._owners.setdefault((host, path.kind, value), ingress)
         entries = self._entries[host]
         entry = _Entry(rank(Match(path)), len(entries), path, action)
-        if winner is ingress and not any(each.path == path for each in entries):
+        if winner is ingress and (host, path) not in self._paths:
+            self._paths.add((host, path))
             entries.append(entry)
         else:
             self.conflicts.append(Conflict(ingress, host, path.value, winner))
@@ -111,6 +114,35 @@ class Hosts:
         for host in dict.fromkeys((name, *above, "")):
             if action := self._defaults.get(host):
                 yield Route(Match(None, _condition(name, host)), action)
+
+
+def within_bounds(ingresses: Iterable[Ingress], most: int) -> Iterator[Ingress]:
+    """Return Ingresses, the oldest first; who comes late and wants more than is left is refused, and others go on."""
+    taken: Counter[str] = Counter()
+    for ingress in ingresses:
+        wanted = taken if ingress.problem else _with(taken, ingress)
+        if size(wanted) > most:
+            why = f"with it its address would have more than {most} routes of all hosts; name hosts in its rules"
+            yield replace(ingress, rules=(), tls=(), default=None, problem=why)
+        else:
+            taken = wanted
+            yield ingress
+
+
+def _with(taken: Counter[str], ingress: Ingress) -> Counter[str]:
+    """Return the number of paths of each host with those of one more Ingress; a default is one of each of its hosts."""
+    wanted = Counter(taken)
+    for host in ("", *ingress.hosts):
+        wanted[host] += 1
+    for rule in ingress.rules:
+        if not rule.problem:
+            wanted[rule.host] += len(rule.paths)
+    return wanted
+
+
+def size(paths: Counter[str]) -> int:
+    """Return how many routes all hosts have at most: their own, and those of less specific hosts."""
+    return paths.total() + sum(paths[wider] for host in paths for wider in {*_above(host), ""} - {host})
 
 
 _EVERYTHING = (Match(), Match(PathMatch(PathKind.PREFIX, "/")))

@@ -13,9 +13,10 @@ from locallb.config.ingress_settings import IngressSettings
 from locallb.config.settings import Settings
 from locallb.gateway.backends import Backends, BackendTarget, Upstreams
 from locallb.gateway.bound import Bound, upstream_prefix
+from locallb.gateway.capacity import MOST_ENTRIES
 from locallb.gateway.conditions import Trouble
 from locallb.ingress.classes import grouped
-from locallb.ingress.hosts import Action, Hosts
+from locallb.ingress.hosts import Action, Hosts, within_bounds
 from locallb.ingress.tls import certificates, chains
 from locallb.model.formatting import clipped
 from locallb.model.gateway.ingresses import Ingress, IngressBackend
@@ -74,7 +75,7 @@ def _bound(
     settings: IngressSettings,
     authority: LocalAuthority | None,
 ) -> BoundIngresses:
-    backends = _Backends(shared, key)
+    backends, ingresses = _Backends(shared, key), tuple(within_bounds(ingresses, MOST_ENTRIES))
     hosts = Hosts.of([one for one in ingresses if not one.problem], backends.action)
     shown = certificates([one for one in ingresses if not one.problem], shared, authority)
     by_port: dict[int, tuple[Chain, ...]] = {settings.http: (Chain(hosts.table(hosts.names)),)}

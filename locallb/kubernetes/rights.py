@@ -19,11 +19,14 @@ class Rule:
     group: str
     resource: str
     verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """Of the objects; none: any."""
 
     @property
     def fields(self) -> dict[str, list[str]]:
         """The rule as the API has it."""
-        return {"apiGroups": [self.group], "resources": [self.resource], "verbs": list(self.verbs)}
+        named = {"resourceNames": list(self.names)} if self.names else {}
+        return {"apiGroups": [self.group], "resources": [self.resource], **named, "verbs": list(self.verbs)}
 
 
 RULES = (
@@ -34,8 +37,11 @@ RULES = (
     Rule("events.k8s.io", "events", ("create",)),
 )
 """What serving needs, in every namespace. `watch` is for `locallb watch`."""
-ELECTION_RULES = (Rule("coordination.k8s.io", "leases", ("get", "create", "update")),)
-"""What leader election needs, in the namespace of its Lease."""
+ELECTION_RULES = (
+    Rule("coordination.k8s.io", "leases", ("create",)),
+    Rule("coordination.k8s.io", "leases", ("get", "update"), (NAME,)),
+)
+"""What leader election needs, in the namespace of its Lease: this one by default. One that is made has no name yet."""
 _KINDS = (
     "gatewayclasses",
     "gateways",

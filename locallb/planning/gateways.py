@@ -13,6 +13,7 @@ from math import gcd, lcm
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from locallb.certificates import local
 from locallb.config.settings import Settings
 from locallb.gateway.backends import BackendTarget
 from locallb.gateway.bound import Bound
@@ -202,7 +203,7 @@ def _port(gateway: Bound, port: ServicePort, where: Where, via: Via | None, answ
 
 def _with_addresses(chains: Sequence[Chain], addresses: Iterable[IPAddress]) -> Iterator[Chain]:
     """Return chains with the addresses in those local certificates that clients see who ask for no name."""
-    hosts = tuple(map(str, addresses))
+    hosts = tuple(str(address) for address in addresses if local.certifies_address(address))
     nameless = {each: _also(each, hosts) for chain in chains if not chain.names for each in _certificates(chain)}
     for chain in chains:
         certificates = tuple(nameless.get(each, each) for each in _certificates(chain))

@@ -10,6 +10,8 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_CURVES = frozenset({"secp256r1", "secp384r1", "secp521r1"})
+"""Those with which Envoy serves. Another one would keep all of its proxy from being proven."""
 _FOREIGN = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"})
 
 
@@ -24,6 +26,20 @@ def key_pair_fault(chain: bytes, key: bytes) -> str:
             return "its tls.key isn't the key of its tls.crt; write the two that belong together"
         why = reason.replace("_", " ").lower()
         return f"its tls.crt or tls.key can't be used ({why}); write both in PEM, the key without a password"
+    return _curve_fault(chain)
+
+
+def _curve_fault(chain: bytes) -> str:
+    from cryptography import x509  # noqa: PLC0415 - loaded where certificates are read only
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - as above
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey  # noqa: PLC0415 - as above
+
+    try:
+        public = x509.load_pem_x509_certificate(chain).public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        return "its tls.crt can't be understood; write an X.509 certificate in PEM"
+    if isinstance(public, EllipticCurvePublicKey) and public.curve.name not in _CURVES:
+        return f"its key is on the curve {public.curve.name}; make one on P-256"
     return ""
 
 

@@ -46,9 +46,9 @@ def traffic_rows(plan: Plan, read: Read) -> tuple[TrafficRow, ...]:
 
 
 def since(now: Iterable[TrafficRow], before: Iterable[TrafficRow]) -> tuple[TrafficRow, ...]:
-    """Return what flowed between two looks."""
-    then = {row.name: row.figures for row in before}
-    return tuple(replace(row, figures=row.figures.since(then[row.name])) if row.name in then else row for row in now)
+    """Return what flowed between two looks: nothing where the first saw nothing, since nobody knows when that came."""
+    then = {row.name: row.figures for row in before if row.answers}
+    return tuple(replace(row, figures=row.figures.since(then.get(row.name, row.figures))) for row in now)
 
 
 def _upstreams(placement: Placement, of_proxies: Mapping[ProxyName, Sequence[Upstream]]) -> Sequence[Upstream]:

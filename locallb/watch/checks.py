@@ -37,10 +37,16 @@ class Checks:
     """Of which it isn't known that this code declared them as they are in the state."""
     _path: Path | None = None
     _noted: tuple[object, frozenset[ObjectKey]] | None = None
+    _by: str = field(init=False)
+    """Which code this is."""
+
+    def __post_init__(self) -> None:
+        """Ask now, when the process starts: files may be replaced under one that stands by."""
+        self._by = _code()
 
     def begin(self, home: Home, keys: Iterable[ObjectKey], stamp: object) -> None:
         """Check all of these once; `stamp` names the writing of the state that has them, None one that nobody knows."""
-        self._path, self.unchecked = readings_directory(home) / NAME, set(keys)
+        self._path, self.unchecked, self._noted = readings_directory(home) / NAME, set(keys), None
         doubtful = self._read(stamp)
         self._doubtful = set(self.unchecked) if doubtful is None else self.unchecked & doubtful
 
@@ -64,7 +70,7 @@ class Checks:
         """Read which are doubtful in this writing of the state; None where all are."""
         with suppress(files.FilesError, ValueError, KeyError, TypeError, RecursionError):
             note = json.loads(files.read_shared(self._path) or "null") if self._path and stamp else {}
-            if note and (note["code"], note["state"]) == (_code(), str(stamp)):
+            if note and (note["code"], note["state"]) == (self._by, str(stamp)):
                 return {ObjectKey.parse(str(name)) for name in note["doubtful"]}
         return None
 
@@ -73,7 +79,7 @@ class Checks:
         now = stamp, frozenset(self._doubtful)
         if not self._path or not stamp or len(self._doubtful) > MOST_DOUBTFUL or now == self._noted:
             return
-        note = {"code": _code(), "state": str(stamp), "doubtful": sorted(map(str, self._doubtful))}
+        note = {"code": self._by, "state": str(stamp), "doubtful": sorted(map(str, self._doubtful))}
         with suppress(files.FilesError):
             files.write(self._path, json.dumps(note) + "\n")
             self._noted = now

@@ -78,6 +78,8 @@ class Converger:
     _in_order: tuple[object, ...] | None = None
     """State and files that agreed when they were compared last."""
     _checks: Checks = field(default_factory=Checks)
+    _readings: int = 0
+    """How often the state had been read when it was learned."""
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
@@ -88,7 +90,12 @@ class Converger:
                 tells = resource.type in {BALANCER, TOLD} or not key.cluster
                 digest = str(resource.inputs.get("digest", "")) if tells else ""
                 self.applied[key] = digest or self.applied.get(key, "")
+        self._readings = self.engine.readings
         self._checks.begin(self.home, self.applied, self.engine.known_stamp())
+
+    def _stamp(self) -> object:
+        """Return which writing of the state is this code's work; None once somebody else has written it."""
+        return self.engine.known_stamp() if self.engine.readings == self._readings else None
 
     def wanted(self, plan: Plan) -> Mapping[ObjectKey, str]:
         """Return the digest of each load balancer of the plan, and of each Service that is told why it gets none.
@@ -184,7 +191,7 @@ class Converger:
         keys |= {served.key for served in plan.placements if served.key.cluster in routes_gone and served.key in wanted}
         scope = only(self._urn(kind, str(key)) for key in keys for kind in ROOTS)
         if refresh and self._checks.needs_look_only(keys) and not self.engine.drifted(scope=scope):
-            self._checks.ended(keys, (), self.engine.known_stamp())
+            self._checks.ended(keys, (), self._stamp())
             return Outcome(Result(ok=True), {}, keys)
         there = {key for key, digest in self.applied.items() if digest}
         outputs = self._untold(plan)
@@ -195,8 +202,7 @@ class Converger:
         self._told = result.outputs
         taken = result.ok and all(self._told.get(name) == value for name, value in outputs.items())
         self._exported = plan if taken else None
-        failed = self._failed(keys, result)
-        self._checks.ended(keys, failed, self.engine.known_stamp())
+        failed = self.note(keys, result)
         ended = time.monotonic()
         for key in keys:
             self._touched[key] = ended
@@ -214,6 +220,13 @@ class Converger:
         if self._exported and exports_the_same(self._exported, plan):
             return {}
         return {name: value for name, value in exports(plan).items() if self._told.get(name) != value}
+
+    def note(self, keys: Collection[ObjectKey], result: Result) -> Mapping[ObjectKey, str]:
+        """Note for the next start how an update of these ended; return which failed, each with its first sentence."""
+        failed = self._failed(keys, result)
+        # Of an update that broke off nobody knows what it came to.
+        self._checks.ended(keys, failed if result.is_whole else keys, self._stamp())
+        return failed
 
     def _failed(self, keys: Iterable[ObjectKey], result: Result) -> Mapping[ObjectKey, str]:
         """Return which of `keys` failed, each with the first sentence about it."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.certificates.local import DOMAINS, RENEWED_DAYS, VALID_DAYS, certificate, certifies, needed, refusal
+from locallb.certificates.local import (
+    DOMAINS,
+    RENEWED_DAYS,
+    VALID_DAYS,
+    certificate,
+    certifies,
+    certifies_address,
+    needed,
+    refusal,
+)
 from locallb.model.snapshot import LocalAuthority
 
 _LABELS = st.sampled_from(["a", "b", "shop", "*"])
@@ -56,6 +66,15 @@ def test_days_of_renewal_are_spread() -> None:
     names = [f"gateways/shop/{number}/https" for number in range(300)]
     days = [{certificate(LocalAuthority("", (), day), name, []).period for name in names} for day in range(1, 30)]
     assert [len(periods) for periods in days] == [2] * 29
+
+
+@pytest.mark.parametrize(
+    ("address", "is_certified"),
+    [("127.77.0.1", True), ("192.168.0.9", True), ("fd00::9", True), ("192.0.2.5", False), ("2001:db8::5", False)],
+)
+def test_only_private_addresses_are_certified(address: str, is_certified: bool) -> None:  # noqa: FBT001 - a table
+    """One that isn't would make the certificate void for all the names in it."""
+    assert certifies_address(ip_address(address)) is is_certified
 
 
 @pytest.mark.parametrize(

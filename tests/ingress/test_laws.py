@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.kinds import parse_api_object
-from locallb.ingress.hosts import Action, Hosts
+from locallb.ingress.hosts import Action, Hosts, within_bounds
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.model.gateway.ingresses import Ingress, IngressBackend
 from locallb.model.http.routes import Answer, PathKind, PathMatch, Route
@@ -126,3 +126,15 @@ def test_a_tls_connection_finds_what_plain_http_does(drawn: Drawn, host: str, as
     assert next((_body(r) for r in own.routes if _takes(r, host, asked)), "") == expected(ingresses, host, asked)
     (others,) = (each for each in within.hosts if each.domains == ("*",))
     assert [route.action for route in others.routes] == [Answer(421)]
+
+
+@given(_ingresses, st.integers(0, 40))
+def test_an_address_never_has_more_routes_than_it_may(drawn: Drawn, most: int) -> None:
+    """Who wants more than is left is refused, whoever comes after it and fits is served, and the rest is as it was."""
+    ingresses = made(drawn)
+    bounded = list(within_bounds(ingresses, most))
+    hosts = Hosts.of([each for each in bounded if not each.problem], said)
+    assert sum(len(each.routes) for each in hosts.table(hosts.names).hosts) <= most
+    for before, after in zip(ingresses, bounded, strict=True):
+        assert after == before or (after.problem and not after.hosts)
+    assert list(within_bounds(ingresses, 10**6)) == ingresses

@@ -51,6 +51,7 @@ def test_the_manifests_give_the_least_rights() -> None:
     election = documents("rbac-leader-election.yaml")
     assert election["Role"]["rules"] == [rule.fields for rule in ELECTION_RULES]
     assert election.keys() == {"Role", "RoleBinding"}
+    assert all(rule.names or rule.verbs == ("create",) for rule in ELECTION_RULES)
 
 
 def test_the_manifest_for_gateways_gives_the_least_rights() -> None:

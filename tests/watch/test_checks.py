@@ -70,6 +70,16 @@ def test_what_other_code_brought_about_is_gone_through(home: Home, monkeypatch: 
     assert not begun(home, 1).look_only
 
 
+def test_files_that_were_replaced_under_a_process_are_not_its_code(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stood by with the old ones in memory, led later, and doesn't say that the new ones did its work."""
+    monkeypatch.setattr(module, "_code", lambda: "old")
+    standing_by = Checks()
+    monkeypatch.setattr(module, "_code", lambda: "new")
+    standing_by.begin(home, KEYS, None)
+    standing_by.ended(KEYS, (), 3)
+    assert not begun(home, 3).look_only
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", "{}", '{"code": 1}', "[" * 60_000])
 def test_a_note_that_nobody_understands_says_nothing(home: Home, text: str) -> None:
     """All is gone through, and noted again."""

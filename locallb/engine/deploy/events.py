@@ -134,6 +134,8 @@ class Result:
     duration: float = 0.0
     interrupted: bool = False
     broken: frozenset[str] = frozenset()
+    is_whole: bool = True
+    """Whether the run came to its end."""
 
     @property
     def unchanged(self) -> bool:

@@ -45,6 +45,8 @@ class Reporter:
     steps: list[StepRecord] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     """Root resources in which something failed."""
+    is_whole: bool = True
+    """Whether the run came to its end: otherwise what isn't among the broken may never have been declared."""
     _counts: Counter[Op] = field(default_factory=Counter)
     _lock: RLock = field(default_factory=RLock)
 

@@ -74,6 +74,8 @@ class Store:
         self._checkpoint: Checkpoint | None = None
         self._snapshot = Snapshot()
         self._stamp: _Stamp | None = None
+        self.readings = 0
+        """How often the file was read: once, and again whenever somebody else had written it."""
 
     @contextmanager
     def session(self, notice: Notice) -> Iterator[Recorder]:
@@ -159,6 +161,7 @@ class Store:
         compressed = path.with_name(f"{path.name}.gz")
         if compressed.exists():
             raise StateBroken(f"{compressed} is compressed; unset PULUMI_SELF_MANAGED_STATE_GZIP and run `pulumi up`")
+        self.readings += 1
         self._checkpoint = None
         if stamp is None:
             self._checkpoint = Checkpoint(self._layout.name)

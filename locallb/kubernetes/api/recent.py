@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 
+_MOST_DIGITS = 40
 Object: TypeAlias = Mapping[Any, Any]
 """As the API gives it."""
 
@@ -73,7 +74,7 @@ def _is_older(told: Object, known: Object | None) -> bool:
 def _version(item: Object) -> int | None:
     metadata = item.get("metadata")
     text = str(metadata.get("resourceVersion")) if isinstance(metadata, Mapping) else ""
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else None
 
 
 RECENT = Recent()

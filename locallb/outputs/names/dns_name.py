@@ -30,6 +30,8 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
     inputs = DnsNameInputs
     state = DnsNameState
     replaced_for = frozenset({"zone", "name", "server", "port"})
+    delete_first = True
+    """Both may be one zone, under two addresses of its server."""
 
     def create(self, new: DnsNameInputs) -> tuple[str, DnsNameState]:
         """Put it there, or adopt what has our mark."""

@@ -1,0 +1,25 @@
+"""What flowed between two looks, where one of them saw nothing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from locallb.model.identities import ClusterName, ObjectKey
+from locallb.traffic.figures import Counts, UpstreamFigures
+from locallb.traffic.table import TrafficRow, since
+
+WEB = ObjectKey(ClusterName("c"), "n", "web")
+
+
+def row(connections: int, *, answers: bool = True) -> TrafficRow:
+    """Make a row with so many connections since its proxy began."""
+    figures = UpstreamFigures({"a": Counts(connections=connections)}) if answers else UpstreamFigures()
+    return TrafficRow(WEB, ("80/TCP",), False, answers, figures)
+
+
+def test_what_a_look_missed_is_of_no_second() -> None:
+    """The total of a month isn't shown as what came in the last second."""
+    looks = [row(10**6), row(0, answers=False), row(10**6 + 3), row(10**6 + 5)]
+    gained = [since([now], [before])[0].figures.total.connections for before, now in pairwise(looks)]
+    assert gained == [0, 0, 2]
+    assert since([row(7)], [])[0].figures.total.connections == 0
