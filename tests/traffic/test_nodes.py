@@ -64,6 +64,7 @@ def test_under_policy_local_only_nodes_with_endpoints_are_reached(
     pods = [world.pod("a", worker), world.pod("b", worker)]
     sees_endpoints(world, "web", 2)
     at = up_and_serving(world, play)
+    follows(lambda: answers(at), {"a", "b"})  # kube-proxy may know of the second pod a second later
     with load(at) as asked:
         time.sleep(0.6)
     assert asked.failures("ab") == []
