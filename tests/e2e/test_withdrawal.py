@@ -20,6 +20,7 @@ from locallb.cli.commands.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_config
 from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import FINALIZER
 from locallb.model.identities import ClusterName
@@ -39,6 +40,7 @@ pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 Backends = Callable[..., Backend]
 CLUSTER = ClusterName("c")
+ACCESS = Access("/kubeconfig", "c")
 Object = dict[str, Any]
 
 
@@ -90,6 +92,7 @@ class Api:
 def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     """Play an API server for the provider."""
     made = Api()
+    RECENT.forget(ACCESS)  # what an earlier test's API said
     monkeypatch.setattr(live_service, "_clusters", lambda: made)
     monkeypatch.setattr(outages, "GRACE", 0.5)
     return made
@@ -104,7 +107,7 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         session = Session.open(play.root, "dev")
         settings = stack_settings(load_config(session.project, "dev"))
         read = parse_objects(CLUSTER, [*api.services.values(), node()])
-        access = {CLUSTER: Access("/kubeconfig", "c")}
+        access = {CLUSTER: ACCESS}
         host = read_host(session.home, settings, HeldByState())
         snapshot = Snapshot(session.home, read.services, nodes=read.nodes, host=host, access=access)
 

@@ -14,9 +14,9 @@ from locallb.model.snapshot import Access
 AT = Access("k", "c")
 
 
-def told(version: object) -> dict[str, Any]:
+def told(version: object, uid: str = "u") -> dict[str, Any]:
     """Make an object of a version."""
-    return {"metadata": {"resourceVersion": version}}
+    return {"metadata": {"resourceVersion": version, "uid": uid}}
 
 
 @given(st.lists(st.integers(0, 10**20), min_size=1))
@@ -44,3 +44,11 @@ def test_what_was_forgotten_holds_up_nothing() -> None:
     recent.forget(AT)
     recent.note(AT, "n", "web", told("3"))
     assert recent.find(AT, "n", "web") == told("3")
+
+
+def test_another_object_of_the_name_counts_whatever_its_version() -> None:
+    """A cluster that was made again under the same kubeconfig begins to count anew."""
+    recent = Recent()
+    recent.note(AT, "n", "web", told("900"))
+    recent.note(AT, "n", "web", told("3", "another"))
+    assert recent.find(AT, "n", "web") == told("3", "another")

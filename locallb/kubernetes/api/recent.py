@@ -66,15 +66,18 @@ class Recent:
 
 
 def _is_older(told: Object, known: Object | None) -> bool:
-    """Compare resourceVersions, which grow (KEP-5504); those that are no numbers tell nothing."""
-    new, old = _version(told), _version(known or {})
-    return new is not None and old is not None and new < old
+    """Compare resourceVersions of one object, which grow (KEP-5504); those that are no numbers tell nothing."""
+    (uid, new), (known_uid, old) = _version(told), _version(known or {})
+    return uid == known_uid and new is not None and old is not None and new < old
 
 
-def _version(item: Object) -> int | None:
+def _version(item: Object) -> tuple[object, int | None]:
+    """Return which object it is, and in which version."""
     metadata = item.get("metadata")
-    text = str(metadata.get("resourceVersion")) if isinstance(metadata, Mapping) else ""
-    return int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else None
+    if not isinstance(metadata, Mapping):
+        return None, None
+    text = str(metadata.get("resourceVersion"))
+    return metadata.get("uid"), int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else None
 
 
 RECENT = Recent()
