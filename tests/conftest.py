@@ -8,10 +8,11 @@ import signal
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.environment import kept
 
 pytest_plugins = ["tests.tiers"]
 GOLDENS = Path(__file__).parent / "goldens"
@@ -84,8 +85,8 @@ class Golden:
 
 @pytest.fixture(autouse=True)
 def _places() -> Iterator[None]:
-    """Leave the environment as this test found them, whatever it undid first."""
-    with patch.dict(os.environ):
+    """Leave the variables that say where things are as this test found them, whatever it undid first."""
+    with kept(("XDG_STATE_HOME", "LOCALLB_LEDGER")):
         yield
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 from queue import Empty, SimpleQueue
-from threading import Thread
 
 from locallb.dns.zones import Zone
 from locallb.host.observation import NameSeen
+from locallb.threads.supervised import Task, do_once
 
 PATIENCE = 3.0
 """Seconds for the resolver, which may itself wait for servers that are away."""
@@ -21,8 +21,8 @@ def look(name: str, zone: Zone) -> NameSeen:
 def asked_here(name: str) -> frozenset[str]:
     """Return the addresses that this host's resolver knows for a name; none where it doesn't answer in time."""
     found: SimpleQueue[frozenset[str]] = SimpleQueue()
-    # Not of an executor, whose threads are waited for at the end of the process.
-    Thread(target=lambda: found.put(_resolved(name)), daemon=True).start()
+    # Not in an executor, whose threads are waited for at the end of the process.
+    do_once(Task.RESOLVER, f"resolver {name}", lambda: found.put(_resolved(name)))
     try:
         return found.get(timeout=PATIENCE)
     except Empty:

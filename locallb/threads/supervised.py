@@ -45,6 +45,8 @@ class Task(StrEnum):
     LOOP = "loop"
     PLUGIN = "plugin"
     """A credential that is renewed while the old one is good."""
+    RESOLVER = "resolver"
+    """This host's resolver, as the doctor asks it."""
     ROUTES = "routes"
     """Routes of this host."""
     SIGNALS = "signals"

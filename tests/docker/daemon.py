@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.image import make_image
+from tests.environment import lent
 from tests.host.support import PYTHON, Done, Namespace, Project, background, project
 
 SECONDS = 60.0
@@ -108,7 +108,7 @@ def hosted(*options: str, owner: int = 0) -> Iterator[Hosted]:
     with project(owner=owner) as made:
         made.root.chmod(0o755)
         daemon = Daemon(made.space, made.root, options)
-        with patch.dict(os.environ, {"DOCKER_HOST": daemon.host}):
+        with lent({"DOCKER_HOST": daemon.host}):
             try:
                 daemon.start()
                 yield Hosted(made, daemon, make_image(Containers()))

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import yaml
 
@@ -27,6 +26,7 @@ from locallb.cli import main
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.host.sockets import rows
 from locallb.model.identities import Protocol
+from tests.environment import lent
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SECONDS = 5.0
@@ -170,7 +170,7 @@ def stage() -> Iterator[Stage]:
         (root / name).mkdir()
     places = {"XDG_STATE_HOME": str(root / "s"), "LOCALLB_LEDGER": str(root / "s" / "locallb" / "ledger")}
     made = Stage(root)
-    with patch.dict(os.environ, places):
+    with lent(places):
         made.configure()
         try:
             yield made

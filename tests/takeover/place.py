@@ -16,11 +16,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import patch
 
 import envoy
 
 from tests.docker.support import docker
+from tests.environment import lent
 from tests.host.support import Namespace
 from tests.traffic.spaces import inside
 
@@ -48,7 +48,7 @@ def envoy_binary() -> str:
 def taken(home: str) -> Iterator[Path]:
     """Lend the place of a home, empty, to one test of this host at a time; nothing stays there."""
     root = Path(f"/tmp/local-lb-recorded-{home.rpartition('/')[2]}")  # noqa: S108 - names of proxies depend on the path
-    with _alone(), _network(HOMES / home), _docker_network(HOMES / home), patch.dict(os.environ, _variables(root)):
+    with _alone(), _network(HOMES / home), _docker_network(HOMES / home), lent(_variables(root)):
         shutil.rmtree(root, ignore_errors=True)
         try:
             yield root

@@ -259,6 +259,7 @@ CASES: dict[Task, Callable[[Case], None]] = {
 ELSEWHERE = {
     Task.LOOP: "tests/watch/test_loop_goes_on.py",
     Task.PLUGIN: "it is done once; below",
+    Task.RESOLVER: "likewise",
     Task.EVENT: "likewise",
 }
 
