@@ -116,11 +116,14 @@ class Hosts:
                 yield Route(Match(None, _condition(name, host)), action)
 
 
-def within_bounds(ingresses: Iterable[Ingress], most: int) -> Iterator[Ingress]:
+def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
     """Return Ingresses, the oldest first; who comes late and wants more than is left is refused, and others go on."""
+    if size(_paths_of(ingresses)) <= most:  # as mostly: counted but once
+        yield from ingresses
+        return
     taken: Counter[str] = Counter()
     for ingress in ingresses:
-        wanted = taken if ingress.problem else _with(taken, ingress)
+        wanted = taken + _paths_of([ingress])
         if size(wanted) > most:
             why = f"with it its address would have more than {most} routes of all hosts; name hosts in its rules"
             yield replace(ingress, rules=(), tls=(), default=None, problem=why)
@@ -129,15 +132,15 @@ def within_bounds(ingresses: Iterable[Ingress], most: int) -> Iterator[Ingress]:
             yield ingress
 
 
-def _with(taken: Counter[str], ingress: Ingress) -> Counter[str]:
-    """Return the number of paths of each host with those of one more Ingress; a default is one of each of its hosts."""
-    wanted = Counter(taken)
-    for host in ("", *ingress.hosts):
-        wanted[host] += 1
-    for rule in ingress.rules:
-        if not rule.problem:
-            wanted[rule.host] += len(rule.paths)
-    return wanted
+def _paths_of(ingresses: Iterable[Ingress]) -> Counter[str]:
+    """Return how many paths each host has; a default counts as one of each host of its Ingress."""
+    paths: Counter[str] = Counter()
+    for ingress in ingresses:
+        if not ingress.problem:
+            paths.update(("", *ingress.hosts))
+            for rule in ingress.rules:
+                paths[rule.host] += 0 if rule.problem else len(rule.paths)
+    return paths
 
 
 def size(paths: Counter[str]) -> int:
