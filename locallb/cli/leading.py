@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from locallb.config.settings import LeaderElection, Settings, Source
+from locallb.config.settings import LeaderElection, Settings
+from locallb.config.source import Source
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.kubeconfig import Stamp, stamp

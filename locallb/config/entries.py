@@ -7,7 +7,7 @@ from functools import cache
 from typing import Protocol, cast
 
 from locallb.config.registry import OUTPUTS, SOURCES
-from locallb.config.settings import Finder, Source
+from locallb.config.source import Finder, Source
 from locallb.config.values import Mistakes
 
 

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol
 
 from locallb.config.ingress_settings import IngressSettings
 from locallb.config.lease_timing import Timing
+from locallb.config.source import Finder, Source
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.dns.zones import DnsSettings
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
 from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import PodRoute
 from locallb.model.objects import EMPTY, BackendChoice
 
 
@@ -116,42 +115,6 @@ class Classes:
     default: bool = True
     """Services without a class are ours."""
     names: frozenset[str] = frozenset()
-
-
-class Finder(Protocol):
-    """More sources, found when they are read; frozen and comparable."""
-
-    @property
-    def type(self) -> str:
-        """Its word in `registry.SOURCES`."""
-
-    @property
-    def live(self) -> bool:
-        """Whether it finds running clusters."""
-
-
-class Source(Finder, Protocol):
-    """What stands for a cluster."""
-
-    @property
-    def cluster(self) -> ClusterName:
-        """Which one, unique in the stack."""
-
-    @property
-    def found(self) -> bool:
-        """Whether a finder found it."""
-
-    @property
-    def place(self) -> str:
-        """Where it is, for a user who has two of one name."""
-
-    @property
-    def pod_cidrs(self) -> tuple[IPNetwork, ...]:
-        """Where its pods have their addresses; empty: where its Nodes say."""
-
-    @property
-    def node_routes(self) -> tuple[PodRoute, ...] | None:
-        """The ways to its Nodes, where they are pods of another cluster; None where that isn't the source's to say."""
 
 
 @dataclass(frozen=True, slots=True)

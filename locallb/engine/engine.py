@@ -6,19 +6,16 @@ It keeps the stack's state in memory between runs; use one Engine for many. One 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import BoundedSemaphore
 from time import monotonic
 
-from locallb.engine.deploy.deletion import Deleter
 from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Listener, Result, Severity, ignore
 from locallb.engine.deploy.interrupts import Stop, interruptible
 from locallb.engine.deploy.provider_resources import ProviderResources
-from locallb.engine.deploy.refreshing import Refresher
 from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.deploy.run import Run
 from locallb.engine.deploy.scope import EVERYTHING, Scope
-from locallb.engine.deploy.settling import Settler
 from locallb.engine.deploy.steps import Steps
 from locallb.engine.deploy.unwanted import Unwanted, find_unwanted
 from locallb.engine.protocol.monitor import EngineService, Monitor
@@ -35,17 +32,7 @@ PARALLEL = 16  # operations at a time, unless the engine is told otherwise
 _REGISTRATIONS = 48  # more registrations under way than operations: those that wait mustn't hold up others
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What one run works with."""
-
-    reporter: Reporter
-    steps: Steps
-    providers: ProviderResources
-    scope: Scope
-
-
-_Work = Callable[[_Run], Mapping[str, Value]]
+_Work = Callable[[Run], Mapping[str, Value]]
 
 
 class Engine:
@@ -104,9 +91,9 @@ class Engine:
     def refresh(self, *, preview: bool = False) -> Result:
         """Bring the state to what the resources are in the world."""
 
-        def work(run: _Run) -> Mapping[str, Value]:
-            self._settle(run, lambda kind: kind != "creating")
-            self._refresher(run, counting=True).refresh(run.steps.recorder.snapshot.in_order_live())
+        def work(run: Run) -> Mapping[str, Value]:
+            run.settle(lambda kind: kind != "creating")
+            run.refresher(counting=True).refresh(run.steps.recorder.snapshot.in_order_live())
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)
@@ -128,13 +115,11 @@ class Engine:
         """
         roots: set[str] = set()
 
-        def work(run: _Run) -> Mapping[str, Value]:
+        def work(run: Run) -> Mapping[str, Value]:
             snapshot = run.steps.recorder.snapshot
             members = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(scope.roots)
             some = [resource for resource in members if types is None or resource.type in types]
-            roots.update(
-                snapshot.root_of(resource.urn) for resource in self._refresher(run, counting=True).drifted(some)
-            )
+            roots.update(snapshot.root_of(resource.urn) for resource in run.refresher(counting=True).drifted(some))
             left = [*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values())]
             if types is None:
                 roots.update(snapshot.root_of(resource.parent or resource.urn) for resource in left)
@@ -146,12 +131,12 @@ class Engine:
     def destroy(self, *, preview: bool = False, refresh: bool | None = None) -> Result:
         """Delete everything that the stack has; needs no program. `refresh` None means as the project says."""
 
-        def work(run: _Run) -> Mapping[str, Value]:
-            self._settle(run)
+        def work(run: Run) -> Mapping[str, Value]:
+            run.settle()
             snapshot = run.steps.recorder.snapshot
             if self._project.refresh_always if refresh is None else refresh:
-                self._refresher(run, counting=False).refresh(snapshot.in_order_live())
-            self._delete(run, Unwanted(tuple(snapshot.in_order_live()), dict(snapshot.condemned)))
+                run.refresher(counting=False).refresh(snapshot.in_order_live())
+            run.delete(Unwanted(tuple(snapshot.in_order_live()), dict(snapshot.condemned)))
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)
@@ -159,16 +144,16 @@ class Engine:
     def _with_program(self, program: Program, scope: Scope, *, refresh: bool | None, preview: bool) -> Result:
         config = load_config(self._project, self._stack)
 
-        def work(run: _Run) -> Mapping[str, Value]:
+        def work(run: Run) -> Mapping[str, Value]:
             snapshot = run.steps.recorder.snapshot
-            unsettled = self._settle(run)
+            unsettled = run.settle()
             if self._project.refresh_always if refresh is None else refresh:
                 some = snapshot.in_order_live() if scope.roots is None else list(snapshot.members_of(scope.roots))
-                self._refresher(run, counting=False).refresh(some)
+                run.refresher(counting=False).refresh(some)
             deployment = Deployment(self._project.name, self._stack, scope, run.steps, run.providers, unsettled)
             run.reporter.is_whole = self._run_program(program, config, deployment, preview=preview)
             if run.reporter.is_whole:
-                self._delete(run, find_unwanted(deployment))
+                run.delete(find_unwanted(deployment))
             failed = {snapshot.root_of(step.subject.urn) for step in run.reporter.steps if step.failed}
             run.reporter.broken |= deployment.broken_roots() | failed
             return deployment.outputs
@@ -192,21 +177,6 @@ class Engine:
             reporter.say(Severity.ERROR, failure.message, debug=failure.debug)
         return failure is None and not monitor.errors
 
-    def _refresher(self, run: _Run, *, counting: bool) -> Refresher:
-        return Refresher(run.steps, run.providers, self._parallel, counting)
-
-    def _settle(self, run: _Run, kinds: Callable[[str], bool] = lambda _kind: True) -> frozenset[str]:
-        if run.steps.preview:
-            return frozenset()
-        refresher = self._refresher(run, counting=False)
-        unsettled = Settler(run.steps, run.providers, refresher, run.scope.covers, kinds).settle()
-        run.reporter.broken |= set(unsettled.values())
-        return frozenset(unsettled)
-
-    def _delete(self, run: _Run, unwanted: Unwanted) -> None:
-        if unwanted.live or unwanted.old_instances:
-            Deleter(run.steps, run.providers, self._parallel).delete(unwanted.live, unwanted.old_instances)
-
     @contextmanager
     def _recorder(self, reporter: Reporter, *, preview: bool, copied: bool) -> Iterator[Recorder]:
         if preview:
@@ -227,7 +197,7 @@ class Engine:
             with interruptible(stop), self._recorder(reporter, preview=preview, copied=copied) as recorder:
                 steps = Steps(recorder, reporter, BoundedSemaphore(self._parallel), stop, preview)
                 resources = ProviderResources(self._project.name, self._stack, scope, steps, providers, config)
-                outputs = self._guarded(work, _Run(reporter, steps, resources, scope))
+                outputs = self._guarded(work, Run(reporter, steps, resources, scope, self._parallel))
         finally:
             providers.loops.close()
         return Result(
@@ -242,7 +212,7 @@ class Engine:
             is_whole=reporter.is_whole,
         )
 
-    def _guarded(self, work: _Work, run: _Run) -> Mapping[str, Value]:
+    def _guarded(self, work: _Work, run: Run) -> Mapping[str, Value]:
         """Work; an interrupt is told like a failure. Gives the stack's outputs."""
         planned: Mapping[str, Value] = {}
         try:

@@ -12,28 +12,22 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from locallb.certificates import local
-from locallb.gateway.attachment import Attached, Attachment, attach
+from locallb.gateway.attachment import Attachment, attach
 from locallb.gateway.backends import Backends, Upstreams
 from locallb.gateway.bound import Bound, upstream_prefix
+from locallb.gateway.chains import chains_of_port, datagrams_of_port
 from locallb.gateway.conditions import Trouble
-from locallb.gateway.hostnames import covers, specificity
-from locallb.gateway.http_translation import Hosted, http_routes, https_routes
 from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners
 from locallb.model.gateway.objects import (
     CONTROLLER,
     Gateway,
     GatewayClass,
-    ListenerProtocol,
     ListenerSet,
     Reference,
     Route,
-    TlsMode,
     WantedAddress,
 )
 from locallb.model.gateway.of_cluster import GatewayObjects
-from locallb.model.http.routes import Target
-from locallb.model.http.serving import Chain, TcpForward, Termination
 from locallb.model.identities import Family, ObjectKey, ObjectKind, Protocol
 from locallb.model.memory import Memory
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
@@ -120,9 +114,9 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
     for (port, transport), group in () if trouble else _by_port(listeners):
         attached = [(listeners[number], attachment.routes.get(number, ())) for number in group]
         if transport is Protocol.UDP:
-            datagrams[port] = _datagrams(attached, upstreams)
+            datagrams[port] = datagrams_of_port(attached, upstreams)
         else:
-            chains[port] = tuple(_chains(attached, upstreams))
+            chains[port] = tuple(chains_of_port(attached, upstreams))
     ports = sorted((*((port, Protocol.TCP) for port in chains), *((port, Protocol.UDP) for port in datagrams)))
     want = _want(gateway, key, tuple(ServicePort(port, transport) for port, transport in ports))
     return BoundGateway(
@@ -189,74 +183,3 @@ def _want(gateway: Gateway, key: ObjectKey, ports: tuple[ServicePort, ...]) -> S
         labels={**meta.labels, **gateway.labels},
         annotations={**meta.annotations, **gateway.annotations},
     )
-
-
-_Attached = tuple[BoundListener, Sequence[Attached]]
-
-
-def _chains(attached: Sequence[_Attached], upstreams: Upstreams) -> Iterable[Chain]:
-    """Return what becomes of the connections to one TCP port."""
-    plain = [Hosted(one.listener.hostname, routes) for one, routes in attached if one.listener.protocol == "HTTP"]
-    if plain:
-        yield Chain(http_routes(plain, upstreams))
-    for one, routes in attached:
-        name, termination = one.listener.hostname, _termination(one, routes)
-        if one.listener.protocol == ListenerProtocol.HTTPS:
-            named = [Hosted(other.listener.hostname, ()) for other, _ in attached if other is not one]
-            serves = https_routes(Hosted(name, routes), named, upstreams)
-            yield Chain(serves, (name,) if name else (), termination)
-        elif one.listener.protocol == ListenerProtocol.TLS:
-            others = [other.listener.hostname for other, _ in attached if other is not one]
-            yield from _by_name(one, routes, others, termination, upstreams)
-        elif one.listener.protocol == ListenerProtocol.TCP:
-            yield Chain(_forward(routes[:1], upstreams))
-
-
-def _termination(one: BoundListener, routes: Sequence[Attached]) -> Termination | None:
-    """Return how TLS ends at a listener; None where it doesn't.
-
-    A certificate of our own has the listener's hostname, and those of its routes that this doesn't stand for.
-    """
-    tls, authority = one.listener.tls, one.authority
-    if tls is None or tls.mode is not TlsMode.TERMINATE:
-        return None
-    if authority is None:
-        return Termination(one.certificates)
-    hosts = {one.listener.hostname, *(name for each in routes for name in each.names)}
-    believed = [host for host in hosts if host and local.certifies(authority, host)]
-    name = f"{one.owner.kind.lower()}s/{one.owner.key}/{one.listener.name}"
-    return Termination((local.certificate(authority, name, believed),))
-
-
-def _by_name(
-    one: BoundListener,
-    routes: Sequence[Attached],
-    others: Sequence[str],
-    termination: Termination | None,
-    upstreams: Upstreams,
-) -> Iterable[Chain]:
-    """Return a chain for each hostname of TLSRoutes: that of the oldest, unless another listener has the name."""
-    mine = one.listener.hostname
-    for name in sorted({name for each in routes for name in each.names}, key=specificity):
-        if any(covers(other, name) and specificity(other) < specificity(mine) for other in others):
-            continue
-        having = [each for each in routes if name in each.names]
-        yield Chain(_forward(having[:1], upstreams), (name,) if name else (), termination)
-
-
-def _forward(routes: Sequence[Attached], upstreams: Upstreams) -> TcpForward:
-    return TcpForward(
-        tuple(
-            Target(upstreams.name(one.route, ref), ref.weight)
-            for one in routes
-            for rule in one.route.rules
-            for ref in rule.backends
-            if ref.weight
-        )
-    )
-
-
-def _datagrams(attached: Sequence[_Attached], upstreams: Upstreams) -> tuple[Target, ...]:
-    """Return what is behind a UDP port: the backends of the oldest UDPRoute."""
-    forward = _forward([one for _, routes in attached for one in routes[:1]][:1], upstreams)
-    return tuple(target for target in forward.targets if target.upstream)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from locallb.config.settings import PodRouting, Settings, Sharing, Source
+from locallb.config.settings import PodRouting, Settings, Sharing
+from locallb.config.source import Source
 from locallb.host.facts import may_change_routes, with_routes
 from locallb.kubernetes.parsing.objects import Parsed, Said
 from locallb.kubernetes.pod_ranges import with_ranges

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from locallb.config.settings import Settings, Source
+from locallb.config.settings import Settings
+from locallb.config.source import Source
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.ledger.claims import Entry
 from locallb.model.identities import ClusterName, Home, ObjectKey

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from locallb.config.registry import SOURCES
-from locallb.config.settings import Finder, Source
+from locallb.config.source import Finder, Source
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Family, Home, ObjectKey

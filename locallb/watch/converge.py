@@ -7,12 +7,12 @@ and what is planned.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from components.digests import balancer_digest, rejection_digest
 from components.stack import declare, declare_some, exports, exports_the_same
-from locallb.engine.deploy.events import Op, Result, Severity
+from locallb.engine.deploy.events import Result
 from locallb.engine.deploy.scope import only
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import FullScopeNeeded
@@ -28,6 +28,7 @@ from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
 from locallb.storage import files, paths
 from locallb.watch.checks import Checks
 from locallb.watch.differing import Told, differences_of
+from locallb.watch.outcome import Outcome, failures_of, touched_by
 from locallb.watch.work import FEW, MOST, Batch, Work, together
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
@@ -35,20 +36,8 @@ TOLD = "locallb:index:GatewayObject"
 ROOTS = (BALANCER, PROXY, ROUTES, TOLD)
 LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
-_LEAVING_AS_IT_IS = frozenset({Op.SAME, Op.REFRESH, Op.READ})
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one update ended."""
-
-    result: Result
-    failed: Mapping[ObjectKey, str] = field(default_factory=dict)
-    """Why those that failed did."""
-    untouched: frozenset[ObjectKey] = frozenset()
-    """Those of which nothing had to be changed."""
 
 
 @dataclass(slots=True)
@@ -189,7 +178,7 @@ class Converger:
         routes_gone = {key.name.removesuffix(f"/{POD_ROUTES}") for key in keys if not key.cluster and key not in wanted}
         # Who is proven by routes refers to them, and must let go first.
         keys |= {served.key for served in plan.placements if served.key.cluster in routes_gone and served.key in wanted}
-        scope = only(self._urn(kind, str(key)) for key in keys for kind in ROOTS)
+        scope = only(urn for key in keys for urn in self._roots(key))
         if refresh and self._checks.needs_look_only(keys) and not self.engine.drifted(scope=scope):
             self._checks.ended(keys, (), self._stamp())
             return Outcome(Result(ok=True), {}, keys)
@@ -213,7 +202,7 @@ class Converger:
             else:
                 self.applied.pop(key, None)
                 self._touched.pop(key, None)
-        return Outcome(result, failed, keys - failed.keys() - _touched(keys, result))
+        return Outcome(result, failed, keys - failed.keys() - touched_by(keys, result))
 
     def _untold(self, plan: Plan) -> Mapping[str, object]:
         """Return the outputs to export, only what changed: a thousand Services' outputs cost more than one update."""
@@ -223,41 +212,15 @@ class Converger:
 
     def note(self, keys: Collection[ObjectKey], result: Result) -> Mapping[ObjectKey, str]:
         """Note for the next start how an update of these ended; return which failed, each with its first sentence."""
-        failed = self._failed(keys, result)
+        failed = failures_of(keys, result, self._roots)
         # Of an update that broke off nobody knows what it came to.
         self._checks.ended(keys, failed if result.is_whole else keys, self._stamp())
         return failed
 
-    def _failed(self, keys: Iterable[ObjectKey], result: Result) -> Mapping[ObjectKey, str]:
-        """Return which of `keys` failed, each with the first sentence about it."""
-        if result.ok:
-            return {}
-        told = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR]
-        roots = {key: {self._urn(kind, str(key)) for kind in ROOTS} for key in keys}
-        failed = {
-            key: next(
-                (failure.message for failure in told if _is_of(failure.urn, key)), told[0].message if told else ""
-            )
-            for key, urns in roots.items()
-            if urns & result.broken
-        }
-        return failed or dict.fromkeys(keys, told[0].message if told else "the update didn't end well")
-
-    def _urn(self, kind: str, name: str) -> str:
-        return root_urn(self.home.project, self.home.stack, kind, name)
+    def _roots(self, key: ObjectKey) -> frozenset[str]:
+        """Return the URNs that the components of a key may have."""
+        return frozenset(root_urn(self.home.project, self.home.stack, kind, str(key)) for kind in ROOTS)
 
 
 def _digest(planned: PlannedProxy | PlannedStatus) -> str:
     return planned.digest
-
-
-def _touched(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:
-    """Return those of which the update changed any resource; resources are named after them."""
-    named = {str(key): key for key in keys}
-    names = {step.subject.name for step in result.steps if step.op not in _LEAVING_AS_IT_IS}
-    return {key for name in names if (key := named_after(name, named))}
-
-
-def _is_of(urn: str, key: ObjectKey) -> bool:
-    name = urn.rpartition("::")[2]
-    return name == str(key) or name.startswith(f"{key}/")

@@ -25,7 +25,7 @@ from locallb.sources import SourceError
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage import paths
 from locallb.watch import gc_tuning
-from locallb.watch.converge import Converger, Outcome
+from locallb.watch.converge import Converger
 from locallb.watch.events import (
     Cause,
     Converged,
@@ -38,6 +38,7 @@ from locallb.watch.events import (
     Updated,
 )
 from locallb.watch.inbox import Inbox
+from locallb.watch.outcome import Outcome
 from locallb.watch.planner import Planner
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers

@@ -18,10 +18,11 @@ from locallb.planning.planned import Plan
 from locallb.planning.pod_routes import lost_routes
 from locallb.planning.status import Observation
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch.converge import Converger, Outcome
+from locallb.watch.converge import Converger
 from locallb.watch.disputes import Disputes
 from locallb.watch.events import Cause, Mark
 from locallb.watch.outages import Outages, proxies_of, serves
+from locallb.watch.outcome import Outcome
 from locallb.watch.work import Batch
 
 

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, by_urgency
 from locallb.cli.watching.lines import as_json, journal, plain
-from locallb.cli.watching.records import LogRecord, Narrator, started
+from locallb.cli.watching.log_record import LogRecord
+from locallb.cli.watching.records import Narrator, started
 from locallb.cli.watching.relay import Batch, Entry
 from locallb.cli.watching.screen import Screen
 from locallb.planning.planned import Plan

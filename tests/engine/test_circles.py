@@ -87,7 +87,7 @@ def test_resources_in_a_circle_are_told_and_nothing_is_deleted(bench: Bench) -> 
             said.append("asked")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("locallb.engine.engine.Deleter", Refusing)
+        patch.setattr("locallb.engine.deploy.run.Deleter", Refusing)
         engine.up(lambda: Thing("Reachable", "c", {"address": "x"}))
         result = engine.destroy()
     assert said

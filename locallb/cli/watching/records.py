@@ -7,11 +7,11 @@ Not here: the forms (`lines`), and what is shown at one moment (`board`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from locallb.cli.watching.board import UPDATING, View, count_states
+from locallb.cli.watching.log_record import Level, LogRecord
 from locallb.cli.watching.relay import Batch
 from locallb.model.formatting import counted
 from locallb.model.identities import ObjectKey
@@ -32,26 +32,6 @@ from locallb.watch.events import (
 _NAMED = 3
 """Services that a sentence names."""
 _ALWAYS_TOLD = {Cause.START, Cause.CONFIGURATION}
-
-
-class Level(StrEnum):
-    """How much a record matters."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """One thing to tell; `fields` are JSON's, with stable names (docs/watch.md)."""
-
-    at: float
-    """Seconds since the epoch."""
-    level: Level
-    event: str
-    sentence: str
-    fields: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from locallb.config.lease_timing import Timing
-from locallb.config.settings import LeaderElection, Source
+from locallb.config.settings import LeaderElection
+from locallb.config.source import Source
 from locallb.config.values import Mistakes
 from locallb.model.formatting import clipped, shown
 

@@ -24,13 +24,8 @@ from locallb.config.parsing.pools import DEFAULT_POOL, parse_pools
 from locallb.config.parsing.proxies import parse_proxies
 from locallb.config.parsing.selection import parse_classes, parse_gateway_classes, parse_namespaces, parse_selector
 from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES
-from locallb.config.settings import (
-    Finder,
-    Pool,
-    Settings,
-    SettingsError,
-    Source,
-)
+from locallb.config.settings import Pool, Settings, SettingsError
+from locallb.config.source import Finder, Source
 from locallb.config.status_settings import IpMode, StatusOrder
 from locallb.config.values import NAMESPACE, Mistakes, usable_address
 from locallb.model.fields import LABEL

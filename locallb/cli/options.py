@@ -1,0 +1,180 @@
+"""The options and actions that single commands take beside the common ones.
+
+Not here: the commands themselves (`grammar`), and the options that name sources (`source_options`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from locallb.cli.parser import ANSWER
+from locallb.cli.source_options import add_own_sources, add_place
+
+SHELLS = ("bash", "zsh", "fish")
+ORDERS = ("name", "connections", "requests", "failures", "bytes")
+"""What `top` sorts by."""
+TROUBLES = ("rejected", "pending", "degraded")
+"""States of a Service that `up --fail-on` may name."""
+
+ACTIONS = {
+    "setup": "print what would lift this host's limits, and do it with --apply",
+    "teardown": "print what would bring back what setup found, and do it with --apply",
+    "status": "show what of it is done",
+}
+CA = {
+    "show": "show your own authority: where it is, what it may certify, and until when",
+    "create": "make it now; with --replace another one, in place of the one that there is",
+    "export": "print its certificate, which is public, or write it into a file: for containers and other programs",
+}
+LIST = "list every stack that has a configuration or a state"
+ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
+CHECK = "check the rules that the Pulumi CLI checks as well"
+RESTORE = "go back to the last good state where the state can't be used; nothing is lost"
+
+
+def _add_yes(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("-y", "--yes", action="store_true", help="don't ask")
+
+
+def _add_expectation(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--expect-no-changes", action="store_true", help="exit with 7 if anything changes")
+
+
+def _add_targets(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "-t", "--target", dest="targets", metavar="SERVICE", action="append", default=[], help="only this one"
+    )
+
+
+def _add_demands(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--fail-on",
+        metavar="STATE",
+        choices=TROUBLES,
+        action="append",
+        default=[],
+        help=f"exit with 8 if a Service is then {', '.join(TROUBLES[:-1])} or {TROUBLES[-1]}",
+    )
+
+
+def _add_services(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="tell all about these")
+    command.add_argument("-w", "--watch", dest="repeat", action="store_true", help="until interrupted")
+    command.add_argument("--traffic", action="store_true", help="what flows through them, counted by their proxies")
+
+
+def _add_top(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
+    command.add_argument("--once", action="store_true", help="what was counted so far, and no more")
+    command.add_argument("--sort", choices=ORDERS, default=ORDERS[0], help=f"by what (default: {ORDERS[0]})")
+
+
+def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("action", metavar="SHELL", choices=(*SHELLS, ANSWER), help=" or ".join(SHELLS))
+    command.add_argument("services", nargs=argparse.REMAINDER, help=argparse.SUPPRESS).required = False
+
+
+def _add_topic(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("action", metavar="TOPIC", nargs="?", default="", help="such as configuration")
+
+
+def _add_list(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help=LIST, description=LIST, parents=[common])
+
+
+def _add_state_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("check", help=CHECK, description=CHECK, parents=[common])
+    restore = actions.add_parser("restore", help=RESTORE, description=RESTORE, parents=[common])
+    _add_yes(restore, common)
+    adopt = actions.add_parser("adopt", help=ADOPT, description=ADOPT, parents=[common])
+    _add_yes(adopt, common)
+
+
+def _add_ending(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--stop-watch", action="store_true", help="end a `watch` of the stack first")
+
+
+def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--format", choices=("tree", "markdown", "json", "html"), default="tree", help="how to tell it (default: tree)"
+    )
+    sides = command.add_mutually_exclusive_group()
+    sides.add_argument(
+        "--against",
+        metavar="DIR|REV",
+        help="compare with another directory or Git revision instead of the stack's state",
+    )
+    sides.add_argument(
+        "--from-pulumi", metavar="FILE", type=Path, help="tell what `pulumi preview --json` printed into FILE"
+    )
+
+
+def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--plain", action="store_true", help="print lines, also on a terminal (--json: JSON lines)")
+    command.add_argument(
+        "--metrics",
+        metavar="ADDR:PORT",
+        type=_loopback,
+        help="serve Prometheus metrics and health there, on the loopback: 127.0.0.1:9477",
+    )
+
+
+def _loopback(text: str) -> str:
+    from locallb.config.loopback_socket import loopback_place  # noqa: PLC0415 - most commands need none
+
+    try:
+        loopback_place(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _add_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in ACTIONS.items():
+        action = actions.add_parser(name, help=text, description=text, parents=[common])
+        if name != "status":
+            action.add_argument("--apply", action="store_true", help="do it (as root)")
+        if name != "teardown":
+            action.add_argument("--group", metavar="NAME", default="", help="who shares the ledger (default: yours)")
+        if name == "setup":
+            action.add_argument("--persist", action="store_true", help="also for the next boots (sysctl.d, systemd)")
+
+
+def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in CA.items():
+        action = actions.add_parser(name, help=text, description=text, parents=[common])
+        if name == "create":
+            action.add_argument("--replace", dest="replaces", action="store_true", help="whatever there is")
+            action.add_argument(
+                "--domain", dest="domains", metavar="NAME", action="append", help="certify hosts below it as well"
+            )
+        if name == "export":
+            action.add_argument("place", metavar="FILE", type=Path, nargs="?", help="default: standard output")
+
+
+OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (
+    (frozenset({"up", "destroy", "gc", "refresh"}), _add_yes),
+    (frozenset({"up", "preview", "refresh"}), _add_expectation),
+    (frozenset({"up", "preview"}), _add_targets),
+    (frozenset({"up"}), _add_demands),
+    (frozenset({"preview"}), _add_report),
+    (frozenset({"status"}), _add_services),
+    (frozenset({"top"}), _add_top),
+    (frozenset({"watch"}), _add_watch),
+    (frozenset({"host"}), _add_actions),
+    (frozenset({"state"}), _add_state_actions),
+    (frozenset({"destroy"}), _add_ending),
+    (frozenset({"stack"}), _add_list),
+    (frozenset({"ca"}), _add_ca),
+    (frozenset({"init"}), add_place),
+    (frozenset({"up", "preview", "watch"}), add_own_sources),
+    (frozenset({"completion"}), _add_shells),
+    (frozenset({"help"}), _add_topic),
+)
+"""What each command takes beside the common options."""

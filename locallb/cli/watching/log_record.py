@@ -1,0 +1,30 @@
+"""One thing that `watch` tells, whatever form its log has.
+
+Not here: what is told of which event (`records`), and the forms (`lines`, `screen`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """How much a record matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One thing to tell; `fields` are JSON's, with stable names (docs/watch.md)."""
+
+    at: float
+    """Seconds since the epoch."""
+    level: Level
+    event: str
+    sentence: str
+    fields: Mapping[str, object] = field(default_factory=dict)

@@ -1,0 +1,47 @@
+"""What a stack's configuration says of a source, whatever its type.
+
+Not here: the types there are (`registry`), and reading them (`sources`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from locallb.model.identities import ClusterName, IPNetwork
+from locallb.model.network.routes import PodRoute
+
+
+class Finder(Protocol):
+    """More sources, found when they are read; frozen and comparable."""
+
+    @property
+    def type(self) -> str:
+        """Its word in `registry.SOURCES`."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it finds running clusters."""
+
+
+class Source(Finder, Protocol):
+    """What stands for a cluster."""
+
+    @property
+    def cluster(self) -> ClusterName:
+        """Which one, unique in the stack."""
+
+    @property
+    def found(self) -> bool:
+        """Whether a finder found it."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for a user who has two of one name."""
+
+    @property
+    def pod_cidrs(self) -> tuple[IPNetwork, ...]:
+        """Where its pods have their addresses; empty: where its Nodes say."""
+
+    @property
+    def node_routes(self) -> tuple[PodRoute, ...] | None:
+        """The ways to its Nodes, where they are pods of another cluster; None where that isn't the source's to say."""

@@ -1,0 +1,47 @@
+"""What one run of the engine works with, and the parts of its work that every kind of run shares.
+
+Not here: which parts a run has (`engine.engine`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from locallb.engine.deploy.deletion import Deleter
+from locallb.engine.deploy.provider_resources import ProviderResources
+from locallb.engine.deploy.refreshing import Refresher
+from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.deploy.scope import Scope
+from locallb.engine.deploy.settling import Settler
+from locallb.engine.deploy.steps import Steps
+from locallb.engine.deploy.unwanted import Unwanted
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One preview, update, refresh, look or destruction."""
+
+    reporter: Reporter
+    steps: Steps
+    providers: ProviderResources
+    scope: Scope
+    parallel: int
+    """Operations that may be under way at a time."""
+
+    def refresher(self, *, counting: bool) -> Refresher:
+        """Return what compares resources with the world."""
+        return Refresher(self.steps, self.providers, self.parallel, counting)
+
+    def settle(self, kinds: Callable[[str], bool] = lambda _kind: True) -> frozenset[str]:
+        """Find out what operations that were broken off came to; return those (URNs) of which nobody knows."""
+        if self.steps.preview:
+            return frozenset()
+        unsettled = Settler(
+            self.steps, self.providers, self.refresher(counting=False), self.scope.covers, kinds
+        ).settle()
+        self.reporter.broken |= set(unsettled.values())
+        return frozenset(unsettled)
+
+    def delete(self, unwanted: Unwanted) -> None:
+        """Delete what nobody declares any more, and what was replaced."""
+        if unwanted.live or unwanted.old_instances:
+            Deleter(self.steps, self.providers, self.parallel).delete(unwanted.live, unwanted.old_instances)

@@ -1,0 +1,89 @@
+"""What becomes of the connections and datagrams to one port of a Gateway: filter chains, how TLS ends, who gets bytes.
+
+Not here: hosts and routes of HTTP (`http_translation`), and which listeners share a port (`translation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from locallb.certificates import local
+from locallb.gateway.attachment import Attached
+from locallb.gateway.backends import Upstreams
+from locallb.gateway.hostnames import covers, specificity
+from locallb.gateway.http_translation import Hosted, http_routes, https_routes
+from locallb.gateway.listeners import BoundListener
+from locallb.model.gateway.objects import ListenerProtocol, TlsMode
+from locallb.model.http.routes import Target
+from locallb.model.http.serving import Chain, TcpForward, Termination
+
+AttachedListener = tuple[BoundListener, Sequence[Attached]]
+"""A listener and the routes attached to it."""
+
+
+def chains_of_port(attached: Sequence[AttachedListener], upstreams: Upstreams) -> Iterable[Chain]:
+    """Return what becomes of the connections to one TCP port."""
+    plain = [Hosted(one.listener.hostname, routes) for one, routes in attached if one.listener.protocol == "HTTP"]
+    if plain:
+        yield Chain(http_routes(plain, upstreams))
+    for one, routes in attached:
+        name, termination = one.listener.hostname, _termination(one, routes)
+        if one.listener.protocol == ListenerProtocol.HTTPS:
+            named = [Hosted(other.listener.hostname, ()) for other, _ in attached if other is not one]
+            serves = https_routes(Hosted(name, routes), named, upstreams)
+            yield Chain(serves, (name,) if name else (), termination)
+        elif one.listener.protocol == ListenerProtocol.TLS:
+            others = [other.listener.hostname for other, _ in attached if other is not one]
+            yield from _by_name(one, routes, others, termination, upstreams)
+        elif one.listener.protocol == ListenerProtocol.TCP:
+            yield Chain(_forward(routes[:1], upstreams))
+
+
+def _termination(one: BoundListener, routes: Sequence[Attached]) -> Termination | None:
+    """Return how TLS ends at a listener; None where it doesn't.
+
+    A certificate of our own has the listener's hostname, and those of its routes that this doesn't stand for.
+    """
+    tls, authority = one.listener.tls, one.authority
+    if tls is None or tls.mode is not TlsMode.TERMINATE:
+        return None
+    if authority is None:
+        return Termination(one.certificates)
+    hosts = {one.listener.hostname, *(name for each in routes for name in each.names)}
+    believed = [host for host in hosts if host and local.certifies(authority, host)]
+    name = f"{one.owner.kind.lower()}s/{one.owner.key}/{one.listener.name}"
+    return Termination((local.certificate(authority, name, believed),))
+
+
+def _by_name(
+    one: BoundListener,
+    routes: Sequence[Attached],
+    others: Sequence[str],
+    termination: Termination | None,
+    upstreams: Upstreams,
+) -> Iterable[Chain]:
+    """Return a chain for each hostname of TLSRoutes: that of the oldest, unless another listener has the name."""
+    mine = one.listener.hostname
+    for name in sorted({name for each in routes for name in each.names}, key=specificity):
+        if any(covers(other, name) and specificity(other) < specificity(mine) for other in others):
+            continue
+        having = [each for each in routes if name in each.names]
+        yield Chain(_forward(having[:1], upstreams), (name,) if name else (), termination)
+
+
+def _forward(routes: Sequence[Attached], upstreams: Upstreams) -> TcpForward:
+    return TcpForward(
+        tuple(
+            Target(upstreams.name(one.route, ref), ref.weight)
+            for one in routes
+            for rule in one.route.rules
+            for ref in rule.backends
+            if ref.weight
+        )
+    )
+
+
+def datagrams_of_port(attached: Sequence[AttachedListener], upstreams: Upstreams) -> tuple[Target, ...]:
+    """Return what is behind a UDP port: the backends of the oldest UDPRoute."""
+    forward = _forward([one for _, routes in attached for one in routes[:1]][:1], upstreams)
+    return tuple(target for target in forward.targets if target.upstream)

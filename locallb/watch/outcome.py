@@ -1,0 +1,53 @@
+"""How an update ended for each load balancer that it was about.
+
+Not here: the update itself (`converge`), and what is told of it (`events`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from locallb.engine.deploy.events import Op, Result, Severity
+from locallb.model.identities import ObjectKey
+from locallb.model.naming import named_after
+
+_LEAVING_AS_IT_IS = frozenset({Op.SAME, Op.REFRESH, Op.READ})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one update ended."""
+
+    result: Result
+    failed: Mapping[ObjectKey, str] = field(default_factory=dict)
+    """Why those that failed did."""
+    untouched: frozenset[ObjectKey] = frozenset()
+    """Those of which nothing had to be changed."""
+
+
+def failures_of(
+    keys: Iterable[ObjectKey], result: Result, roots_of: Callable[[ObjectKey], Collection[str]]
+) -> Mapping[ObjectKey, str]:
+    """Return which of `keys` failed, each with the first sentence about it; `roots_of` gives the URNs of a key."""
+    if result.ok:
+        return {}
+    told = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR]
+    failed = {
+        key: next((failure.message for failure in told if _is_of(failure.urn, key)), told[0].message if told else "")
+        for key in keys
+        if not result.broken.isdisjoint(roots_of(key))
+    }
+    return failed or dict.fromkeys(keys, told[0].message if told else "the update didn't end well")
+
+
+def touched_by(keys: Iterable[ObjectKey], result: Result) -> set[ObjectKey]:
+    """Return those of which the update changed any resource; resources are named after them."""
+    named = {str(key): key for key in keys}
+    names = {step.subject.name for step in result.steps if step.op not in _LEAVING_AS_IT_IS}
+    return {key for name in names if (key := named_after(name, named))}
+
+
+def _is_of(urn: str, key: ObjectKey) -> bool:
+    name = urn.rpartition("::")[2]
+    return name == str(key) or name.startswith(f"{key}/")
