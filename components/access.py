@@ -5,12 +5,24 @@ Not part of a stack: who deploys it needs the rights of an administrator, local-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from locallb.kubernetes.rights import ELECTION_RULES, GATEWAY_RULES, INGRESS_RULES, NAME, RULES, SECRET_RULES, Rule
+from locallb.kubernetes.rights import (
+    AUTHORITY_RULES,
+    ELECTION_RULES,
+    GATEWAY_RULES,
+    INGRESS_RULES,
+    NAME,
+    RULES,
+    SECRET_RULES,
+    Rule,
+)
+
+_IN_NAMESPACES = {"secrets": SECRET_RULES, "authorities": AUTHORITY_RULES}
+"""What may be read where those are that Gateways or Ingresses name."""
 
 
 class ClusterAccess(pulumi.ComponentResource):
@@ -34,8 +46,8 @@ class ClusterAccess(pulumi.ComponentResource):
             name: of the component.
             namespace: where the ServiceAccount is, and the Lease.
             leader_election: let it hold a Lease there.
-            gateways: let it serve Gateways, and read any Secret of these namespaces for their certificates.
-            ingresses: let it serve Ingresses, and likewise.
+            gateways: let it serve Gateways, and read any Secret and ConfigMap of these namespaces for their TLS.
+            ingresses: let it serve Ingresses, and read any Secret of these.
             opts: the provider of the cluster, for example.
 
         """
@@ -54,7 +66,9 @@ class ClusterAccess(pulumi.ComponentResource):
             if namespaces is not None:
                 _bind(name, f"{NAME}-{word}", rules, subjects, below)
         if gateways is not None or ingresses is not None:
-            _read_secrets(name, sorted({*(gateways or ()), *(ingresses or ())}), subjects, below)
+            _read_in(name, "secrets", {*(gateways or ()), *(ingresses or ())}, subjects, below)
+        if gateways is not None:
+            _read_in(name, "authorities", gateways, subjects, below)
         self.register_outputs({})
 
 
@@ -72,18 +86,19 @@ def _bind(
     rbac.ClusterRoleBinding(called, metadata=metadata, role_ref=role, subjects=subjects, opts=below)
 
 
-def _read_secrets(
+def _read_in(
     name: str,
-    namespaces: Sequence[str],
+    what: str,
+    namespaces: Collection[str],
     subjects: Sequence[k8s.rbac.v1.SubjectArgs],
     below: pulumi.ResourceOptions,
 ) -> None:
-    """Declare the right to read Secrets in these namespaces."""
-    rbac, meta, some = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs, f"{NAME}-secrets"
-    rbac.ClusterRole(f"{name}-secrets", metadata=meta(name=some), rules=_rules(SECRET_RULES), opts=below)
-    for namespace in namespaces:
+    """Declare the right to read something in these namespaces."""
+    rbac, meta, some = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs, f"{NAME}-{what}"
+    rbac.ClusterRole(f"{name}-{what}", metadata=meta(name=some), rules=_rules(_IN_NAMESPACES[what]), opts=below)
+    for namespace in sorted(namespaces):
         there, role = meta(name=some, namespace=namespace), _role("ClusterRole", some)
-        rbac.RoleBinding(f"{name}-secrets-{namespace}", metadata=there, role_ref=role, subjects=subjects, opts=below)
+        rbac.RoleBinding(f"{name}-{what}-{namespace}", metadata=there, role_ref=role, subjects=subjects, opts=below)
 
 
 def _rules(rules: tuple[Rule, ...]) -> list[k8s.rbac.v1.PolicyRuleArgs]:

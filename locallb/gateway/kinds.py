@@ -34,6 +34,7 @@ from locallb.model.gateway.objects import (
 )
 from locallb.model.gateway.of_cluster import (
     ApiObject,
+    AuthorityBundle,
     BackendService,
     GatewayObjects,
     Namespace,
@@ -125,6 +126,7 @@ def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObje
         {one.name: one.labels for one in listed if isinstance(one, Namespace)},
         {one.key: one for one in reversed(listed) if isinstance(one, BackendService)},
         {one.key: one for one in reversed(listed) if isinstance(one, TlsSecret)},
+        {one.key: one for one in reversed(listed) if isinstance(one, AuthorityBundle)},
         _first(IngressClass, listed),
         _first(Ingress, listed),
     )

@@ -13,9 +13,10 @@ from locallb.gateway.kinds import KINDS, gathered
 from locallb.gateway.listeners import attached_sets
 from locallb.gateway.translation import our_classes
 from locallb.model.gateway.ingresses import Ingress, IngressClass
-from locallb.model.gateway.objects import GROUP, Gateway, Listener, Named, Reference, Route
+from locallb.model.gateway.objects import GROUP, Gateway, Listener, Reference, Route
 from locallb.model.gateway.of_cluster import (
     ApiObject,
+    AuthorityBundle,
     BackendService,
     GatewayObjects,
     Namespace,
@@ -24,16 +25,17 @@ from locallb.model.gateway.of_cluster import (
 )
 
 CLASS, GATEWAY = "GatewayClass", "Gateway"
-NAMESPACE, SECRET, SERVICE = "Namespace", "Secret", "Service"
-_OTHERS = (*(kind for kind in KINDS if kind not in {CLASS, GATEWAY}), NAMESPACE, SECRET, SERVICE)
+NAMESPACE, SECRET, SERVICE, CONFIG_MAP = "Namespace", "Secret", "Service", "ConfigMap"
+_OTHERS = (*(kind for kind in KINDS if kind not in {CLASS, GATEWAY}), NAMESPACE, SECRET, CONFIG_MAP, SERVICE)
 _NAMES: Mapping[type[ApiObject], str] = {
     BackendService: SERVICE,
     Namespace: NAMESPACE,
     TlsSecret: SECRET,
+    AuthorityBundle: CONFIG_MAP,
     IngressClass: "IngressClass",
     Ingress: "Ingress",
 }
-_SECRET = ("", SECRET)
+_SECRET, _CONFIG_MAP = ("", SECRET), ("", CONFIG_MAP)
 
 Known = Mapping[str, Collection[ObjectOfCluster]]
 """By kind, all that there is of it; kinds of which that isn't known are absent."""
@@ -88,15 +90,24 @@ def our_gateways(objects: GatewayObjects) -> tuple[Gateway, ...]:
     return tuple(one for one in objects.gateways if one.class_name in classes)
 
 
-def named_secrets(objects: Iterable[ObjectOfCluster]) -> frozenset[Named]:
-    """Return the Secrets that they name as certificates and may: nobody reads others."""
-    return frozenset(
-        reference.key
-        for each in gathered(objects).values()
-        for owner, listener in _listeners(each)
-        for reference in (listener.tls.certificates if listener.tls else ())
-        if reference[:2] == _SECRET and Grants(each.grants).allow(owner, reference)
-    )
+def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
+    """Return the Secrets and ConfigMaps that they name for TLS, and may: nobody reads others."""
+    return frozenset(one for each in gathered(objects).values() for one in (*_secrets(each), *_bundles(each)))
+
+
+def _secrets(objects: GatewayObjects) -> Iterator[Reference]:
+    """Return the Secrets that listeners name as certificates."""
+    grants = Grants(objects.grants)
+    for owner, listener in _listeners(objects):
+        for reference in listener.tls.certificates if listener.tls else ():
+            if reference[:2] == _SECRET and grants.allow(owner, reference):
+                yield reference
+
+
+def _bundles(objects: GatewayObjects) -> Iterator[Reference]:
+    """Return the ConfigMaps that policies name as authorities, where a Gateway of ours is."""
+    for policy in objects.policies if our_gateways(objects) else ():
+        yield from (one for one in policy.authorities if one[:2] == _CONFIG_MAP)
 
 
 def _gathered(known: Known, *kinds: str) -> Collection[GatewayObjects]:

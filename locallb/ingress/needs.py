@@ -12,7 +12,7 @@ from locallb.config.ingress_settings import IngressSettings
 from locallb.gateway.kinds import gathered
 from locallb.gateway.needs import SECRET, SERVICE, Known, kind_of
 from locallb.ingress.classes import of_our_classes, our_classes
-from locallb.model.gateway.objects import Named
+from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
 
 CLASS, INGRESS = "IngressClass", "Ingress"
@@ -44,10 +44,10 @@ def known_or_last(
     return (*kept, *(one for kind in wanted for one in known.get(kind, ())))
 
 
-def named_secrets(objects: Iterable[ObjectOfCluster]) -> frozenset[Named]:
+def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
     """Return the Secrets that they name as certificates, in their own namespaces: nobody reads others."""
     return frozenset(
-        Named(one.meta.key.namespace, entry.secret)
+        Reference("", SECRET, Named(one.meta.key.namespace, entry.secret))
         for each in gathered(objects).values()
         for one in of_our_classes(each, _EVERY_CLASS)
         for entry in one.tls

@@ -68,3 +68,5 @@ INGRESS_RULES = (
 """What serving Ingresses needs besides, in every namespace."""
 SECRET_RULES = (Rule("", "secrets", ("get",)),)
 """What certificates need: where the Secrets are that Gateways and Ingresses name, and nowhere else."""
+AUTHORITY_RULES = (Rule("", "configmaps", ("get",)),)
+"""What authorities of others need: where the ConfigMaps are that Gateways and policies name, and nowhere else."""

@@ -12,7 +12,7 @@ from lightkube.generic_resource import create_global_resource, create_namespaced
 from lightkube.types import PatchType
 
 from locallb.gateway.kinds import KINDS, ApiKind
-from locallb.kubernetes.rights import GATEWAY_RULES, SECRET_RULES
+from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RULES
 from locallb.model.gateway.objects import GROUP
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_gateway_statuses import until_gone
@@ -26,7 +26,7 @@ Backends = Callable[..., Backend]
 CRD = create_global_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
 ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
 BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
-RIGHTS = [rule.fields for rule in (*GATEWAY_RULES, *SECRET_RULES)]
+RIGHTS = [rule.fields for rule in (*GATEWAY_RULES, *SECRET_RULES, *AUTHORITY_RULES)]
 NAME = "local-lb-gateways"
 
 

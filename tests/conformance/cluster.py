@@ -9,7 +9,7 @@ from lightkube import ApiError, Client
 from lightkube.codecs import load_all_yaml
 from lightkube.generic_resource import create_global_resource
 
-from locallb.kubernetes.rights import GATEWAY_RULES, SECRET_RULES
+from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RULES
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from tests.cluster.controlplane import Document
 from tests.conformance.ready import crds
@@ -26,7 +26,7 @@ NAME = "local-lb-gateways"
 
 def prepare(cluster: Cluster) -> None:
     """Have the cluster serve Gateway API, let local-lb read all that Gateways need, and make the class."""
-    rules = [rule.fields for rule in (*GATEWAY_RULES, *SECRET_RULES)]
+    rules = [rule.fields for rule in (*GATEWAY_RULES, *SECRET_RULES, *AUTHORITY_RULES)]
     subject = {"kind": "User", "name": "local-lb", "apiGroup": _RBAC}
     role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME}
     with cluster.plane.client() as owner:

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import (
+    CONFIG_MAP,
     NAMESPACE,
     SECRET,
     SERVICE,
     by_kind,
     kind_of,
     known_or_last,
-    named_secrets,
+    named_objects,
     wanted_kinds,
 )
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
@@ -21,7 +22,7 @@ from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.memory import Memory
 from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, grant, listener, namespace, route, service
 
-EVERYTHING = (*KINDS, NAMESPACE, SECRET, SERVICE)
+EVERYTHING = (*KINDS, NAMESPACE, SECRET, CONFIG_MAP, SERVICE)
 
 
 def read(*documents: JsonObject) -> list[ObjectOfCluster]:
@@ -66,4 +67,4 @@ def test_secrets_are_those_that_may_be_named() -> None:
     other = gateway(listener("https", 443, "HTTPS", tls={"certificateRefs": [{"name": "no"}]}), name="other")
     other["spec"]["gatewayClassName"] = "other"
     objects = read(gateway_class(), ours, other, grant("open", kind="Gateway", what="Secret"))
-    assert {str(one) for one in named_secrets(objects)} == {"shop/mine", "open/granted"}
+    assert {str(one.key) for one in named_objects(objects)} == {"shop/mine", "open/granted"}

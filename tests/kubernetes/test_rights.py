@@ -10,7 +10,15 @@ from typing import Any
 
 import yaml
 
-from locallb.kubernetes.rights import ELECTION_RULES, GATEWAY_RULES, INGRESS_RULES, RULES, SECRET_RULES, Rule
+from locallb.kubernetes.rights import (
+    AUTHORITY_RULES,
+    ELECTION_RULES,
+    GATEWAY_RULES,
+    INGRESS_RULES,
+    RULES,
+    SECRET_RULES,
+    Rule,
+)
 from locallb.model.gateway.ingresses import INGRESS_CONTROLLER
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -55,11 +63,16 @@ def test_the_manifests_give_the_least_rights() -> None:
 
 
 def test_the_manifest_for_gateways_gives_the_least_rights() -> None:
-    """Nothing of a Secret anywhere unless somebody binds that role in a namespace, and then reading by name only."""
+    """No Secret or ConfigMap anywhere unless somebody binds those roles in a namespace, and then by name only."""
     roles, bound = roles_of("rbac-gateways.yaml")
-    assert roles == {"local-lb-gateways": fields(GATEWAY_RULES), "local-lb-secrets": fields(SECRET_RULES)}
+    assert roles == {
+        "local-lb-gateways": fields(GATEWAY_RULES),
+        "local-lb-secrets": fields(SECRET_RULES),
+        "local-lb-authorities": fields(AUTHORITY_RULES),
+    }
     assert bound == {"local-lb-gateways"}
-    assert not any("secrets" in rule["resources"] for rule in roles["local-lb-gateways"])
+    for kind in ("secrets", "configmaps"):
+        assert not any(kind in rule["resources"] for rule in roles["local-lb-gateways"])
 
 
 def test_the_manifest_for_ingresses_gives_the_least_rights() -> None:
@@ -101,6 +114,8 @@ def test_the_component_declares_what_the_manifests_have() -> None:
     roles, bound = roles | more, bound | also
     assert {name: others.pop(("ClusterRole", name))["rules"] for name in roles} == roles
     assert {others.pop(("ClusterRoleBinding", name))["roleRef"]["name"] for name in bound} == bound
-    (reading,) = others.values()
-    assert reading["metadata"] == {"name": "local-lb-secrets", "namespace": "shop"}
-    assert (reading["kind"], reading["roleRef"]["name"]) == ("RoleBinding", "local-lb-secrets")
+    readings = {reading["roleRef"]["name"]: reading for reading in others.values()}
+    assert readings.keys() == {"local-lb-secrets", "local-lb-authorities"}
+    for role, reading in readings.items():
+        assert reading["metadata"] == {"name": role, "namespace": "shop"}
+        assert reading["kind"] == "RoleBinding"

@@ -11,6 +11,7 @@ import pytest
 from locallb.sources.manifests.certificates import certificate_references
 from tests.envoy.certificates import Authority
 
+BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 NOISE = b"not for anybody"
 FRAMED = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
@@ -48,3 +49,64 @@ def test_a_secret_that_cant_be_served_says_why_before_anything_is_planned(
     assert ("digest" in spec) == (not problem)
     told = json.dumps(references)
     assert not [line for line in (*keys[key].splitlines()[1:-1], NOISE) if line.decode() in told]
+
+
+def config_map(text: str, **fields: object) -> dict[str, object]:
+    """Write a ConfigMap with authorities."""
+    metadata = {"name": "ca", "namespace": "shop"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}, **fields}
+
+
+def said(text: str) -> dict[str, str]:
+    """Return what is said of a ConfigMap in manifests."""
+    (reference,) = certificate_references([config_map(text)], "/m/ca.yaml")
+    spec = reference["spec"]
+    assert isinstance(spec, dict)
+    return spec
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Make an authority."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def test_of_a_config_map_nothing_is_known_but_its_certificates(authority: Authority) -> None:
+    """Each once, whatever stands between them and however lines end; other ConfigMaps are somebody else's."""
+    pem = authority.own.pem
+    assert said(pem) == {"authorities": pem}
+    assert said(f"# mine\r\n{pem}".replace("\n", "\r\n") + f"\nagain:{pem}") == {"authorities": pem}
+    others = [config_map(pem, apiVersion="v2"), config_map(pem, data={"other": pem}), config_map(pem, data=7)]
+    assert list(certificate_references(others, "/m/ca.yaml")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "its ca.crt has no certificate"),
+        ("rubbish", "its ca.crt has no certificate"),
+        (f"{BEGIN}\nAAAA\n{END}\n", "its ca.crt has a certificate that can't be read"),
+        (f"{BEGIN}\nA\n{END}\n", "its ca.crt has a certificate that can't be read"),
+        (f"{BEGIN}\nAAAA\n", "its ca.crt has a block of PEM that doesn't end"),
+        (f"{BEGIN}\nX-Header: a-b\n\nAAAA\n{END}\n", "its ca.crt has a block of PEM that doesn't end"),
+        ("PEM KEY", "its ca.crt has a block PRIVATE KEY, and a key belongs into a Secret; leave only certificates"),
+        ("PEM -----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----", "its ca.crt has a block X509 CRL; leave"),
+        ("PEM" + " " * (2 << 20), "its ca.crt is larger than 256 KiB"),
+    ],
+)
+def test_authorities_that_cant_be_used_say_why(text: str, problem: str, authority: Authority) -> None:
+    """And nothing of what is in them, least of all a key."""
+    key = authority.own.key.read_text()
+    spec = said(text.replace("PEM", authority.own.pem).replace(" KEY", f" {key}") if text.startswith("PEM") else text)
+    assert spec.keys() == {"problem"}
+    assert spec["problem"].startswith(problem)
+    assert key.splitlines()[1] not in spec["problem"]
+
+
+def test_a_key_alone_is_no_authority_either(authority: Authority) -> None:
+    """Whatever it is called."""
+    assert "a key belongs into a Secret" in said(authority.own.key.read_text())["problem"]
+    assert (
+        "a key belongs into a Secret"
+        in said(authority.own.key.read_text().replace("PRIVATE", "RSA PRIVATE"))["problem"]
+    )

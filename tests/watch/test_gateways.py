@@ -17,7 +17,7 @@ from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.gateway.objects import CONTROLLER
-from locallb.model.gateway.of_cluster import TlsSecret
+from locallb.model.gateway.of_cluster import AuthorityBundle, TlsSecret
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import followed_gateways
@@ -27,7 +27,7 @@ from locallb.sources.kubernetes.following import Following
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache, readings_directory
 from tests.envoy.certificates import Authority, Pair
-from tests.gateway.api import gateway, gateway_class, listener, namespace, route
+from tests.gateway.api import api_object, gateway, gateway_class, listener, namespace, route
 from tests.gateway.api import service as backend_service
 from tests.watch.api import NAME, Api, becomes, follower, served
 
@@ -100,6 +100,12 @@ def line_of_key(pair: Pair) -> str:
 def https(name: str = "c", port: int = 443, **reference: str) -> dict[str, Any]:
     """Make a listener with a certificate."""
     return listener(f"l{port}", port, "HTTPS", tls={"certificateRefs": [{"name": name, **reference}]})
+
+
+def bundles(followed: FollowedCluster) -> list[AuthorityBundle]:
+    """Return the ConfigMaps with authorities that are known."""
+    objects = (one.object for one in followed.parsed().gateway_api)
+    return [one for one in objects if isinstance(one, AuthorityBundle)]
 
 
 def digests(followed: FollowedCluster) -> list[str]:
@@ -203,6 +209,59 @@ def test_only_secrets_that_gateways_name_and_may_are_read_and_only_a_digest_is_k
     del answers.secrets["shop/secrets/c"]
     becomes(lambda: digests(followed) == [])
     assert {path for path in answers.paths if "/secrets/" in path} == {"/api/v1/namespaces/shop/secrets/c"}
+    followed.stop()
+
+
+def config_map(text: str) -> dict[str, Any]:
+    """Write a ConfigMap that has authorities."""
+    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "ca"}, "data": {"ca.crt": text}}
+
+
+def trusting(name: str) -> dict[str, Any]:
+    """Write a policy that names a ConfigMap with authorities."""
+    named = {"group": "", "kind": "ConfigMap", "name": name}
+    target = {"group": "", "kind": "Service", "name": "api"}
+    spec = {"targetRefs": [target], "validation": {"hostname": "a.test", "caCertificateRefs": [named]}}
+    return versioned(api_object("BackendTLSPolicy", "policy", spec=spec))
+
+
+def test_only_config_maps_that_are_named_are_read_and_only_their_certificates_are_kept(
+    api: tuple[Api, Access], pairs: tuple[Pair, Pair]
+) -> None:
+    """What else stands beside them isn't; other authorities become known, and that there are none any more."""
+    answers, access = api
+    serve_one(answers)
+    answers.others["backendtlspolicies"] = [trusting("ca")]
+    answers.secrets = {"shop/configmaps/ca": config_map(f"of ours\n{pairs[0].pem}"), "shop/configmaps/other": {}}
+    followed = follower(access)
+    becomes(lambda: [one.authorities for one in bundles(followed)] == [pairs[0].pem])
+    answers.secrets["shop/configmaps/ca"] = config_map(pairs[1].pem)
+    becomes(lambda: [one.authorities for one in bundles(followed)] == [pairs[1].pem])
+    answers.secrets["shop/configmaps/ca"] = config_map(pairs[1].pem + pairs[1].key.read_text())
+    becomes(lambda: "key belongs into a Secret" in bundles(followed)[0].problem)
+    assert line_of_key(pairs[1]) not in repr((followed.objects(), followed.parsed()))
+    del answers.secrets["shop/configmaps/ca"]
+    becomes(lambda: bundles(followed) == [])
+    assert {path for path in answers.paths if "/configmaps/" in path} == {"/api/v1/namespaces/shop/configmaps/ca"}
+    followed.stop()
+
+
+def test_authorities_that_may_not_be_read_are_as_they_were_and_at_first_it_is_told(
+    api: tuple[Api, Access], pairs: tuple[Pair, Pair], tmp_path: Path
+) -> None:
+    """By `up` and `watch` alike: which right is missing, where the object is named."""
+    answers, access = api
+    serve_one(answers)
+    answers.others["backendtlspolicies"] = [trusting("ca")]
+    answers.secrets = {"shop/configmaps/ca": config_map(pairs[0].pem)}
+    source = KubernetesSource(NAME, kubeconfig=access.kubeconfig)
+    once = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading.parsed
+    answers.refused = {"secrets"}
+    again = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading.parsed
+    assert pairs[0].pem in repr(once).replace("\\n", "\n")
+    assert told(again) == told(once)
+    followed = follower(access)
+    becomes(lambda: "bind the ClusterRole local-lb-authorities" in repr(bundles(followed)))
     followed.stop()
 
 

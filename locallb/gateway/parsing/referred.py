@@ -1,27 +1,34 @@
 """From what Gateway API's objects refer to, to the little that is used of it: Services of any type, Namespaces.
 
-Never raises. Not here: Secrets themselves, of which nothing but a digest may leave whoever reads them.
+Never raises. Not here: Secrets themselves, of which nothing but a digest may leave whoever reads them, and ConfigMaps,
+of which nothing but certificates does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from locallb.gateway.parsing.fields import items
 from locallb.gateway.parsing.gateways import parse_meta, spec_of
 from locallb.gateway.parsing.references import LARGEST_PORT
 from locallb.model.fields import FieldError, Fields
 from locallb.model.gateway.objects import Meta
-from locallb.model.gateway.of_cluster import BackendService, Namespace, TlsSecret
+from locallb.model.gateway.of_cluster import AuthorityBundle, BackendService, Namespace, TlsSecret
 from locallb.model.identities import Protocol
 from locallb.model.objects import ServicePort
 
 SECRET_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "TlsSecretReference"}
 """What stands for a Secret among a source's objects; whoever reads Secrets makes it."""
+BUNDLE_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "AuthorityBundle"}
+"""What stands for a ConfigMap with authorities; whoever reads ConfigMaps makes it."""
+Referred: TypeAlias = BackendService | Namespace | TlsSecret | AuthorityBundle
 
 
-def parse_referred(data: Mapping[object, object]) -> BackendService | Namespace | TlsSecret | None:
-    """Read a Service, a Namespace or a reference to a Secret; None for what is none, or makes no sense."""
+def parse_referred(data: Mapping[object, object]) -> Referred | None:
+    """Read a Service, a Namespace, or what stands for an object; None for what is none, or makes no sense."""
+    if is_bundle(data):
+        return _bundle(data)
     if is_reference(data):
         return _secret(data)
     kind = data.get("kind") if data.get("apiVersion") == "v1" else None
@@ -33,8 +40,23 @@ def parse_referred(data: Mapping[object, object]) -> BackendService | Namespace 
 
 
 def is_reference(data: Mapping[object, object]) -> bool:
-    """Return whether an object is a reference to a Secret."""
-    return all(data.get(key) == value for key, value in SECRET_REFERENCE.items())
+    """Return whether an object stands for a Secret or a ConfigMap."""
+    return is_bundle(data) or all(data.get(key) == value for key, value in SECRET_REFERENCE.items())
+
+
+def is_bundle(data: Mapping[object, object]) -> bool:
+    """Return whether an object stands for a ConfigMap with authorities."""
+    return all(data.get(key) == value for key, value in BUNDLE_REFERENCE.items())
+
+
+def _bundle(data: Mapping[object, object]) -> AuthorityBundle | None:
+    meta = parse_meta(data)
+    try:
+        spec = spec_of(data)
+        said = spec.text("authorities"), spec.text("problem")
+    except FieldError:
+        return None
+    return AuthorityBundle(meta.key, *said) if meta else None
 
 
 def _secret(data: Mapping[object, object]) -> TlsSecret | None:

@@ -45,6 +45,7 @@ _LEASES = "coordination.k8s.io/v1"
 NODE = create_global_resource("", "v1", "Node", "nodes")
 NAMESPACE = create_global_resource("", "v1", "Namespace", "namespaces")
 SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
+CONFIG_MAP = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
 POD = create_namespaced_resource("", "v1", "Pod", "pods")
 
 
@@ -97,6 +98,10 @@ class Cluster:
     def secret(self, namespace: str, name: str) -> Object | None:
         """Return a Secret; None if there is none. Raises KubeError. Whoever asks keeps what is in it to themselves."""
         return self._get(f"Secret {namespace}/{name}", SECRET, namespace, name)
+
+    def config_map(self, namespace: str, name: str) -> Object | None:
+        """Return a ConfigMap; None if there is none. Raises KubeError."""
+        return self._get(f"ConfigMap {namespace}/{name}", CONFIG_MAP, namespace, name)
 
     def _get(self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str) -> Object | None:
         document = self._call(what, lambda client: client.get(kind, name, namespace=namespace), absent=True)

@@ -65,6 +65,11 @@ def secret(access: Access, namespace: str, name: str) -> Mapping[str, object] | 
     return _at(access).secret(namespace, name)
 
 
+def config_map(access: Access, namespace: str, name: str) -> Mapping[str, object] | None:
+    """Return a ConfigMap; None if there is none. Raises KubeError."""
+    return _at(access).config_map(namespace, name)
+
+
 def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool]) -> bool:
     """Return whether an open watch says of the very Service that it is `fine`: then nothing need be asked.
 

@@ -52,6 +52,16 @@ class TlsSecret:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AuthorityBundle:
+    """A ConfigMap with certificates of authorities, or why there are none that can be used."""
+
+    key: Named
+    authorities: str = ""
+    """PEM: certificates and nothing else of what is in it. They are public."""
+    problem: str = ""
+
+
 ApiObject: TypeAlias = (
     GatewayClass
     | Gateway
@@ -64,6 +74,7 @@ ApiObject: TypeAlias = (
     | BackendService
     | Namespace
     | TlsSecret
+    | AuthorityBundle
 )
 
 
@@ -89,5 +100,6 @@ class GatewayObjects:
     """Labels of Namespaces."""
     services: Mapping[Named, BackendService] = field(default_factory=dict)
     secrets: Mapping[Named, TlsSecret] = field(default_factory=dict)
+    bundles: Mapping[Named, AuthorityBundle] = field(default_factory=dict)
     ingress_classes: tuple[IngressClass, ...] = ()
     ingresses: tuple[Ingress, ...] = ()

@@ -1,8 +1,9 @@
 """What a cluster has of Gateway API or of Ingresses, followed as far as something of ours needs it, in stages.
 
 A cluster is asked now and again which of the kinds there are to read. Classes are followed where there are any, what is
-of a class where one is ours, and all else, with the Secrets that are named, where such an object is. What isn't known
-counts as last read, whatever the reason. Not here: how a kind is followed (`followed_kinds`), and which (`routed`).
+of a class where one is ours, and all else, with the Secrets and ConfigMaps that are named, where such an object is.
+What isn't known counts as last read, whatever the reason. Not here: how a kind is followed (`followed_kinds`), and
+which (`routed`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from locallb.gateway.needs import NAMESPACE, SECRET, SERVICE, by_kind
+from locallb.gateway.needs import NAMESPACE, SERVICE, by_kind
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
@@ -29,14 +30,14 @@ from locallb.model.memory import Memory
 from locallb.model.pacing import Backoff, Pace
 from locallb.sources.kubernetes.followed_kinds import Follow, FollowedKinds, no_more
 from locallb.sources.kubernetes.gateway_listing import objects_in, parsed, refer_alike, understood
+from locallb.sources.kubernetes.named_objects import KINDS, NamedObjects
 from locallb.sources.kubernetes.routed import Routed
-from locallb.sources.kubernetes.secret_reference import NamedSecrets
 from locallb.threads.supervised import SupervisedThread, Task
 
 OTHERS = "others"
 """The stage of all that is neither a class nor of one."""
 EVERY = 30.0
-"""Seconds between two times that a cluster is asked for its kinds, and for each Secret."""
+"""Seconds between two times that a cluster is asked for its kinds, and for each object that is named."""
 REFUSED = 60.0
 """Seconds until a kind that may not be read is asked for again."""
 ASKED = Pace(first=2.0, longest=EVERY, floor=1.0, calm=EVERY)
@@ -54,7 +55,7 @@ class FollowedGateways:
         self._stopped = threading.Event()
         self._places: Mapping[str, Place] | None = None
         self._stages: dict[str, FollowedKinds] = {}
-        self._secrets = NamedSecrets(how.access)
+        self._named = NamedObjects(how.access)
         self._trouble = ""
         self._last: tuple[ObjectOfCluster, ...] | None = None
         self._serves = False
@@ -131,26 +132,28 @@ class FollowedGateways:
         """Return the objects themselves, for the last good reading."""
         if self._routed.stages[1] not in self._stages:
             return ()
-        return (*(one for stage in self._running() for one in stage.objects()), *self._secrets.objects())
+        return (*(one for stage in self._running() for one in stage.objects()), *self._named.objects())
 
     def lacks(self) -> frozenset[str]:
         """Return the kinds of which isn't known what there is."""
         known = self._known()
         missing = frozenset(self._routed.wanted(self._places or (), known)) - known.keys() - {SERVICE}
         everything = self._places is None or not missing.isdisjoint(self._routed.stages)
-        return self._routed.kinds | {NAMESPACE, SECRET} if everything else missing
+        return self._routed.kinds | {NAMESPACE, *KINDS} if everything else missing
 
     def _running(self) -> list[FollowedKinds]:
         with self._lock:
             return list(self._stages.values())
 
     def _known(self) -> dict[str, list[ObjectOfCluster]]:
-        """Return what was listed, and the Secrets where all that are named were read."""
+        """Return what was listed, and of each kind what is named where all of it was read."""
         running = self._running()
         listed, told = [kind for stage in running for kind in stage.listed()], objects_in(running)
         known = by_kind(told, listed)
-        if self._secrets.know(self._routed.named_secrets(told)):
-            known[SECRET] = [one for each in self._secrets.objects() for one in understood(self._cluster, each)]
+        named = self._routed.named_objects(told)
+        for kind in KINDS:
+            if self._named.know([one for one in named if one.kind == kind]):
+                known[kind] = [one for each in self._named.objects(kind) for one in understood(self._cluster, each)]
         return known
 
     def _run(self) -> None:
@@ -161,7 +164,7 @@ class FollowedGateways:
             if is_due:
                 self._look()
             self._adjust()
-            self._read_secrets(again=is_due)
+            self._read_named(again=is_due)
             self._wake.wait(max(0.0, self._due - time.monotonic()))
 
     def _look(self) -> None:
@@ -224,10 +227,10 @@ class FollowedGateways:
         self._wake.set()
         self._changed()
 
-    def _read_secrets(self, *, again: bool) -> None:
-        """Read the Secrets that are named: those that are new, or all."""
-        before = self._secrets.objects()
-        if not self._secrets.read(self._routed.named_secrets(objects_in(self._running())), again=again):
+    def _read_named(self, *, again: bool) -> None:
+        """Read the objects that are named: those that are new, or all."""
+        before = self._named.objects()
+        if not self._named.read(self._routed.named_objects(objects_in(self._running())), again=again):
             self._due = min(self._due, time.monotonic() + ASKED.first)
-        if self._secrets.objects() != before:
+        if self._named.objects() != before:
             self._changed()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from locallb.gateway.needs import SECRET, SERVICE, by_kind
+from locallb.gateway.needs import SERVICE, by_kind
 from locallb.gateway.parsing.referred import parse_referred
 from locallb.gateway.standing import standings
 from locallb.kubernetes.access.errors import Fault, KubeError
@@ -20,14 +20,14 @@ from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.parsing.relevant import Document
-from locallb.model.gateway.objects import Named
+from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_kinds import FollowedKinds
+from locallb.sources.kubernetes.named_objects import KINDS, stand_in
 from locallb.sources.kubernetes.routed import Routed, word_of
-from locallb.sources.kubernetes.secret_reference import secret_reference
 
 _PAUSES = (0.2, 1.0)
 """Seconds between attempts."""
@@ -99,14 +99,14 @@ class _Listing:
         if SERVICE not in (wanted := self._wanted()):
             first, second = self.routed.stages
             return self._documents[first] if second in wanted else ()
-        secrets = [self._secret(named) for named in sorted(self.routed.named_secrets(self._objects()))]
-        return (*self._all(), *(one for one in secrets if one))
+        named = [self._named(each) for each in sorted(self.routed.named_objects(self._objects()))]
+        return (*self._all(), *(one for one in named if one))
 
     def _wanted(self) -> tuple[str, ...]:
         return self.routed.wanted(self.places.keys(), by_kind(self._objects(), self._documents))
 
     def _missing(self) -> list[str]:
-        return [kind for kind in self._wanted() if kind not in {*self._documents, SECRET, SERVICE}]
+        return [kind for kind in self._wanted() if kind not in {*self._documents, *KINDS, SERVICE}]
 
     def _all(self) -> list[Document]:
         return [one for documents in self._documents.values() for one in documents]
@@ -126,10 +126,10 @@ class _Listing:
                 time.sleep(pause)
         return tuple(one for one in self.last if word_of(one) == kind)
 
-    def _secret(self, named: Named) -> Document | None:
-        before = next((one for one in self.last if word_of(one) == SECRET and _is(one, named)), None)
+    def _named(self, named: Reference) -> Document | None:
+        before = next((one for one in self.last if word_of(one) == named.kind and _is(one, named.key)), None)
         try:
-            return secret_reference(self.access, named, before)
+            return stand_in(self.access, named, before)
         except KubeError as error:
             self.trouble = self.trouble or str(error)
             return before

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from locallb.gateway import needs as of_gateways
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.needs import NAMESPACE, SECRET, Known, kind_of
+from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, Known, kind_of
+from locallb.gateway.parsing.referred import is_bundle
 from locallb.ingress import needs as of_ingresses
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.kubernetes.api.feed import Feed, Place
@@ -19,7 +20,7 @@ from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_
 from locallb.kubernetes.api.ingress_kinds import access_review, ingress_kinds
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.ingresses import INGRESS_GROUP
-from locallb.model.gateway.objects import GROUP, Named
+from locallb.model.gateway.objects import GROUP, Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
@@ -45,7 +46,7 @@ class Routed:
     """Asks which kinds there are to be read."""
     wanted: Callable[[Collection[str], Known], tuple[str, ...]]
     known_or_last: Callable[[Collection[str] | None, Known, Iterable[ObjectOfCluster]], tuple[ObjectOfCluster, ...]]
-    named_secrets: Callable[[Iterable[ObjectOfCluster]], frozenset[Named]]
+    named_objects: Callable[[Iterable[ObjectOfCluster]], frozenset[Reference]]
     refusal: str = ""
     """What it means where there were such kinds and now are none to be read; empty: that all of it is gone."""
 
@@ -74,7 +75,9 @@ _EVERY_KIND = KINDS.keys() | INGRESS_KINDS.keys()
 def word_of(document: Document) -> str:
     """Return of which kind a document tells."""
     kind = str(document.get("kind"))
-    return kind if kind in _EVERY_KIND or kind == NAMESPACE else SECRET
+    if kind in _EVERY_KIND or kind == NAMESPACE:
+        return kind
+    return CONFIG_MAP if is_bundle(document) else SECRET
 
 
 GATEWAYS = Routed(
@@ -89,7 +92,7 @@ GATEWAYS = Routed(
     gateway_kinds,
     of_gateways.wanted_kinds,
     of_gateways.known_or_last,
-    of_gateways.named_secrets,
+    of_gateways.named_objects,
 )
 INGRESSES = Routed(
     "Ingresses",
@@ -103,6 +106,6 @@ INGRESSES = Routed(
     ingress_kinds,
     of_ingresses.wanted_kinds,
     of_ingresses.known_or_last,
-    of_ingresses.named_secrets,
+    of_ingresses.named_objects,
     "IngressClasses may be listed no more",
 )

@@ -1,4 +1,4 @@
-"""References to the certificates of a file of manifests: nothing of a Secret but its digest leaves this.
+"""What stands for certificates and authorities of a file of manifests: of a Secret nothing leaves this but a digest.
 
 They stand among the objects of a source, so that the last good reading has them, too. Not here: who reads the keys,
 when a proxy is told of them (`provider.resources.served_certificate`).
@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from locallb.gateway.parsing.referred import SECRET_REFERENCE
+from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE
+from locallb.kubernetes.parsing.authority_bundles import authorities_said, has_authorities
 from locallb.kubernetes.parsing.relevant import Document, opened
 from locallb.sources.certificates import TYPE, certificate_said
 
 
 def certificate_references(documents: Iterable[object], file: str) -> Iterator[Document]:
-    """Return a reference for each Secret among documents that is there for TLS, which `file` has."""
+    """Return what stands for each Secret for TLS among documents, which `file` has, and ConfigMap with authorities."""
     for document in (item for each in documents for item in opened(each)):
         metadata = document.get("metadata")
-        about = tuple(document.get(key) for key in ("apiVersion", "kind", "type"))
-        if about == ("v1", "Secret", TYPE) and isinstance(metadata, Mapping):
-            named = {"name": metadata.get("name"), "namespace": metadata.get("namespace")}
-            spec = {**certificate_said(document), "file": file}
-            reference: dict[object, object] = {"metadata": named, "spec": spec, **SECRET_REFERENCE}
-            yield reference
+        kind = document.get("kind") if document.get("apiVersion") == "v1" else None
+        if not isinstance(metadata, Mapping):
+            continue
+        named = {"name": metadata.get("name"), "namespace": metadata.get("namespace")}
+        if kind == "Secret" and document.get("type") == TYPE:
+            yield {"metadata": named, "spec": {**certificate_said(document), "file": file}, **SECRET_REFERENCE}
+        elif kind == "ConfigMap" and has_authorities(document):
+            yield {"metadata": named, "spec": authorities_said(document), **BUNDLE_REFERENCE}
 
 
 def without_references(documents: Iterable[Document]) -> Iterator[Document]:

@@ -1,0 +1,108 @@
+"""ConfigMaps with certificates of authorities in `ca.crt`: the certificates, or why there are none to be used.
+
+Each is read here as strictly as a proxy will, and written again, so that one odd bundle refuses nobody else's
+configuration, and nothing but certificates leaves this: not a key that somebody put beside them. Not here: requests
+and files, and who may name which ConfigMap.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import ssl
+import warnings
+from collections.abc import Iterator, Mapping
+
+from locallb.model.formatting import clipped
+
+ENTRY = "ca.crt"
+LARGEST = 256 << 10
+"""Characters of certificates that one may have: what usual systems trust together fits."""
+_LARGEST_TEXT = 2 << 20
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----([^-]*)-----END \1-----")
+_EDGE = re.compile(r"-----(?:BEGIN|END) ")
+_LINE = 64
+
+
+class BundleError(Exception):
+    """A bundle can't be used: what is wrong with it, without what is in it, and the remedy."""
+
+
+def authorities_said(document: Mapping[object, object]) -> Mapping[str, str]:
+    """Return the authorities that a ConfigMap has, or why they can't be used."""
+    data = document.get("data")
+    text = data.get(ENTRY) if isinstance(data, Mapping) else None
+    if not isinstance(text, str):
+        return {"problem": f"it has no {ENTRY} in its data; write the certificates of authorities there"}
+    try:
+        return {"authorities": authorities_in(text)}
+    except BundleError as error:
+        return {"problem": str(error)}
+
+
+def has_authorities(document: Mapping[object, object]) -> bool:
+    """Return whether a ConfigMap seems to be meant for that."""
+    data = document.get("data")
+    return isinstance(data, Mapping) and ENTRY in data
+
+
+def authorities_in(text: str) -> str:
+    """Return the certificates of a bundle, each once, in PEM. Raises BundleError."""
+    if len(text) > _LARGEST_TEXT:
+        raise BundleError(_too_large())
+    certificates = dict.fromkeys(_certificates(text))
+    if not certificates:
+        raise BundleError(f"its {ENTRY} has no certificate; write the certificates of authorities there, in PEM")
+    bundle = "".join(map(_pem, certificates))
+    if len(bundle) > LARGEST:
+        raise BundleError(_too_large())
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=bundle)
+    except (ssl.SSLError, ValueError):
+        raise BundleError(_odd()) from None
+    return bundle
+
+
+def _certificates(text: str) -> Iterator[bytes]:
+    """Return the certificates, of which each can be read; what stands between them means nothing."""
+    blocks = list(_BLOCK.finditer(text))
+    if 2 * len(blocks) != len(_EDGE.findall(text)):
+        raise BundleError(f"its {ENTRY} has a block of PEM that doesn't end; write whole certificates")
+    for block in blocks:
+        what = block[1]
+        if what != "CERTIFICATE":
+            secret = ", and a key belongs into a Secret" if "KEY" in what else ""
+            raise BundleError(f"its {ENTRY} has a block {clipped(what)}{secret}; leave only certificates in it")
+        try:
+            certificate = base64.b64decode("".join(block[2].split()), validate=True)
+        except binascii.Error:
+            raise BundleError(_odd()) from None
+        _check(certificate)
+        yield certificate
+
+
+def _check(certificate: bytes) -> None:
+    """Raise BundleError for a certificate of which anything that a proxy may look at can't be read."""
+    from cryptography import utils, x509  # noqa: PLC0415 - loaded where certificates are read only
+
+    warnings.simplefilter("ignore", utils.CryptographyDeprecationWarning)  # of odd ones that are still read
+    try:
+        read = x509.load_der_x509_certificate(certificate)
+        _ = read.subject, read.issuer, read.extensions, read.not_valid_after_utc
+    except Exception:  # noqa: BLE001 - rubbish makes it raise errors of many classes
+        raise BundleError(_odd()) from None
+
+
+def _pem(certificate: bytes) -> str:
+    text = base64.b64encode(certificate).decode()
+    lines = (text[at : at + _LINE] for at in range(0, len(text), _LINE))
+    return "\n".join(("-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""))
+
+
+def _odd() -> str:
+    return f"its {ENTRY} has a certificate that can't be read; write X.509 certificates in PEM"
+
+
+def _too_large() -> str:
+    return f"its {ENTRY} is larger than {LARGEST >> 10} KiB; leave the authorities that are needed"
