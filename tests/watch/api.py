@@ -88,6 +88,8 @@ class Api:
     """What healthy watches of these say, as it is added here."""
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By path, from `namespaces` on."""
+    odd: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    """By path, from `namespaces` on: what is answered instead."""
     refused: set[str] = field(default_factory=set)
     """Plurals that may not be read."""
     asked: list[tuple[float, str]] = field(default_factory=list)
@@ -168,8 +170,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif other == "discovery":
             self._whole(*api.discovered(path))
         elif other:
-            secret = api.secrets.get(path.removeprefix("/api/v1/namespaces/"))
-            self._whole(200 if secret else 404, json.dumps(secret or {"kind": "Status", "code": 404}).encode())
+            named = path.removeprefix("/api/v1/namespaces/")
+            secret = api.secrets.get(named)
+            whole = 200 if secret else 404, json.dumps(secret or {"kind": "Status", "code": 404}).encode()
+            self._whole(*api.odd.get(named, whole))
         elif not watched:
             self._whole(*(api.listed or (200, healthy(KINDS[plural], api.kept(plural)))))
         elif api.watched:

@@ -19,8 +19,9 @@ from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.gateway.of_cluster import AuthorityBundle, TlsSecret
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
+from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import followed_gateways
+from locallb.sources.kubernetes import followed_gateways, named_objects
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.following import Following
@@ -110,8 +111,13 @@ def bundles(followed: FollowedCluster) -> list[AuthorityBundle]:
 
 def digests(followed: FollowedCluster) -> list[str]:
     """Return the digests of the Secrets that are known."""
-    objects = (one.object for one in followed.parsed().gateway_api)
-    return [one.digest for one in objects if isinstance(one, TlsSecret)]
+    return digests_of(followed.parsed())
+
+
+def digests_of(parsed: Parsed) -> list[str]:
+    """Return the digests of the Secrets among these objects."""
+    objects = (one.object for one in parsed.gateway_api)
+    return [one.digest for one in objects if isinstance(one, TlsSecret) and one.digest]
 
 
 def test_a_cluster_without_the_group_is_asked_for_it_and_for_nothing_else(api: tuple[Api, Access]) -> None:
@@ -279,20 +285,69 @@ def test_missing_rights_are_told_and_services_are_not_stale_for_them(
     followed.stop()
     answers.refused, before = {refused}, len(answers.paths)
     again = follower(access)
-    becomes(
-        lambda: known(again.parsed(last)) == {*WHOLE, "Secret"} and (refused == "secrets" or again.gateways.notices())
-    )
+    becomes(lambda: known(again.parsed(last)) == {*WHOLE, "Secret"} and again.gateways.notices())
     becomes(lambda: answers.count("discovery") > 10)
     asked = [path for path in answers.paths[before:] if path.endswith(f"/{refused}")]
     assert len(asked) == (refused != "secrets")
     assert again.stale() == ""
     notices = again.parsed(last).notices
     if refused == "secrets":
-        assert "may not read it" in repr(again.parsed(last).gateway_api)
+        assert "may not read it" in notices[0]
+        assert told(again.parsed(last)) == told(Parsed(gateway_api=last))
     else:
         assert len(notices) == 1
         assert "403" in notices[0]
         assert "deploy/rbac-gateways.yaml" in notices[0]
+    again.stop()
+
+
+@pytest.mark.parametrize("odd", [(500, b"{}"), (200, b"[1]"), (200, b'{"kind":'), (403, b"{}")])
+def test_a_secret_that_cannot_be_read_holds_up_no_other_and_is_told(
+    api: tuple[Api, Access], pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch, odd: tuple[int, bytes]
+) -> None:
+    """A new one as well as one that was read: others change, it is asked more and more rarely, and is read at last."""
+    monkeypatch.setattr(named_objects, "AGAIN", Pace(first=1e6, longest=1e6))
+    answers, access = api
+    serve_one(answers, https(), https("a-new", 444), https("last", 445))
+    answers.secrets = {f"shop/secrets/{name}": secret(pairs[0]) for name in ("c", "a-new", "last")}
+    answers.odd = {"shop/secrets/a-new": odd}
+    followed = follower(access)
+    becomes(lambda: len(digests(followed)) == 2 and followed.gateways.notices())
+    (before, _) = digests(followed)
+    (notice,) = followed.parsed().notices
+    assert "Secret shop/a-new" in notice
+    assert "it can't be read" in repr(followed.parsed()) or "may not read it" in repr(followed.parsed())
+    answers.odd["shop/secrets/c"] = odd
+    answers.secrets["shop/secrets/last"] = secret(pairs[1])
+    becomes(lambda: len({*digests(followed)}) == 2)
+    assert before in digests(followed)
+    asked = answers.paths.count("/api/v1/namespaces/shop/secrets/a-new")
+    discovered = answers.count("discovery")
+    becomes(lambda: answers.count("discovery") > discovered + 3)
+    assert answers.paths.count("/api/v1/namespaces/shop/secrets/a-new") == asked
+    followed.stop()
+
+
+def test_a_secret_that_can_be_read_again_is_asked_for_soon(
+    api: tuple[Api, Access], pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a change of anything else, and its notice goes. Meanwhile what it was at the last look counts."""
+    monkeypatch.setattr(named_objects, "AGAIN", Pace(first=0.1, longest=0.1))
+    answers, access = api
+    serve_one(answers, https(), https("b", 444))
+    answers.secrets = {f"shop/secrets/{name}": secret(pairs[0]) for name in "bc"}
+    followed = follower(access)
+    becomes(lambda: len(digests(followed)) == 2)
+    last = followed.parsed().gateway_api
+    followed.stop()
+    answers.odd = {"shop/secrets/c": (403, b"{}")}
+    again = FollowedCluster(NAME, access, lambda: None)
+    becomes(lambda: again.ready() and again.gateways.notices())
+    assert sorted(digests_of(again.parsed(last))) == sorted(digests_of(Parsed(gateway_api=last)))
+    monkeypatch.setattr(followed_gateways, "EVERY", 1e6)
+    answers.odd.clear()
+    answers.secrets["shop/secrets/c"] = secret(pairs[1])
+    becomes(lambda: len({*digests(again)}) == 2 and not again.gateways.notices())
     again.stop()
 
 

@@ -17,19 +17,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from locallb.gateway.needs import NAMESPACE, SERVICE, by_kind
+from locallb.gateway.needs import NAMESPACE, SERVICE, by_kind, kind_of
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
 from locallb.kubernetes.parsing.objects import Said
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
-from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.gateway.objects import Reference
+from locallb.model.gateway.of_cluster import ApiObject, AuthorityBundle, ObjectOfCluster, TlsSecret
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memory
 from locallb.model.pacing import Backoff, Pace
 from locallb.sources.kubernetes.followed_kinds import Follow, FollowedKinds, no_more
-from locallb.sources.kubernetes.gateway_listing import objects_in, parsed, refer_alike, understood
+from locallb.sources.kubernetes.gateway_listing import objects_in, parsed, refer_alike
 from locallb.sources.kubernetes.named_objects import KINDS, NamedObjects
 from locallb.sources.kubernetes.routed import Routed
 from locallb.threads.supervised import SupervisedThread, Task
@@ -107,7 +108,8 @@ class FollowedGateways:
         """Return why what is known may be old, if it may; nothing where the cluster has none of the kinds."""
         if self._places == {}:
             return self._routed.notices(self._cluster, self._routed.refusal if self._last else "")
-        why = self._trouble or next((why for stage in self._running() if (why := stage.broken())), "")
+        broken = (why for stage in self._running() if (why := stage.broken()))
+        why = self._trouble or next(broken, self._named.trouble)
         return self._routed.notices(self._cluster, why)
 
     def parsed(
@@ -120,8 +122,20 @@ class FollowedGateways:
             known[SERVICE] = [one for some in parsed for one in some]
         self._services.evict_unused()
         before = self._routed.of(last) if self._last is None else self._last
-        self._last = self._routed.known_or_last(self._places, known, before)
+        self._last = self._with_named(self._routed.known_or_last(self._places, known, before))
         return self._last
+
+    def _with_named(self, objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
+        """Return the same, with the objects that they name as those are known now."""
+        last: dict[Reference, ApiObject] = {}
+        others = []
+        for one in objects:
+            if isinstance(one.object, TlsSecret | AuthorityBundle):
+                last.setdefault(Reference("", kind_of(one.object), one.object.key), one.object)
+            else:
+                others.append(one)
+        known = self._named.known(self._routed.named_objects(others), last)
+        return (*others, *(ObjectOfCluster(self._cluster, one) for one in known))
 
     def standings(self) -> tuple[tuple[ObjectKey, Said], ...]:
         """Return what objects say of what is ours to write; nothing of those that may be old."""
@@ -137,7 +151,9 @@ class FollowedGateways:
     def lacks(self) -> frozenset[str]:
         """Return the kinds of which isn't known what there is."""
         known = self._known()
-        missing = frozenset(self._routed.wanted(self._places or (), known)) - known.keys() - {SERVICE}
+        named = self._routed.named_objects(one for some in known.values() for one in some)
+        read = [kind for kind in KINDS if self._named.know([one for one in named if one.kind == kind])]
+        missing = frozenset(self._routed.wanted(self._places or (), known)) - {*known, *read, SERVICE}
         everything = self._places is None or not missing.isdisjoint(self._routed.stages)
         return self._routed.kinds | {NAMESPACE, *KINDS} if everything else missing
 
@@ -146,15 +162,9 @@ class FollowedGateways:
             return list(self._stages.values())
 
     def _known(self) -> dict[str, list[ObjectOfCluster]]:
-        """Return what was listed, and of each kind what is named where all of it was read."""
+        """Return what was listed."""
         running = self._running()
-        listed, told = [kind for stage in running for kind in stage.listed()], objects_in(running)
-        known = by_kind(told, listed)
-        named = self._routed.named_objects(told)
-        for kind in KINDS:
-            if self._named.know([one for one in named if one.kind == kind]):
-                known[kind] = [one for each in self._named.objects(kind) for one in understood(self._cluster, each)]
-        return known
+        return by_kind(objects_in(running), [kind for stage in running for kind in stage.listed()])
 
     def _run(self) -> None:
         """Ask for the kinds now and again, and follow what is needed whenever that may be something else."""
@@ -165,7 +175,7 @@ class FollowedGateways:
                 self._look()
             self._adjust()
             self._read_named(again=is_due)
-            self._wake.wait(max(0.0, self._due - time.monotonic()))
+            self._wake.wait(max(0.0, min(self._due, self._named.due) - time.monotonic()))
 
     def _look(self) -> None:
         """Ask the cluster which kinds it has."""
@@ -229,8 +239,7 @@ class FollowedGateways:
 
     def _read_named(self, *, again: bool) -> None:
         """Read the objects that are named: those that are new, or all."""
-        before = self._named.objects()
-        if not self._named.read(self._routed.named_objects(objects_in(self._running())), again=again):
-            self._due = min(self._due, time.monotonic() + ASKED.first)
-        if self._named.objects() != before:
+        before = self._named.objects(), self._named.unreadable
+        self._named.read(self._routed.named_objects(objects_in(self._running())), again=again)
+        if (self._named.objects(), self._named.unreadable) != before:
             self._changed()

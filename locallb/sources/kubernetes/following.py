@@ -15,6 +15,7 @@ from pathlib import Path
 
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import Meaning, meaning
+from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Access
@@ -179,8 +180,11 @@ class Following:
         live.keep_at = now + KEEP_EVERY
         cache, lacking = ReadCache(readings_directory(self.home)), followed.lacks()
         last = cache.load(followed.cluster) or {} if lacking else {}
+        objects = followed.objects()
         kept = [one for listed in last.values() for one in of_gateways(listed) if word_of(one) in lacking]
-        cache.keep(followed.cluster, {followed.access.context: (*followed.objects(), *kept)})
+        known = {Identity.of(one) for one in objects} if kept else set()
+        others = (one for one in kept if Identity.of(one) not in known)
+        cache.keep(followed.cluster, {followed.access.context: (*objects, *others)})
 
 
 def _unready(source: KubernetesSource, access: Access, why: str = "") -> SourceRead:

@@ -26,7 +26,7 @@ from locallb.model.identities import ClusterName
 from locallb.model.memory import Memory
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_kinds import FollowedKinds
-from locallb.sources.kubernetes.named_objects import KINDS, stand_in
+from locallb.sources.kubernetes.named_objects import KINDS, stand_in, unreadable
 from locallb.sources.kubernetes.routed import Routed, word_of
 
 _PAUSES = (0.2, 1.0)
@@ -129,10 +129,10 @@ class _Listing:
     def _named(self, named: Reference) -> Document | None:
         before = next((one for one in self.last if word_of(one) == named.kind and _is(one, named.key)), None)
         try:
-            return stand_in(self.access, named, before)
+            return stand_in(self.access, named)
         except KubeError as error:
             self.trouble = self.trouble or str(error)
-            return before
+            return before or unreadable(named, error)
 
 
 def _is(document: Document, named: Named) -> bool:

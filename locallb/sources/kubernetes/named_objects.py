@@ -1,25 +1,34 @@
 """What stands for the Secrets and ConfigMaps of a cluster that are named: each is read by its name, and no other.
 
-Of a Secret nothing leaves this but a digest, of a ConfigMap nothing but certificates of authorities. Not here: which
-may be read (`gateway.needs`, `ingress.needs`), and who reads a key when a proxy is told of it.
+Of a Secret nothing leaves this but a digest, of a ConfigMap nothing but certificates of authorities. One that can't be
+read holds up no other: it counts as last read, and is asked for more and more rarely. Not here: which may be read
+(`gateway.needs`, `ingress.needs`), and who reads a key when a proxy is told of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import math
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
-from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE
+from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.parsing.authority_bundles import authorities_said
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Named, Reference
+from locallb.model.gateway.of_cluster import ApiObject
+from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
 from locallb.sources.certificates import TYPE, certificate_said
 
 KINDS = (SECRET, CONFIG_MAP)
+AGAIN = Pace(first=2.0, longest=60.0, floor=1.0)
+"""Of one that can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,54 +42,104 @@ class _Kind:
     """The ClusterRole that gives the right."""
 
 
+class _Failure(NamedTuple):
+    error: KubeError
+    backoff: Backoff
+
+    def is_due(self) -> bool:
+        return self.backoff.is_due(time.monotonic())
+
+
 @dataclass(slots=True)
 class NamedObjects:
-    """What stands for the objects that are named, as they were read last."""
+    """What stands for the objects that are named, as one thread read them last; any may ask."""
 
     access: Access
     _read: Mapping[Reference, Document | None] = field(default_factory=dict)
+    _failures: Mapping[Reference, _Failure] = field(default_factory=dict)
+    _waiting: frozenset[Reference] = frozenset()
 
-    def read(self, named: Iterable[Reference], *, again: bool) -> bool:
-        """Read those that are new, or all; what can't be read stays as it was. Return whether everything could be."""
-        now: dict[Reference, Document | None] = {}
-        is_whole = True
-        for each in sorted(named):
-            if each in self._read:
-                now[each] = self._read[each]
-            if again or each not in now:
-                try:
-                    now[each] = stand_in(self.access, each, self._read.get(each))
-                except KubeError:
-                    is_whole = False
-        self._read = now
-        return is_whole
+    def read(self, named: Collection[Reference], *, again: bool) -> None:
+        """Read those that are new, or all, until one can't be read, which stays as it was: the rest is `due` then."""
+        now = {each: self._read[each] for each in named if each in self._read}
+        failures = {each: self._failures[each] for each in named if each in self._failures}
+        waiting = set(named) if again else self._waiting.intersection(named).union(failures, set(named) - now.keys())
+        waiting = {each for each in waiting if each not in failures or failures[each].is_due()}
+        for each in sorted(waiting, key=lambda one: (one in failures, one)):
+            waiting.discard(each)
+            try:
+                now[each] = stand_in(self.access, each)
+                failures.pop(each, None)
+            except KubeError as error:
+                failures[each] = _failed(error, failures.get(each))
+                break
+        self._read, self._failures, self._waiting = now, failures, frozenset(waiting)
+
+    @property
+    def due(self) -> float:
+        """When one that couldn't be read, or wasn't yet, is asked for; infinite where there is none."""
+        at = min((one.backoff.not_before for one in self._failures.values()), default=math.inf)
+        return -math.inf if self._waiting else at
+
+    @property
+    def unreadable(self) -> Collection[Reference]:
+        """Those that can't be read."""
+        return self._failures.keys()
+
+    @property
+    def trouble(self) -> str:
+        """Why one can't be read; empty where all can."""
+        return next((str(one.error) for one in self._failures.values()), "")
 
     def know(self, named: Collection[Reference]) -> bool:
         """Return whether all of these were read."""
         return self._read.keys() >= set(named)
 
-    def objects(self, *kinds: str) -> list[Document]:
-        """Return those that there are, all or of these kinds."""
-        return [one for named, one in self._read.items() if one is not None and (not kinds or named.kind in kinds)]
+    def known(self, named: Iterable[Reference], last: Mapping[Reference, ApiObject]) -> Iterator[ApiObject]:
+        """Return these as they were read, else as they were in `last`, else why they can't be read."""
+        read, failures = self._read, self._failures
+        for each in sorted(named):
+            if each not in read and each in last:
+                yield last[each]
+                continue
+            instead = unreadable(each, failures[each].error) if each in failures else None
+            if referred := parse_referred(read.get(each, instead) or {}):
+                yield referred
+
+    def objects(self) -> list[Document]:
+        """Return those that there are."""
+        read = self._read
+        return [one for each in sorted(read) if (one := read[each]) is not None]
 
 
-def stand_in(access: Access, named: Reference, before: Document | None) -> Document | None:
-    """Return what stands for an object, as `before` where it may not be read; None if there is none.
+def _failed(error: KubeError, before: _Failure | None) -> _Failure:
+    backoff = before.backoff if before else Backoff(AGAIN)
+    return _Failure(error, backoff.failed(time.monotonic(), random.random()))  # noqa: S311 - no secret
 
-    Raises KubeError where that can't be told.
-    """
+
+def stand_in(access: Access, named: Reference) -> Document | None:
+    """Return what stands for an object; None if there is none. Raises KubeError where that can't be told."""
     kind = _KINDS[named.kind]
     try:
         live = kind.read(access, *named.key)
     except KubeError as error:
-        if error.fault is not Fault.REFUSED:
-            raise
-        why = f"local-lb may not read it; bind the ClusterRole {kind.role} of deploy/ in its namespace"
-        return before or _made(named.key, {"problem": why}, kind.mark)
+        why = _missing(kind) if error.fault is Fault.REFUSED else str(error)
+        raise KubeError(error.fault, f"{named.kind} {named.key}: {why}") from None
     if live is None:
         return None
     document: dict[object, object] = {key: live[key] for key in live}
     return _made(named.key, kind.said(document), kind.mark)
+
+
+def unreadable(named: Reference, error: KubeError) -> Document:
+    """Return what stands for an object that can't be read, and never was."""
+    kind = _KINDS[named.kind]
+    why = "it can't be read; a notice about its source tells why"
+    return _made(named.key, {"problem": _missing(kind) if error.fault is Fault.REFUSED else why}, kind.mark)
+
+
+def _missing(kind: _Kind) -> str:
+    return f"local-lb may not read it; bind the ClusterRole {kind.role} of deploy/ in its namespace"
 
 
 def _secret_said(document: Document) -> Mapping[str, str]:
