@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from locallb.cli.grammar import make_parser
+from locallb.model.faults import WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,14 @@ class Arguments:
     """`top` looks once."""
     sort: str = ""
     """What `top` sorts by."""
+    refuse: int = 0
+    """Which share of connections `fault` orders to be refused, in hundredths of a percent; `hang` and `reset` alike."""
+    hang: int = 0
+    reset: int = 0
+    seconds: int = 0
+    """For how long."""
+    ends: bool = False
+    """`fault` ends what was ordered."""
     place: Path | None = None
     """The project that `init` is told by itself; None where it is the one around. The file that `ca export` writes."""
     sources: tuple[tuple[str, object], ...] = ()
@@ -100,6 +109,11 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         traffic=getattr(given, "traffic", False),
         once=getattr(given, "once", False),
         sort=getattr(given, "sort", ""),
+        refuse=getattr(given, "refuse", 0),
+        hang=getattr(given, "hang", 0),
+        reset=getattr(given, "reset", 0),
+        seconds=getattr(given, "seconds", 0),
+        ends=getattr(given, "ends", False),
         place=getattr(given, "place", None),
         sources=tuple(getattr(given, "sources", ())),
         domains=tuple(getattr(given, "domains", None) or ()),
@@ -109,7 +123,9 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
 
 
 def _contradiction(given: argparse.Namespace) -> str:
-    """Return which options of `preview` can't stand together; empty if all can."""
+    """Return which words can't stand together; empty if all can."""
+    if given.command == "fault":
+        return _contradiction_of_fault(given)
     report = getattr(given, "format", "tree") != "tree" or getattr(given, "against", None) is not None
     report = report or getattr(given, "from_pulumi", None) is not None
     if report and given.json:
@@ -117,3 +133,13 @@ def _contradiction(given: argparse.Namespace) -> str:
     if report and getattr(given, "targets", ()):
         return "a report is of the whole stack; leave out --target"
     return ""
+
+
+def _contradiction_of_fault(given: argparse.Namespace) -> str:
+    """Return what of a fault can't be."""
+    whole = given.refuse + given.hang + given.reset
+    if whole and given.ends:
+        return "--end takes no shares"
+    if whole and not given.services:
+        return "name the SERVICE whose connections shall fail"
+    return "shares are together at most 100%" if whole > WHOLE else ""

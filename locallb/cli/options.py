@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from locallb.cli.orders.words import add_fault
 from locallb.cli.parser import ANSWER
 from locallb.cli.source_options import add_own_sources, add_place
 
@@ -166,6 +167,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"preview"}), _add_report),
     (frozenset({"status"}), _add_services),
     (frozenset({"top"}), _add_top),
+    (frozenset({"fault"}), add_fault),
     (frozenset({"watch"}), _add_watch),
     (frozenset({"host"}), _add_actions),
     (frozenset({"state"}), _add_state_actions),

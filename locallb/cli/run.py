@@ -23,6 +23,7 @@ COMMANDS = {
     "destroy": "commands.deployments:destroy",
     "status": "commands.status:status",
     "top": "traffic.command:top",
+    "fault": "orders.command:fault",
     "gc": "commands.leftovers:gc",
     "host": "commands.host:host",
     "state": "commands.state:state",

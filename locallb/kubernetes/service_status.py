@@ -5,13 +5,14 @@ Only the body is made here; who writes it, and when it is true, is decided where
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from locallb.config.status_settings import StatusOrder
 from locallb.kubernetes.status_patch import DOMAIN, SERVING, Published
 from locallb.model.identities import Family, IPAddress
 from locallb.model.reasons import Problem, Reason
 from locallb.model.status_entries import Condition, Ingress, IngressPort
+from locallb.planning.notices import ordered_of
 from locallb.planning.planned import Placement, PlannedPort, Rejection
 
 SERVES = "Serves"
@@ -34,8 +35,15 @@ def publication(planned: Placement | Rejection) -> Published:
     ingress = tuple(_entry(planned, address) for address in _ordered(planned))
     problems = [port.problem for port in planned.ports if port.problem]
     if not problems:
-        return Published(ingress, (Condition(SERVING, "True", SERVES, ""),))
-    return _not_serving(problems, ingress)
+        return Published(ingress, (Condition(SERVING, "True", SERVES, ""), *_told_of_orders(planned)))
+    told = _not_serving(problems, ingress)
+    return Published(ingress, (*told.conditions, *_told_of_orders(planned)))
+
+
+def _told_of_orders(placement: Placement) -> Iterator[Condition]:
+    """Return what somebody ordered to go wrong: nobody shall hunt it."""
+    for notice in ordered_of(placement.notices):
+        yield Condition(f"{DOMAIN}/{notice.reason}", "True", notice.reason, notice.message[:LONGEST_MESSAGE])
 
 
 def _ordered(placement: Placement) -> Sequence[IPAddress]:

@@ -1,4 +1,4 @@
-"""A fault that somebody ordered for a Service's connections: which share of them fails how, and until when.
+"""What somebody ordered for a Service's connections for a while: which share of them fails how, and until when.
 
 Not here: how it was ordered, and how Envoy is told.
 """
@@ -40,6 +40,13 @@ class Fault:
         told = ", ".join(f"{share / 100:g}% are {how}" for how, share in shares.items() if share)
         return f"{told}, until {self.until}"
 
+    @property
+    def words(self) -> str:
+        """Return what `parse_fault` reads as this one."""
+        shares = {"refuse": self.refuse, "hang": self.hang, "reset": self.reset}
+        parts = [f"{name}={share / 100:g}%" for name, share in shares.items() if share]
+        return ",".join([*parts, f"until={self.until}"])
+
 
 def parse_fault(text: str) -> Fault:
     """Read `refuse=10%,hang=5%,reset=1%,until=2026-11-22T18:00:00Z`. Raises ValueError with half a sentence."""
@@ -49,11 +56,32 @@ def parse_fault(text: str) -> Fault:
         raise ValueError(f"{unknown[0]!r} is none of refuse, hang, reset and until")
     if len(given) < len(parts):
         raise ValueError("something is said twice")
-    shares = {name: _share(value) for name, value in given.items() if name != "until"}
+    shares = {name: parse_share(value) for name, value in given.items() if name != "until"}
     return Fault(given.get("until", ""), **shares)
 
 
-def _share(text: str) -> int:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What was ordered for one Service by a command, beside what its annotation says."""
+
+    fault: Fault | None = None
+    """Counts instead of the annotation's."""
+
+    def at(self, now: str) -> Order:
+        """Leave out what is over at that time, written as ends are."""
+        return Order(fault_at(self.fault, now))
+
+
+NO_ORDER = Order()
+
+
+def fault_at(fault: Fault | None, now: str) -> Fault | None:
+    """Return a fault unless it is over at that time, written as ends are."""
+    return fault if fault and fault.until > now else None
+
+
+def parse_share(text: str) -> int:
+    """Read a share such as 10% or 0.5%, in hundredths of a percent. Raises ValueError with half a sentence."""
     match = _PERCENT.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is no share such as 10% or 0.5%")

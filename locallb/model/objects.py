@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from locallb.model.faults import Fault
+from locallb.model.faults import NO_ORDER, Fault, Order
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey, Protocol, Uid
 from locallb.model.reasons import Problem
 
@@ -92,6 +92,8 @@ class Service:
     """The annotation `local-lb.dev/backends`; None for what the stack says."""
     fault: Fault | None = None
     """The annotation `local-lb.dev/fault`; None where nothing shall go wrong."""
+    ordered: Order = NO_ORDER
+    """What commands ordered."""
     proxy_protocol: ProxyProtocol | None = None
     """The annotation `local-lb.dev/proxy-protocol`; None where backends get nothing but the client's bytes."""
     source_ranges: tuple[IPNetwork, ...] = ()
@@ -104,6 +106,11 @@ class Service:
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     ingress: tuple[IngressEntry, ...] = ()
+
+    @property
+    def failing(self) -> Fault | None:
+        """What shall go wrong with its connections, whoever ordered it."""
+        return self.ordered.fault or self.fault
 
 
 @dataclass(frozen=True, slots=True)

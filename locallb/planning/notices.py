@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from locallb.config.settings import Settings
@@ -19,8 +19,10 @@ PROXY_PROTOCOL = "ProxyProtocolIgnored"
 """A UDP port can't have what was asked for."""
 FAULT = "FaultOrdered"
 """Connections fail because somebody wants them to."""
-ORDERED = "a fault is ordered by its annotation local-lb.dev/fault"
-TOLD_OF_THE_STACK = frozenset({OTHERS, PROXY_PROTOCOL, FAULT})
+ORDERED = "a fault is ordered by"
+"""In every sentence about one."""
+_OF_ORDERS = frozenset({FAULT})
+TOLD_OF_THE_STACK = _OF_ORDERS | {OTHERS, PROXY_PROTOCOL}
 """Notices of single Services that stand among those of the whole plan, too."""
 
 
@@ -46,13 +48,21 @@ def notices_of(
         told.append(Notice(OTHERS, _other_controller(service, others)))
     if service.proxy_protocol and any(port.protocol is Protocol.UDP for port in service.ports):
         told.append(Notice(PROXY_PROTOCOL, _only_tcp(service)))
-    if service.fault:
-        told.append(Notice(FAULT, _ordered(service, service.fault)))
+    if service.failing:
+        told.append(Notice(FAULT, _ordered(service, service.failing)))
     return tuple(told)
 
 
+def ordered_of(notices: Iterable[Notice]) -> tuple[Notice, ...]:
+    """Return those of what somebody ordered."""
+    return tuple(notice for notice in notices if notice.reason in _OF_ORDERS)
+
+
 def _ordered(service: Service, fault: Fault) -> str:
-    return f"{service.key}: {ORDERED}: of new TCP connections {fault}; remove the annotation to end it before"
+    by, end = ("its annotation local-lb.dev/fault", "remove the annotation to end it before")
+    if service.ordered.fault:
+        by, end = "a command", f"`locallb fault {service.key} --end` ends it before"
+    return f"{service.key}: {ORDERED} {by}: of new TCP connections {fault}; {end}"
 
 
 def _only_tcp(service: Service) -> str:

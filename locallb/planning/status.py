@@ -13,6 +13,7 @@ from locallb.dns.names import is_wildcard
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
+from locallb.planning.notices import Notice, ordered_of
 from locallb.planning.planned import Placement, Plan, PlannedPort, Via
 
 
@@ -60,6 +61,8 @@ class Row:
     reason: str = ""
     message: str = ""
     names: tuple[str, ...] = ()
+    ordered: tuple[Notice, ...] = ()
+    """What somebody wants to go wrong with it."""
 
 
 def rows(plan: Plan, seen: Mapping[str, Observation]) -> tuple[Row, ...]:
@@ -75,7 +78,7 @@ def _placed(placement: Placement, seen: Observation | None) -> Row:
     state = _overall(ports) if seen else State.PENDING
     reason, message = (troubled.reason, troubled.message) if troubled else ("", "")
     names = tuple(sorted((name.name for name in placement.names), key=lambda name: (is_wildcard(name), name)))
-    return Row(placement.key, state, placement.addresses, ports, reason, message, names)
+    return Row(placement.key, state, placement.addresses, ports, reason, message, names, ordered_of(placement.notices))
 
 
 def _overall(ports: tuple[PortRow, ...]) -> State:

@@ -28,6 +28,7 @@ from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
 from locallb.sources.authority import NO_AUTHORITY, AuthorityRead, read_authority
 from locallb.sources.held import HeldByState, read_held
+from locallb.sources.orders import Orders, next_end, read_orders
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.source import SourceRead, SourceResult, finder_type, source_type
 from locallb.storage import paths
@@ -48,6 +49,8 @@ class SnapshotResult:
     """What was passed over, or repaired by reading it generously."""
     standings: Mapping[ObjectKey, Said] = field(default_factory=dict)
     """What Services, Gateways and routes say of what is ours to write."""
+    ends: str = ""
+    """When the first order is over that is in force, and this isn't true any more; empty where there is none."""
 
 
 def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: bool) -> SnapshotResult:
@@ -72,7 +75,15 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
     read = [*finders, *(source_type(source.type).read(source, home, known, keep=keep) for source in sources)]
     host = read_host(home, settings, held)
     authority = read_authority(settings, held.authority, keep=keep)
-    return assemble(home, held, claims, [*read, told_of_pools(settings, host)], host, authority)
+    result = assemble(home, held, claims, [*read, told_of_pools(settings, host)], host, authority)
+    return with_orders(result, read_orders(home))
+
+
+def with_orders(result: SnapshotResult, orders: Orders) -> SnapshotResult:
+    """Add what is ordered to what was read."""
+    services = orders.of(result.snapshot.services)
+    snapshot = replace(result.snapshot, services=services)
+    return replace(result, snapshot=snapshot, notices=(*result.notices, *orders.notices), ends=next_end(services))
 
 
 def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:

@@ -22,6 +22,7 @@ from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.authority import read_authority
 from locallb.sources.held import HeldByState, HeldResource, held_by
+from locallb.sources.orders import read_orders
 from locallb.sources.snapshot import (
     SnapshotResult,
     assemble,
@@ -33,6 +34,7 @@ from locallb.sources.snapshot import (
     refuse_another_runtime,
     told_of_pools,
     ways_to_nodes,
+    with_orders,
 )
 from locallb.sources.source import Followed, SourceRead, SourceResult, source_type
 from locallb.storage import paths
@@ -114,7 +116,8 @@ class SnapshotCache:
         read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
         host, told = self._facts(changes)
         authority = read_authority(self.settings, self._held.authority, keep=True)
-        return assemble(self.home, self._held, claims, [*read, told], host, authority)
+        result = assemble(self.home, self._held, claims, [*read, told], host, authority)
+        return with_orders(result, read_orders(self.home))
 
     def stale(self) -> Mapping[ClusterName, str]:
         """Return which sources count as last read, and why."""

@@ -29,6 +29,8 @@ class Cause(StrEnum):
     """The file that tells how a cluster is reached is different; the subject is the cluster."""
     KIND = "kind"
     """Which clusters a finder finds may be different; the subject is the one concerned, if it was one."""
+    ORDERS = "orders"
+    """Somebody ordered something for a Service, or its end."""
     ROUTES = "routes"
     """This host has other routes."""
     DRIFT = "drift"

@@ -39,7 +39,7 @@ from locallb.watch.events import (
 )
 from locallb.watch.inbox import Inbox
 from locallb.watch.outcome import Outcome
-from locallb.watch.planner import Planner
+from locallb.watch.planner import Planner, orders_end
 from locallb.watch.schedule import Schedule
 from locallb.watch.triggers import Triggers
 from locallb.watch.troubles import Troubles, blocked_by
@@ -168,7 +168,7 @@ class Loop:
         now, chance = time.monotonic(), random.random()  # noqa: S311 - no secret
         for key in self._troubles.fell(plan, marks):
             self._schedule = self._schedule.fell(now, key, self._converger.applied, chance)
-        self._look_by(*self._troubles.look(reading, plan, self._planner.stale(), self._converger))
+        self._look_by(orders_end(reading), *self._troubles.look(reading, plan, self._planner.stale(), self._converger))
         now = time.monotonic()
         work = self._converger.work(wanted, self._troubles.broken)
         self._schedule = self._schedule.planned(set(work.keys)).blocked(now, blocked_by(plan), random.random())  # noqa: S311 - no secret

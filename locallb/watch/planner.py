@@ -5,6 +5,7 @@ Not here: when to look (`schedule`), and what of the plan isn't so yet (`converg
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from locallb.engine.engine import Engine
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.model.identities import ClusterName, Home
 from locallb.planning.planned import Plan
+from locallb.sources.orders import seconds_until
 from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import Workspace
@@ -122,6 +124,11 @@ class Planner:
 
     def _has_news(self, cluster: ClusterName) -> None:
         self.mark(Mark(Cause.SOURCE, cluster))
+
+
+def orders_end(result: SnapshotResult) -> float | None:
+    """Return when the first order that was read is over, by the monotonic clock; None where none ends."""
+    return time.monotonic() + seconds_until(result.ends) if result.ends else None
 
 
 def changes_of(marks: Collection[Mark]) -> Changes:

@@ -14,6 +14,7 @@ from locallb.config.settings import Settings
 from locallb.host.route_events import RouteEvents
 from locallb.model.identities import Home
 from locallb.runtimes.runtime import Run, RunWatch, runtime
+from locallb.sources.orders import path_of
 from locallb.sources.source import Watch, finder_type, source_type
 from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.watch.events import Cause, Mark
@@ -25,6 +26,7 @@ class Triggers:
     def __init__(self, home: Home, configuration: Path, mark: Callable[[Mark], None]) -> None:
         self._root = Path(home.root)
         self._configuration = configuration
+        self._orders = path_of(home)
         self._mark = mark
         self._runs: tuple[str, RunWatch] | None = None
         """What is watched of which runtime."""
@@ -59,8 +61,8 @@ class Triggers:
         self._unwatch_runs()
 
     def _files(self, settings: Settings) -> FileWatch:
-        """Watch the configuration, and what says how its sources are reached."""
-        marks: dict[Path, list[Mark]] = {self._configuration: [Mark(Cause.CONFIGURATION)]}
+        """Watch the configuration, what is ordered, and what says how sources are reached."""
+        marks = {self._configuration: [Mark(Cause.CONFIGURATION)], self._orders: [Mark(Cause.ORDERS)]}
         for source in settings.sources:
             for path in source_type(source.type).ways(source, self._root):
                 marks.setdefault(path, []).append(Mark(Cause.KUBECONFIG, source.cluster))

@@ -57,6 +57,11 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     for words in (["status"], ["status", "web", "odd"]):
         check(made.run(*words, "--json"), "status")
     check(made.run("top", "--once", "--json"), "top")
+    check(made.run("fault", "--json"), "fault")
+    check(made.run("fault", "web", "--hang", "0.01%", "--json"), "fault")
+    check(made.run("status", "--json"), "status")
+    check(made.run("up", "--yes", "--json"), "run")
+    check(made.run("fault", "--end", "--json"), "fault")
     for action in ("setup", "teardown", "status"):
         check(made.run("host", action, "--json"), "host")
     check(made.run("stack", "list", "--json"), "stack-list")

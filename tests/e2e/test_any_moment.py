@@ -29,14 +29,17 @@ pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 PREPARED, STARTED = 900, 100
 """Commands that are forked, and those that are started from the very beginning."""
 HEALED_EVERY = 25
-CHANGING = (("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes"))
+CHANGING = (
+    *(("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes")),
+    *(("fault", "web", "--refuse", "50%"), ("fault", "--end")),
+)
 ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",))
 LOOKING = (
     ("preview",), ("preview", "--format", "html"), ("preview", "--json"), ("status",), ("status", "web"), ("doctor",),
     ("gc",), ("state", "check"), ("stack", "list"), ("host", "status"), ("host", "setup"), ("init",), ("--help",),
     ("completion", "bash"), ("completion", "answer", "--", "up", "-t", ""), ("--version",), ("image", "-h"), ("up",),
     ("help",), ("help", "watch"), ("top", "--once"), ("status", "--traffic"),
-    ("ca", "show"), ("ca", "export"),
+    ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *LOOKING)
 
@@ -181,7 +184,8 @@ class Show:
         return "; ".join(check_state(state)) if state.exists() else ""
 
     def heal(self, names: set[str]) -> str:
-        """Run `up`; return what is still wrong afterwards."""
+        """End what was ordered and run `up`; return what is still wrong afterwards."""
+        self._play.run("fault", "--end")
         done = self._play.run("up", "--yes")
         if done.code != Exit.OK:
             return f"up: {done.out}{done.err}"

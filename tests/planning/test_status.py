@@ -16,6 +16,7 @@ from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener
 from locallb.model.status_entries import Ingress, IngressPort
+from locallb.planning.notices import FAULT, OTHERS, Notice
 from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection, Via
 from locallb.planning.status import Observation, State, rows
 
@@ -139,3 +140,16 @@ def test_the_mode_of_an_address_can_be_set() -> None:
     (placement,) = plan_of(open_port(8080)).placements
     modes = [entry.mode for mode in IpMode for entry in publication(replace(placement, ip_mode=mode)).ingress]
     assert modes == ["Proxy", "VIP"]
+
+
+def test_what_is_ordered_is_a_condition_and_told_of_who_serves() -> None:
+    """Beside the one that says whether it serves; without an order it is withdrawn."""
+    (placement,) = plan_of(open_port(8080)).placements
+    faulty = replace(placement, notices=(Notice(OTHERS, "others"), Notice(FAULT, "10% are refused" * 100)))
+    serving, ordered = publication(faulty).conditions
+    assert (serving.status, serving.reason) == ("True", "Serves")
+    assert (ordered.type, ordered.status, ordered.reason) == ("local-lb.dev/FaultOrdered", "True", "FaultOrdered")
+    assert len(ordered.message) == 1024
+    assert publication(placement).conditions == (serving,)
+    (row,) = rows(Plan(placements=(faulty,)), {})
+    assert [notice.reason for notice in row.ordered] == [FAULT]

@@ -83,8 +83,8 @@ def print_detail(out: Out, detail: Detail) -> None:
         running = f"pid {detail.pid}" if detail.pid else "no process of this host"
         _field(out, "proxy", f"{proxy.name}  {running}")
         _field(out, "files", detail.directory)
-    if row.message:
-        out.line(("! ", "yellow"), row.message)
+    for sentence in filter(None, (row.message, *(notice.message for notice in row.ordered))):
+        out.line(("! ", "yellow"), sentence)
 
 
 def _field(out: Out, label: str, *parts: str) -> None:

@@ -73,6 +73,7 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
             "reason": row.reason,
             "message": row.message,
             **({"names": list(row.names)} if row.names else {}),
+            **({"ordered": [{"reason": n.reason, "message": n.message} for n in row.ordered]} if row.ordered else {}),
         }
         for row in rows
     ]
@@ -85,7 +86,7 @@ def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
         *([few(row.names, MOST_NAMES) or "-"] if named else []),
         " ".join(_port(port) for port in row.ports) or "-",
         (str(row.state), STYLES[row.state]),
-        row.reason,
+        " ".join(filter(None, (row.reason, *(notice.reason for notice in row.ordered)))),
     )
 
 

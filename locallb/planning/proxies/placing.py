@@ -206,5 +206,5 @@ def _listener(service: Service, prefix: str, patient: bool, port: ServicePort, a
         service.source_ranges,
         service.client_ip_affinity,
         patient=patient,
-        fault=service.fault if port.protocol is Protocol.TCP else None,
+        fault=service.failing if port.protocol is Protocol.TCP else None,
     )

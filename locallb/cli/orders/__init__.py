@@ -1,0 +1,1 @@
+"""Commands that order something for Services for a while: faults."""

@@ -1,0 +1,58 @@
+"""Brings about what was ordered: an update of the Services concerned, beside a `watch` as well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.commands.targets import scope_of
+from locallb.cli.console import Out
+from locallb.cli.display.outcome import complain, ending
+from locallb.cli.display.progress import Progress
+from locallb.cli.exit_code import Exit
+from locallb.cli.session import Session
+from locallb.engine.deploy.events import Result
+from locallb.engine.state.errors import LockHeld
+from locallb.model.formatting import few
+from locallb.model.identities import ObjectKey
+
+PATIENCE = 30.0
+"""Seconds to wait for an update that is under way, such as one of a `watch`."""
+_PAUSE = 0.1
+_BALANCER = "locallb:index:LoadBalancer"
+
+
+def bring_about(session: Session, keys: Iterable[ObjectKey], args: Arguments, out: Out) -> Exit:
+    """Update these now, where they are deployed; give the exit code."""
+    deployed = {resource.name for resource in session.resources() if resource.type == _BALANCER}
+    names = [str(key) for key in keys]
+    if missing := [name for name in names if name not in deployed]:
+        out.warning(f"not deployed yet: {few(missing)}; `locallb up` serves it as it is ordered then")
+    if not (there := [name for name in names if name in deployed]):
+        return Exit.OK
+    if session.election():
+        out.warning(f"which process leads stack {session.stack} brings it about")
+        return Exit.OK
+    session.require_runtime(planned=True)
+    with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
+        result = _updated(session, there, progress)
+    if not result.ok:
+        complain(out, result)
+    return Exit(ending(result))
+
+
+def _updated(session: Session, names: list[str], progress: Progress) -> Result:
+    """Update these as soon as nobody else changes the stack. Raises LockHeld."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        as_of = session.stamp()
+        scope, plan = scope_of(session, names, keep=True)
+        session.sign_in()
+        try:
+            program = session.program(plan, lambda: session.stamp() == as_of)  # noqa: B023 - called before the next
+            return session.engine(progress.listen).up(program, scope=scope)
+        except LockHeld:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)

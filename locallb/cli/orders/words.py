@@ -1,0 +1,46 @@
+"""The words of commands that order something: their options, and what may stand behind those."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+LONGEST = 7 * 24 * 3600
+"""Seconds that a fault may be ordered for."""
+_TIME = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", re.ASCII)
+_SIZES = (24 * 3600, 3600, 60, 1)
+
+
+def add_fault(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    """Add what `fault` takes."""
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="which; without an option: list its faults")
+    fates = {
+        "refuse": "end as soon as they are made",
+        "hang": "are never answered",
+        "reset": "end once a client sent",
+    }
+    for name, fate in fates.items():
+        text = f"so many of new connections {fate}, such as 10%%"
+        command.add_argument(f"--{name}", metavar="SHARE", type=_share, default=0, help=text)
+    command.add_argument(
+        "--for", dest="seconds", metavar="TIME", type=_time, default=_time("5m"), help="such as 90s or 1h (default: 5m)"
+    )
+    command.add_argument("--end", dest="ends", action="store_true", help="end it now; without SERVICE all of them")
+
+
+def _share(text: str) -> int:
+    from locallb.model.faults import parse_share  # noqa: PLC0415 - most commands need none
+
+    try:
+        return parse_share(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _time(text: str) -> int:
+    """Read a time in seconds."""
+    match = _TIME.fullmatch(text)
+    seconds = sum(int(number or 0) * size for number, size in zip(match.groups(), _SIZES, strict=True)) if match else 0
+    if not 0 < seconds <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 5m or 1h30m, and at most 7d")
+    return seconds

@@ -1,0 +1,103 @@
+"""Orders are kept as they were given, until they are over, and nobody else's file makes anything fail."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from locallb.model.faults import NO_ORDER, WHOLE, Fault, Order, parse_fault
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.objects import Service
+from locallb.sources.orders import change_orders, next_end, path_of, read_orders, written
+
+LATER, SOONER, PAST = "2999-01-01T00:00:00Z", "2998-01-01T00:00:00Z", "2001-01-01T00:00:00Z"
+WEB, API = (ObjectKey(ClusterName("c"), "n", name) for name in ("web", "api"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """Return a stack of its own."""
+    return Home("p", "dev", str(tmp_path))
+
+
+@st.composite
+def faults(draw: st.DrawFn) -> Fault:
+    """Draw any fault that can be."""
+    refuse = draw(st.integers(0, WHOLE))
+    hang = draw(st.integers(0, WHOLE - refuse))
+    reset = draw(st.integers(0 if refuse + hang else 1, WHOLE - refuse - hang)) if refuse + hang < WHOLE else 0
+    return Fault(LATER, refuse, hang, reset)
+
+
+@given(faults())
+def test_a_fault_is_read_as_it_is_written(fault: Fault) -> None:
+    """To the hundredth of a percent."""
+    assert parse_fault(fault.words) == fault
+
+
+@given(st.dictionaries(st.sampled_from((WEB, API)), faults()))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+def test_orders_are_kept_as_they_were_given(home: Home, orders: dict[ObjectKey, Fault]) -> None:
+    """By Service, and without any there is no file."""
+    change_orders(home, (WEB, API), lambda _order: NO_ORDER)
+    for key, fault in orders.items():
+        change_orders(home, [key], lambda _order, fault=fault: Order(fault))  # type: ignore[misc]
+    assert read_orders(home).by_service == {key: Order(fault) for key, fault in orders.items()}
+    assert path_of(home).exists() == bool(orders)
+
+
+def test_what_is_over_counts_as_absent_and_is_forgotten(home: Home) -> None:
+    """Ordered or annotated."""
+    change_orders(home, [WEB], lambda _order: Order(Fault(PAST, 1)))
+    orders = read_orders(home)
+    assert orders.by_service == {}
+    (service,) = orders.of([Service(WEB, (), fault=Fault(PAST, 1))])
+    assert service.failing is None
+    change_orders(home, [API], lambda _order: Order(Fault(LATER, 1)))
+    assert "web" not in path_of(home).read_text()
+
+
+def test_a_command_counts_before_an_annotation(home: Home) -> None:
+    """And the first end of those in force is known."""
+    change_orders(home, [WEB], lambda _order: Order(Fault(LATER, 1)))
+    annotated = [Service(key, (), fault=Fault(SOONER, number)) for number, key in enumerate((WEB, API), 2)]
+    services = read_orders(home).of(annotated)
+    assert [service.failing for service in services] == [Fault(LATER, 1), Fault(SOONER, 3)]
+    assert next_end(services) == SOONER
+    assert next_end(services[:1]) == LATER
+    assert next_end([Service(WEB, ())]) == ""
+
+
+def test_a_service_without_orders_stays_the_very_same(home: Home) -> None:
+    """Whoever knows it need not look again."""
+    service = Service(WEB, (), fault=Fault(LATER, 1))
+    assert read_orders(home).of([service])[0] is service
+
+
+def test_the_end_is_written_in_utc() -> None:
+    """Wherever the clock is."""
+    assert written(datetime(2026, 11, 22, 19, 0, 1, 999, tzinfo=UTC) + timedelta(seconds=1)) == "2026-11-22T19:00:02Z"
+
+
+@given(st.text())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+def test_any_file_is_read_or_told(home: Home, text: str) -> None:
+    """And nothing is raised."""
+    path = path_of(home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(UnicodeEncodeError):
+        path.write_text(text)
+    read_orders(home)
+
+
+def test_a_link_in_its_place_is_not_followed(home: Home, tmp_path: Path) -> None:
+    """It is told."""
+    path = path_of(home)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "elsewhere")
+    assert "can't be read" in read_orders(home).notices[0]
