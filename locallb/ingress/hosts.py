@@ -1,7 +1,8 @@
 """The routes of each host that Ingresses have together, in the order in which they are asked.
 
 A request takes the rule of its very host, then of the wildcard above it, then one without a host: of each the exact
-path first, then the longest prefix, then the older Ingress. What no rule takes goes to the default backend of an
+path first, then the longest prefix, then the older Ingress. A host without paths goes to the default backend of its
+Ingress, as by the path /. What no rule takes goes to the default backend of an
 Ingress that has the host, else to the oldest one there is. Not here: TLS (`tls`), and backends (`translation`).
 """
 
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.precedence import Rank, rank
-from locallb.model.gateway.ingresses import Ingress, IngressBackend
+from locallb.model.gateway.ingresses import Ingress, IngressBackend, IngressRule
 from locallb.model.http.routes import Answer, Forward, Match, PathKind, PathMatch, Route, ValueMatch
 from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
 
@@ -85,6 +86,9 @@ class Hosts:
                     self._add(ingress, rule.host, path.match, act(ingress, path.backend))
         if ingress.default:
             action = act(ingress, ingress.default)
+            for rule in ingress.rules:
+                if _is_whole(rule) and self._owners.get((rule.host, PathKind.PREFIX, "")) is not ingress:
+                    self._add(ingress, rule.host, _ALL, action)
             for host in ("", *(rule.host for rule in ingress.rules if not rule.problem)):
                 self._defaults.setdefault(host, action)
 
@@ -126,7 +130,7 @@ def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
         wanted = taken + _paths_of([ingress])
         if size(wanted) > most:
             why = f"with it its address would have more than {most} routes of all hosts; name hosts in its rules"
-            yield replace(ingress, rules=(), tls=(), default=None, problem=why)
+            yield replace(ingress, rules=(), tls=(), default=None, problem=why, refused=())
         else:
             taken = wanted
             yield ingress
@@ -139,7 +143,7 @@ def _paths_of(ingresses: Iterable[Ingress]) -> Counter[str]:
         if not ingress.problem:
             paths.update(("", *ingress.hosts))
             for rule in ingress.rules:
-                paths[rule.host] += 0 if rule.problem else len(rule.paths)
+                paths[rule.host] += 0 if rule.problem else max(len(rule.paths), _is_whole(rule))
     return paths
 
 
@@ -148,7 +152,13 @@ def size(paths: Counter[str]) -> int:
     return paths.total() + sum(paths[wider] for host in paths for wider in {*_above(host), ""} - {host})
 
 
-_EVERYTHING = (Match(), Match(PathMatch(PathKind.PREFIX, "/")))
+def _is_whole(rule: IngressRule) -> bool:
+    """Return whether a rule sends all of its host to the default backend of its Ingress."""
+    return bool(rule.host) and not (rule.paths or rule.problem)
+
+
+_ALL = PathMatch(PathKind.PREFIX, "/")
+_EVERYTHING = (Match(), Match(_ALL))
 
 
 def _above(name: str) -> tuple[str, ...]:

@@ -55,19 +55,55 @@ def parse_ingress(meta: Meta, data: Mapping[object, object]) -> Ingress:
     try:
         spec = spec_of(data)
         name = spec.text("ingressClassName") or None if name is None else name
-        default = _backend(spec.inner("defaultBackend")) if spec.get("defaultBackend") is not None else None
-        tls = tuple(_tls(item) for item in items(spec, "tls", _MOST))
+        default = _default(spec)
+        tls, refused = _tls(spec)
         rules = tuple(_rule(path, item) for path, item in raw_items(spec, "rules", _MOST))
     except FieldError as error:
         return Ingress(meta, name, problem=str(error))
     problem = "" if rules or default else "spec has neither rules nor defaultBackend; give it one of both"
-    return Ingress(meta, name, rules, tls, default, problem)
+    return Ingress(meta, name, rules, tls, default, problem, refused)
 
 
-def _tls(fields: Fields) -> IngressTls:
-    hosts = (hostname(path, as_text(path, item)) for path, item in raw_items(fields, "hosts", _MOST))
-    secret = name_of(fields, "secretName") if fields.text("secretName") else ""
-    return IngressTls(tuple(dict.fromkeys(host for host in hosts if host)), secret)
+def _default(spec: Fields) -> IngressBackend | None:
+    """Read the default backend; one that can't be understood stays, so that nobody else answers in its place."""
+    if spec.get("defaultBackend") is None:
+        return None
+    try:
+        return _backend(spec.inner("defaultBackend"))
+    except FieldError as error:
+        return IngressBackend(problem=str(error))
+
+
+def _tls(spec: Fields) -> tuple[tuple[IngressTls, ...], tuple[str, ...]]:
+    """Read the entries of TLS, as far as they can be understood, and why some can't."""
+    entries, refused = [], []
+    try:
+        for path, item in raw_items(spec, "tls", _MOST):
+            entry, why = _entry(path, item)
+            refused += why
+            entries += [entry] if entry else []
+    except FieldError as error:
+        refused.append(str(error))
+    return tuple(entries), tuple(refused)
+
+
+def _entry(path: str, item: object) -> tuple[IngressTls | None, list[str]]:
+    """Read an entry; None where nothing of it is left. One that lost all its hosts isn't for every name."""
+    hosts: list[str] = []
+    refused: list[str] = []
+    try:
+        fields = Fields.of(path, item)
+        secret = name_of(fields, "secretName") if fields.text("secretName") else ""
+        written = raw_items(fields, "hosts", _MOST)
+    except FieldError as error:
+        return None, [str(error)]
+    for where, host in written:
+        try:
+            hosts.append(hostname(where, as_text(where, host)))
+        except FieldError as error:
+            refused.append(str(error))
+    named = tuple(dict.fromkeys(host for host in hosts if host))
+    return (IngressTls(named, secret) if named or not refused else None), refused
 
 
 def _rule(path: str, item: object) -> IngressRule:

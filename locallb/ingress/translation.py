@@ -115,6 +115,7 @@ def _problems(ingresses: Sequence[Ingress]) -> Iterator[tuple[Ingress, str]]:
     for one in ingresses:
         if one.problem:
             yield one, one.problem
+        yield from ((one, why) for why in one.refused)
         for rule in () if one.problem else one.rules:
             yield from ((one, why) for why in (rule.problem, *(path.problem for path in rule.paths)) if why)
 

@@ -15,7 +15,10 @@ from locallb.ingress.classes import class_notices, grouped, left_out
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
 from locallb.ingress.statuses import ingress_statuses
+from locallb.ingress.translation import BoundIngresses
 from locallb.model.gateway.ingresses import Ingress
+from locallb.model.http.routes import Answer, Forward
+from locallb.model.http.serving import HttpRoutes, VirtualHost
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.objects import ServicePort
 from tests.gateway.api import DEMO
@@ -110,7 +113,68 @@ def test_rubbish_is_kept_with_its_problem(junk: object) -> None:
     """Nothing is raised, whatever stands there."""
     read = parse_api_object({**ingress(), "spec": junk}, INGRESS_KINDS)
     assert isinstance(read, Ingress)
-    assert read.problem or any(rule.problem for rule in read.rules)
+    parts = [read.default, *read.rules]
+    assert read.problem or read.refused or any(part.problem for part in parts if part)
+
+
+def plain(served: BoundIngresses) -> tuple[VirtualHost, ...]:
+    """Return what is served without TLS."""
+    table = served.chains[80][0].serves
+    assert isinstance(table, HttpRoutes)
+    return table.hosts
+
+
+OTHER = {"hosts": ["b.test"], "secretName": "cert"}
+
+
+@pytest.mark.parametrize(
+    ("tls", "said", "names"),
+    [
+        ([1, OTHER], "spec.tls[0] is 1; give an object", ("b.test",)),
+        ([{"hosts": ["a.test"], "secretName": "../etc"}, OTHER], 'secretName is "../etc"', ("b.test",)),
+        ([{"hosts": ["a_b"], "secretName": "cert"}, OTHER], 'spec.tls[0].hosts[0] is "a_b"', ("b.test",)),
+        ([{"hosts": ["a_b", "b.test"], "secretName": "cert"}], 'spec.tls[0].hosts[0] is "a_b"', ("b.test",)),
+        ([{"hosts": "a.test", "secretName": "cert"}, OTHER], 'hosts is "a.test"; give a list', ("b.test",)),
+        ([{"hosts": ["a_b"], "secretName": "cert"}], 'spec.tls[0].hosts[0] is "a_b"', None),
+        ({"hosts": ["a.test"]}, "give a list", None),
+        ([OTHER] * 1001, "spec.tls has 1001 entries", None),
+    ],
+)
+def test_of_tls_what_is_wrong_is_refused_and_the_rest_serves(
+    tls: object, said: str, names: tuple[str, ...] | None
+) -> None:
+    """By name; and an entry whose hosts are all wrong isn't one for every name."""
+    served = only(ingress(rule(path()), tls=tls), secret())
+    (told,) = served.notices
+    assert told.startswith("demo: Ingress shop/web: spec.tls")
+    assert said in told
+    assert [chain.names for chain in served.chains.get(443, ())] == ([names] if names else [])
+    assert len(plain(served)[0].routes) == 1
+
+
+@pytest.mark.parametrize("default", [1, {"service": {"name": "../etc"}}, {"service": {"name": "api", "port": {}}}])
+def test_a_default_backend_that_is_wrong_is_refused_and_rules_serve(default: object) -> None:
+    """What no rule takes is answered 503, as where a Service is missing, and goes to nobody else."""
+    other = ingress(name="z-newer", defaultBackend=backend())
+    served = only(ingress(rule(path("/a")), defaultBackend=default), other)
+    (told,) = served.notices
+    assert told.startswith("demo: Ingress shop/web: spec.defaultBackend")
+    actions = [route.action for route in plain(served)[0].routes]
+    assert isinstance(actions[0], Forward)
+    assert actions[1:] == [Answer(503)]
+
+
+def test_a_host_without_paths_goes_to_its_own_default() -> None:
+    """Before rules without a host, and after its longer paths; who has all of the host already is told of both."""
+    older, newer = ({"creationTimestamp": f"2026-01-0{day}T00:00:00Z"} for day in (1, 2))
+    older_one = ingress(rule(path(to="gone")), name="plain", metadata=older)
+    longer = ingress(rule(path("/a", to="gone"), host="a.test"), name="longer", metadata=newer)
+    mine = ingress(rule(host="a.test"), defaultBackend=backend(), metadata=newer)
+    hosts = {one.domains: one.routes for one in plain(only(older_one, longer, mine))}
+    assert [isinstance(route.action, Forward) for route in hosts["a.test",]] == [False, True]
+    taken = only(ingress(rule(path(), host="a.test"), name="old", metadata=older), mine)
+    assert taken.notices == ("demo: Ingress shop/web: a.test/: the older Ingress shop/old has it; remove one of both",)
+    assert only(ingress(rule(host="a.test"), rule(path(), host="a.test"), defaultBackend=backend())).notices == ()
 
 
 def test_ports_of_the_stack_and_tls() -> None:

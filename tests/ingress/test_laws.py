@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,21 +86,25 @@ def _is_of(host: str, asked: str) -> bool:
     return host in {"", asked}
 
 
-def expected(ingresses: Sequence[Ingress], host: str, asked: str) -> str:
-    """Return who answers, as the API says it."""
-    order = 0
-    taking = []
+def taking(ingresses: Sequence[Ingress], host: str, asked: str) -> Iterator[tuple[tuple[bool, int], bool, int, str]]:
+    """Return the paths that take a request, the older first, as they are compared; and to whom each leads."""
     for one in ingresses:
         for each in one.rules:
-            for entry in each.paths:
-                order += 1
+            for entry in each.paths if _is_of(each.host, host) else ():
                 assert entry.match
                 exact = entry.match.kind is PathKind.EXACT
-                if _is_of(each.host, host) and _fits(exact, entry.match.value, asked):
+                if _fits(exact, entry.match.value, asked):
                     length = len(entry.match.value.rstrip("/"))
-                    taking.append((specificity(each.host), not exact, -length, order, entry.backend.service))
-    if taking:
-        return min(taking)[-1]
+                    yield specificity(each.host), not exact, -length, entry.backend.service
+        for each in one.rules:
+            if one.default and each.host and not each.paths and _is_of(each.host, host):
+                yield specificity(each.host), True, 0, one.default.service
+
+
+def expected(ingresses: Sequence[Ingress], host: str, asked: str) -> str:
+    """Return who answers, as the API says it."""
+    if paths := list(taking(ingresses, host, asked)):
+        return min(paths, key=lambda each: each[:3])[-1]
     hosts = (host, f"*.{host.partition('.')[2]}")
     for named in hosts:
         for one in ingresses:

@@ -1,7 +1,7 @@
 """Ingresses and their classes (networking.k8s.io/v1), frozen, as sources read them and `ingress` binds them.
 
-What can't be understood of a rule or a path stays as its `problem`, so that its neighbours go on. Not here: how they
-are read (`ingress.parsing`), and who serves which (`ingress.classes`).
+What can't be understood of a rule, a path or a backend stays as its `problem`, so that its neighbours go on. Not here:
+how they are read (`ingress.parsing`), and who serves which (`ingress.classes`).
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class Ingress:
     default: IngressBackend | None = None
     problem: str = ""
     """Why nothing of it is served."""
+    refused: tuple[str, ...] = ()
+    """Why parts of its TLS aren't served."""
 
     @property
     def reference(self) -> Reference:
