@@ -1,7 +1,7 @@
 """Which port of which Service a reference to a backend means, and how that is spoken to.
 
-Not here: which endpoints are behind a Service (`planning.backends`), nor what is answered where a reference leads
-nowhere (`translation`).
+A policy that can't be kept is no fault of a route, and yet nobody is spoken to in clear text instead. Not here: which
+endpoints are behind a Service (`planning.backends`), nor what is answered where a reference leads nowhere.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from locallb.gateway.backend_tls.policies import Policies
+from locallb.gateway.backend_tls.validation import policy_trouble
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.grants import Grants
 from locallb.gateway.listeners import not_permitted
-from locallb.model.gateway.objects import BackendTlsPolicy, Named, Reference, Route, RouteKind
+from locallb.model.gateway.objects import Named, Reference, Route, RouteKind
 from locallb.model.gateway.of_cluster import BackendService, GatewayObjects
 from locallb.model.gateway.rules import BackendRef
 from locallb.model.http.serving import BackendTls, Speaks
@@ -34,6 +36,11 @@ class BackendTarget(NamedTuple):
     tls: BackendTls | None = None
 
     @property
+    def named(self) -> Named:
+        """The Service in its cluster."""
+        return Named(self.service.namespace, self.service.name)
+
+    @property
     def name(self) -> str:
         """The name of its upstream, which becomes a file's: nothing in it comes from a cluster."""
         said = [str(self.service), str(self.port), self.speaks, bool(self.tls)]
@@ -46,11 +53,7 @@ class Backends:
     def __init__(self, objects: GatewayObjects) -> None:
         self._objects = objects
         self._grants = Grants(objects.grants)
-        self._policies: dict[Named, list[BackendTlsPolicy]] = {}
-        for policy in sorted(objects.policies, key=lambda policy: policy.meta.age):
-            for _group, kind, name, _section in policy.targets:
-                if kind == "Service":
-                    self._policies.setdefault(Named(policy.meta.key.namespace, name), []).append(policy)
+        self.policies = Policies(objects)
 
     def target(self, route: Route, ref: BackendRef) -> BackendTarget | Trouble:
         """Return what a reference of a route means, or why it leads nowhere."""
@@ -66,6 +69,14 @@ class Backends:
             why = f"Service {key} is of type ExternalName, to which routes may not lead; name another one"
             return Trouble("InvalidKind", why)
         return self._port(route, ref, service)
+
+    def served(self, target: BackendTarget) -> BackendTarget | Trouble:
+        """Return a target with the TLS that its policy wants, or why nobody may be spoken to."""
+        policy = self.policies.of(target.named, target.port.name) if target.speaks else None
+        if policy is None:
+            return target
+        tls = self.policies.made(policy).tls
+        return policy_trouble(policy, tls) if isinstance(tls, Trouble) else target._replace(tls=tls)
 
     def troubles(self, route: Route) -> Iterator[Trouble]:
         """Return why references of a route lead nowhere, in order."""
@@ -91,21 +102,7 @@ class Backends:
         if route.kind not in {RouteKind.HTTP, RouteKind.GRPC}:
             return target
         speaks = Speaks.HTTP2 if route.kind is RouteKind.GRPC else _SPOKEN.get(spoken, Speaks.HTTP1)
-        target, policy = target._replace(speaks=speaks), self._policy(key, port)
-        if policy is None:
-            return target
-        tls = backend_tls(policy)
-        return tls if isinstance(tls, Trouble) else target._replace(tls=tls)
-
-    def _policy(self, key: Named, port: ServicePort) -> BackendTlsPolicy | None:
-        """Return the policy of a Service's port: one for this very port first, then the oldest."""
-        by_section = {
-            section: policy
-            for policy in reversed(self._policies.get(key, ()))
-            for _group, kind, name, section in policy.targets
-            if (kind, name) == ("Service", key.name)
-        }
-        return by_section.get(port.name) or by_section.get("")
+        return target._replace(speaks=speaks)
 
 
 class Upstreams:
@@ -114,25 +111,23 @@ class Upstreams:
     def __init__(self, backends: Backends, prefix: str) -> None:
         self._backends, self._prefix = backends, prefix
         self.targets: dict[str, BackendTarget] = {}
+        self.services: set[Named] = set()
+        """Those that requests are for, also where no backend may be spoken to."""
 
     def name(self, route: Route, ref: BackendRef) -> str:
         """Return the name of a backend's upstream; empty where the reference leads nowhere."""
-        target = self._backends.target(route, ref)
+        found = self.find(route, ref)
+        return found if isinstance(found, str) else ""
+
+    def find(self, route: Route, ref: BackendRef) -> str | Trouble:
+        """Return the name of a backend's upstream, or why there is none."""
+        meant = self._backends.target(route, ref)
+        if isinstance(meant, Trouble):
+            return meant
+        self.services |= {meant.named} if meant.speaks else set()
+        target = self._backends.served(meant)
         if isinstance(target, Trouble):
-            return ""
+            return target
         name = f"{self._prefix}{target.name}"
         self.targets[name] = target
         return name
-
-
-def backend_tls(policy: BackendTlsPolicy) -> BackendTls | Trouble:
-    """Return what a policy asks for, or why that can't be had: then nobody is spoken to in clear text instead."""
-    if policy.problem:
-        return Trouble("Invalid", f"BackendTLSPolicy {policy.meta.key}: {policy.problem}")
-    if policy.authorities or policy.well_known != "System":
-        why = f"BackendTLSPolicy {policy.meta.key} names authorities that aren't read"
-        return Trouble("NoValidCACertificate", f"{why}; use wellKnownCACertificates: System")
-    try:
-        return BackendTls(policy.hostname)
-    except ValueError as error:
-        return Trouble("Invalid", f"BackendTLSPolicy {policy.meta.key}: {error}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from locallb.model.status_entries import Condition
 
@@ -25,3 +27,8 @@ def verdict(kind: str, trouble: Trouble | None, reason: str = "", message: str =
     if trouble:
         return Condition(kind, "False", trouble.reason, trouble.message[:_LONGEST])
     return Condition(kind, "True", reason or kind, message[:_LONGEST])
+
+
+def conditions(*said: Condition) -> Mapping[str, Any]:
+    """Return the field that has them."""
+    return {"conditions": [asdict(one) for one in said]}

@@ -6,6 +6,8 @@ A feature is here when every test of it passes. Not here: what isn't served, and
 from __future__ import annotations
 
 FEATURES = (
+    "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
     "Gateway",

@@ -17,8 +17,8 @@ from locallb.gateway.parsing.gateways import (
     parse_grant,
     parse_listener_set,
     parse_meta,
-    parse_policy,
 )
+from locallb.gateway.parsing.policies import parse_policy
 from locallb.gateway.parsing.routes import parse_route
 from locallb.model.gateway.ingresses import Ingress, IngressClass
 from locallb.model.gateway.objects import (

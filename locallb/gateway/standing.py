@@ -12,7 +12,7 @@ from typing import Any
 
 from locallb.gateway.kinds import KINDS, kind_of_object
 from locallb.gateway.parsing.gateways import parse_meta
-from locallb.gateway.status_patch import OURS, Status, differences, is_ours
+from locallb.gateway.status_patch import ENTRIES, OURS, Status, differences, is_ours
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 
 _TOLD = frozenset(kind.name for kind in KINDS.values() if kind.plural in set(ObjectKind))
@@ -55,8 +55,9 @@ def _ours(status: Status) -> Status:
         kept["listeners"] = [
             _entry(entry) for entry in _objects(status["listeners"]) if isinstance(entry.get("name"), str)
         ]
-    if "parents" in status:
-        kept["parents"] = [_entry(entry) for entry in _objects(status["parents"]) if is_ours(entry)]
+    for key in ENTRIES:
+        if key in status:
+            kept[key] = [_entry(entry) for entry in _objects(status[key]) if is_ours(entry)]
     return kept
 
 

@@ -1,13 +1,13 @@
 """The patch after which an object's status says what it shall, beside what others wrote; none where it says so.
 
-Others' conditions and others' parents stay as and where they are. A condition keeps its time for as long as its status
-is the same, and none that was written of a newer generation is touched. Not here: what it shall say (`statuses`).
+Others' conditions, parents and ancestors stay as and where they are. A condition keeps its time for as long as its
+status is the same, and none that was written of a newer generation is touched. Not here: what it shall say.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from locallb.model.gateway.objects import CONTROLLER
@@ -15,6 +15,9 @@ from locallb.model.gateway.objects import CONTROLLER
 Live = Mapping[str, Any]
 Status = Mapping[str, Any]
 _FEATURES = "supportedFeatures"
+ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
+"""Lists that many controllers write entries into, of routes and of policies, and what each entry is about."""
+_MOST_ANCESTORS = 16
 """What GatewayClasses of the first versions have no place for."""
 
 
@@ -53,8 +56,8 @@ def _differences(said: Status, wanted: Status, generation: int, now: str = "") -
 
 
 def _status(said: Status, wanted: Status, generation: int, now: str) -> Status:
-    if not wanted and "parents" in said:
-        return {"parents": [entry for entry in said["parents"] if not is_ours(entry)]}
+    if not wanted:
+        return {key: [entry for entry in said[key] if not is_ours(entry)] for key in ENTRIES if key in said}
     return {key: _merged(key, said.get(key), value, generation, now) for key, value in wanted.items()}
 
 
@@ -75,12 +78,12 @@ def is_said(live: Live) -> bool:
     conditions = said.get("conditions") or ()
     told = any(each.get("type") in OURS and each.get("status") != "Unknown" for each in conditions)
     is_served = bool((said.get("loadBalancer") or {}).get("ingress"))
-    return told or is_served or any(is_ours(entry) for entry in said.get("parents") or ())
+    return told or is_served or any(map(is_ours, _entries(said)))
 
 
 def withdrawn(said: Status) -> Status:
     """Return what an object shall say in place of what we said: as new ones, that it waits for a controller."""
-    if "parents" in said:
+    if not ENTRIES.keys().isdisjoint(said):
         return {}
     if "loadBalancer" in said:
         return {"loadBalancer": {"ingress": []}}
@@ -92,10 +95,10 @@ def withdrawn(said: Status) -> Status:
 
 def is_newer(said: Status, generation: int) -> bool:
     """Return whether any condition of ours was written of a newer generation than we know."""
-    parents = [entry for entry in said.get("parents") or () if is_ours(entry)]
+    mine = filter(is_ours, _entries(said))
     conditions = [
         *(said.get("conditions") or ()),
-        *(condition for entry in parents for condition in entry.get("conditions") or ()),
+        *(condition for entry in mine for condition in entry.get("conditions") or ()),
     ]
     return any(int(condition.get("observedGeneration") or 0) > generation for condition in conditions)
 
@@ -106,8 +109,9 @@ def _merged(key: str, said: Any, wanted: Any, generation: int, now: str) -> Any:
     if key == "listeners":
         before = {entry.get("name"): entry for entry in said or ()}
         return [_entry(before.get(entry["name"], {}), entry, generation, now) for entry in wanted]
-    if key == "parents":
-        return _parents(said or (), wanted, generation, now)
+    if key in ENTRIES:
+        merged = _shared(ENTRIES[key], said or (), wanted, generation, now)
+        return merged[:_MOST_ANCESTORS] if key == "ancestors" else merged
     return wanted
 
 
@@ -116,22 +120,26 @@ def _entry(before: Status, wanted: Status, generation: int, now: str) -> Status:
     return {**wanted, "conditions": conditions}
 
 
-def _parents(said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
+def _shared(about: str, said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
     """Put ours in place of ours; others' stay where they are."""
     before = list(said)
-    ours = {_named(entry): entry for entry in before if is_ours(entry)}
-    mine = {_named(parent): _entry(ours.get(_named(parent), {}), parent, generation, now) for parent in wanted}
-    kept = [mine.pop(_named(parent), None) if is_ours(parent) else parent for parent in before]
-    return [*(parent for parent in kept if parent), *mine.values()]
+    ours = {_named(about, entry): entry for entry in before if is_ours(entry)}
+    mine = {(name := _named(about, entry)): _entry(ours.get(name, {}), entry, generation, now) for entry in wanted}
+    kept = [mine.pop(_named(about, entry), None) if is_ours(entry) else entry for entry in before]
+    return [*(entry for entry in kept if entry), *mine.values()]
 
 
 def is_ours(entry: Status) -> bool:
-    """Return whether an entry of a route's parents was written by our controller."""
+    """Return whether an entry was written by our controller."""
     return entry.get("controllerName") == CONTROLLER
 
 
-def _named(entry: Status) -> str:
-    return json.dumps(entry.get("parentRef"), sort_keys=True)
+def _named(about: str, entry: Status) -> str:
+    return json.dumps(entry.get(about), sort_keys=True)
+
+
+def _entries(said: Status) -> Iterator[Status]:
+    return (entry for key in ENTRIES for entry in said.get(key) or ())
 
 
 def _conditions(said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:

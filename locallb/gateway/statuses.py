@@ -7,11 +7,12 @@ what others wrote, are added where it is written (`status_patch`). Not here: whe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from locallb.gateway.attachment import ParentVerdict, invalid
+from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backends import Backends
 from locallb.gateway.conditions import (
     ACCEPTED,
@@ -24,6 +25,7 @@ from locallb.gateway.conditions import (
     RESOLVED,
     UNSUPPORTED,
     Trouble,
+    conditions,
     verdict,
 )
 from locallb.gateway.features import FEATURES
@@ -33,10 +35,12 @@ from locallb.gateway.translation import BoundGateway
 from locallb.model.gateway.objects import (
     CONTROLLER,
     GROUP,
+    BackendTlsPolicy,
     GatewayClass,
     ListenerProtocol,
     ListenerSet,
     Meta,
+    Named,
     Reference,
     Route,
 )
@@ -71,7 +75,7 @@ def class_status(one: GatewayClass) -> Told:
     """Return the status of a GatewayClass of ours."""
     why = "parametersRef names parameters, and none are known here; leave it out"
     trouble = Trouble("InvalidParameters", why) if one.has_parameters else None
-    status = {**_conditions(verdict(ACCEPTED, trouble)), "supportedFeatures": [{"name": name} for name in FEATURES]}
+    status = {**conditions(verdict(ACCEPTED, trouble)), "supportedFeatures": [{"name": name} for name in FEATURES]}
     return Told(Reference(GROUP, "GatewayClass", one.meta.key), one.meta, status)
 
 
@@ -81,7 +85,7 @@ def gateway_status(bound: BoundGateway, outcome: Outcome) -> Told:
     listeners = [_listener(number, one, bound, outcome) for number, one in mine]
     accepted = [set_ for set_ in bound.sets if any(_is_fine(one, outcome) for one in _of(set_, bound))]
     status = {
-        **_conditions(*_gateway_conditions(bound, outcome, [one for _, one in mine])),
+        **conditions(*_gateway_conditions(bound, outcome, [one for _, one in mine])),
         "addresses": [{"type": "IPAddress", "value": str(address)} for address in outcome.addresses],
         "listeners": listeners,
         "attachedListenerSets": len(accepted),
@@ -115,7 +119,7 @@ def _listener(number: int, one: BoundListener, bound: BoundGateway, outcome: Out
         programmed = Trouble(INVALID, programmed.message)
     elif not programmed and (trouble := bound.trouble or outcome.trouble):
         programmed = Trouble(PENDING, trouble.message)
-    conditions = [
+    said = [
         verdict(ACCEPTED, accepted),
         verdict(PROGRAMMED, programmed),
         verdict(RESOLVED, one.resolved),
@@ -125,12 +129,12 @@ def _listener(number: int, one: BoundListener, bound: BoundGateway, outcome: Out
     ]
     if others := [other.listener.name for other in bound.listeners if _overlap(one, other)]:
         why = f"its hostnames are those of {', '.join(others)} as well, so clients may reuse connections for both"
-        conditions.append(Condition(OVERLAPPING_TLS, "True", "OverlappingHostnames", why))
+        said.append(Condition(OVERLAPPING_TLS, "True", "OverlappingHostnames", why))
     return {
         "name": one.listener.name,
         "supportedKinds": [{"group": GROUP, "kind": kind.value} for kind in one.kinds],
         "attachedRoutes": len(bound.attachment.routes.get(number, ())),
-        **_conditions(*conditions),
+        **conditions(*said),
     }
 
 
@@ -152,7 +156,7 @@ def listener_set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome
 def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Status:
     if not is_allowed(set_, bound.gateway, objects.namespaces):
         why = f"Gateway {bound.gateway.meta.key} doesn't allow it; look at its allowedListeners"
-        return _conditions(*(verdict(kind, Trouble("NotAllowed", why)) for kind in (ACCEPTED, PROGRAMMED)))
+        return conditions(*(verdict(kind, Trouble("NotAllowed", why)) for kind in (ACCEPTED, PROGRAMMED)))
     mine = {
         number: one
         for number, one in enumerate(bound.listeners)
@@ -165,7 +169,7 @@ def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, object
     message = f"look at the listeners {', '.join(odd)}" if odd else ""
     parent = Trouble("ParentNotProgrammed", outcome.trouble.message) if outcome.trouble else None
     return {
-        **_conditions(verdict(ACCEPTED, refused, message=message), verdict(PROGRAMMED, refused or parent)),
+        **conditions(verdict(ACCEPTED, refused, message=message), verdict(PROGRAMMED, refused or parent)),
         "listeners": [_listener(number, one, bound, outcome) for number, one in mine.items()],
     }
 
@@ -184,6 +188,18 @@ def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference
     return sorted(verdicts.items(), key=itemgetter(0))
 
 
+def gateways_by_policy(
+    bound: Iterable[BoundGateway], policies: Policies
+) -> Sequence[tuple[BackendTlsPolicy, tuple[Named, ...]]]:
+    """Return the policies that are about a Service of any Gateway, with those Gateways, in the order of names."""
+    gateways: dict[Named, tuple[BackendTlsPolicy, tuple[Named, ...]]] = {}
+    for one in bound:
+        for policy in policies.about(one.services):
+            _, before = gateways.get(policy.meta.key, (policy, ()))
+            gateways[policy.meta.key] = policy, (*before, one.gateway.meta.key)
+    return [gateways[name] for name in sorted(gateways)]
+
+
 def route_status(said: Sequence[ParentVerdict], backends: Backends) -> Told:
     """Return the status of a route of which its parents say that."""
     route = said[0].route
@@ -193,13 +209,13 @@ def route_status(said: Sequence[ParentVerdict], backends: Backends) -> Told:
 
 
 def _parent(said: ParentVerdict, resolved: Trouble | None) -> Status:
-    conditions = [verdict(ACCEPTED, said.accepted), verdict(RESOLVED, resolved)]
+    made = [verdict(ACCEPTED, said.accepted), verdict(RESOLVED, resolved)]
     if not said.accepted and (dropped := _dropped(said.route)):
-        conditions.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
+        made.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))
     return {
         "parentRef": dict(said.parent.written),
         "controllerName": CONTROLLER,
-        **_conditions(*conditions),
+        **conditions(*made),
     }
 
 
@@ -207,7 +223,3 @@ def _dropped(route: Route) -> str:
     """Return which rules of a valid route aren't served."""
     problems = [rule.problem for rule in route.rules if rule.problem]
     return f"Dropped Rule: {'; '.join(problems)}"[:1024] if problems and not invalid(route) else ""
-
-
-def _conditions(*conditions: Condition) -> Status:
-    return {"conditions": [asdict(one) for one in conditions]}

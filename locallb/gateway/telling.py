@@ -5,10 +5,11 @@ Not here: statuses, which say the same to the cluster (`statuses`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from locallb.gateway.attachment import ParentVerdict
+from locallb.gateway.backend_tls.statuses import policy_sentences
 from locallb.gateway.backends import Backends, BackendTarget
 from locallb.gateway.bound import Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
@@ -87,9 +88,9 @@ def _behind(some: Iterable[Target], targets: Mapping[str, BackendTarget]) -> str
 
 
 def sentences(
-    objects: GatewayObjects, bound: Iterable[BoundGateway], memory: Memory[Any] | None = None
+    objects: GatewayObjects, bound: Collection[BoundGateway], memory: Memory[Any] | None = None
 ) -> Iterator[str]:
-    """Return what of a cluster's listeners and routes isn't taken, and what of them leads nowhere, each once.
+    """Return what of a cluster's listeners, routes and policies isn't taken, and what leads nowhere, each once.
 
     `memory` has what was said of each Gateway before.
     """
@@ -101,6 +102,8 @@ def sentences(
             if route is None or route not in told:
                 yield from said
             told |= {route} if route else set()
+    services = frozenset(service for gateway in bound for service in gateway.services)
+    yield from policy_sentences(objects.cluster, backends.policies, services)
 
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:

@@ -23,6 +23,7 @@ from locallb.model.gateway.objects import (
     Gateway,
     GatewayClass,
     ListenerSet,
+    Named,
     Reference,
     Route,
     WantedAddress,
@@ -42,6 +43,8 @@ class BoundGateway(Bound):
     listeners: tuple[BoundListener, ...]
     sets: tuple[ListenerSet, ...]
     attachment: Attachment
+    services: frozenset[Named] = frozenset()
+    """Those that its requests are for."""
 
     @property
     def hostnames(self) -> tuple[str, ...]:
@@ -129,6 +132,7 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
         listeners=listeners,
         sets=sets,
         attachment=attachment,
+        services=frozenset(upstreams.services),
     )
 
 

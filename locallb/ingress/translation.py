@@ -14,7 +14,6 @@ from locallb.config.settings import Settings
 from locallb.gateway.backends import Backends, BackendTarget, Upstreams
 from locallb.gateway.bound import Bound, upstream_prefix
 from locallb.gateway.capacity import MOST_ENTRIES
-from locallb.gateway.conditions import Trouble
 from locallb.ingress.classes import grouped
 from locallb.ingress.hosts import Action, Hosts, within_bounds
 from locallb.ingress.tls import certificates, chains
@@ -125,8 +124,7 @@ class _Backends:
 
     def __init__(self, objects: GatewayObjects, key: ObjectKey) -> None:
         self._objects = objects
-        self._backends = Backends(objects)
-        self._upstreams = Upstreams(self._backends, upstream_prefix(key))
+        self._upstreams = Upstreams(Backends(objects), upstream_prefix(key))
         self.troubles: list[tuple[Ingress, str]] = []
 
     @property
@@ -139,10 +137,10 @@ class _Backends:
         if isinstance(port, int):
             route = Route(RouteKind.HTTP, ingress.meta)
             ref = BackendRef("", "Service", ingress.meta.key.namespace, backend.service, port)
-            if upstream := self._upstreams.name(route, ref):
+            upstream = self._upstreams.find(route, ref)
+            if isinstance(upstream, str):
                 return Forward((Target(upstream),))
-            trouble = self._backends.target(route, ref)
-            port = trouble.message if isinstance(trouble, Trouble) else ""
+            port = upstream.message
         self.troubles.append((ingress, port))
         return Answer(_UNAVAILABLE)
 

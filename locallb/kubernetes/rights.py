@@ -51,11 +51,12 @@ _KINDS = (
     "tlsroutes",
     "tcproutes",
     "udproutes",
+    "backendtlspolicies",
 )
 _GROUP = "gateway.networking.k8s.io"
 GATEWAY_RULES = (
     *(Rule(_GROUP, kind, ("get", "list", "watch")) for kind in _KINDS),
-    *(Rule(_GROUP, kind, ("list", "watch")) for kind in ("referencegrants", "backendtlspolicies")),
+    Rule(_GROUP, "referencegrants", ("list", "watch")),
     *(Rule(_GROUP, f"{kind}/status", ("patch",)) for kind in _KINDS),
     Rule("", "namespaces", ("list", "watch")),
 )

@@ -78,6 +78,7 @@ class ObjectKind(StrEnum):
     TLS_ROUTE = "tlsroutes"
     TCP_ROUTE = "tcproutes"
     UDP_ROUTE = "udproutes"
+    BACKEND_TLS_POLICY = "backendtlspolicies"
 
 
 OF_INGRESSES = frozenset({ObjectKind.INGRESS, ObjectKind.INGRESS_CLASS})

@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from locallb.config.settings import Settings
+from locallb.gateway.backend_tls.policies import Policies
+from locallb.gateway.backend_tls.statuses import policy_status
 from locallb.gateway.backends import Backends
 from locallb.gateway.conditions import INVALID, PENDING, Trouble
 from locallb.gateway.statuses import (
@@ -19,6 +22,7 @@ from locallb.gateway.statuses import (
     Told,
     class_status,
     gateway_status,
+    gateways_by_policy,
     listener_set_status,
     route_status,
     verdicts_by_route,
@@ -27,7 +31,7 @@ from locallb.gateway.translation import BoundGateway, our_classes, shared_object
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.ingress.statuses import ingress_statuses
 from locallb.ingress.translation import BoundIngresses
-from locallb.model.gateway.objects import ListenerSet, Reference
+from locallb.model.gateway.objects import BackendTlsPolicy, ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner
 from locallb.model.memory import Memory
@@ -152,9 +156,18 @@ def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: 
     for gateway, outcome in mine.values():
         for each in sets.get(gateway.gateway.reference, ()):
             yield tell.planned(cluster, each.reference, listener_set_status, each, gateway, outcome, shared)
-    backends = Backends(shared)
-    for reference, said in verdicts_by_route(one for one, _ in mine.values()):
+    backends, bound = Backends(shared), [one for one, _ in mine.values()]
+    for reference, said in verdicts_by_route(bound):
         yield tell.planned(cluster, reference, lambda said, _: route_status(said, backends), said, shared)
+    for policy, gateways in gateways_by_policy(bound, backends.policies):
+        make = partial(_of_policy, policies=backends.policies)
+        yield tell.planned(cluster, policy.reference, make, policy, gateways, shared)
+
+
+def _of_policy(
+    policy: BackendTlsPolicy, gateways: tuple[Named, ...], _shared: GatewayObjects, policies: Policies
+) -> Told:
+    return Told(policy.reference, policy.meta, policy_status(policy, policies, gateways))
 
 
 def _planned(told: Told, cluster: ClusterName, snapshot: Snapshot) -> PlannedStatus:

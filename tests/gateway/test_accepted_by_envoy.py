@@ -22,10 +22,10 @@ from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from tests.envoy.certificates import Authority, Pair
 from tests.envoy.support import validate
+from tests.envoy.test_authority_bundles import changed
 from tests.gateway.api import (
     DEMO,
     JsonObject,
-    api_object,
     backend,
     gateway,
     gateway_class,
@@ -35,6 +35,7 @@ from tests.gateway.api import (
     rule,
     service,
 )
+from tests.gateway.backend_tls import KEY, OTHER_PEM, PEM, REF, bundle, policy
 from tests.planning.objects import node
 from tests.planning.test_gateway_statuses import HOME, SETTINGS
 
@@ -197,12 +198,29 @@ def _listeners(draw: st.DrawFn) -> list[JsonObject]:
     return made
 
 
-def _policy() -> JsonObject:
-    spec = {
-        "targetRefs": [{"group": "", "kind": "Service", "name": "secure"}],
-        "validation": {"hostname": "a.test", "wellKnownCACertificates": "System"},
-    }
-    return api_object("BackendTLSPolicy", "secure", spec=spec)
+_MORE = {**REF, "name": "more"}
+_names = st.lists(
+    st.one_of(
+        st.builds(lambda name: {"type": "Hostname", "hostname": name}, _hostnames),
+        st.builds(lambda text: {"type": "URI", "uri": text}, _texts | st.just("spiffe://a.test/b")),
+    ),
+    max_size=2,
+)
+_policies = st.builds(
+    policy,
+    target=st.just({"name": "secure"}),
+    hostname=st.just("a.test") | _hostnames,
+    caCertificateRefs=st.lists(
+        st.sampled_from([REF, REF, {**REF, "name": "more"}, {**REF, "name": "gone"}]), max_size=2
+    ),
+    wellKnownCACertificates=st.sampled_from([None, None, "System"]),
+    subjectAltNames=_names,
+)
+_bundles = st.one_of(
+    st.just(PEM),
+    st.sampled_from([PEM + OTHER_PEM, f"{PEM}{PEM}", f"text {PEM}", "", PEM[:-9], PEM + KEY]),
+    st.builds(changed, st.just(PEM), st.tuples(st.integers(0, 4096), st.integers(0, 255))),
+)
 
 
 @pytest.fixture(scope="module")
@@ -224,9 +242,10 @@ def _law(pair: Pair, authority: Authority, examples: int) -> Callable[[], None]:
     certificate = Certificate(DEMO, *_SECRET, digest)
 
     @settings(max_examples=examples, phases=_PHASES, suppress_health_check=list(HealthCheck))
-    @given(_listeners(), st.lists(_routes(), max_size=5))
-    def law(listeners: list[JsonObject], routes: list[JsonObject]) -> None:
-        documents = [gateway_class(), gateway(*listeners), service(), service("secure"), _policy(), node(), *routes]
+    @given(_listeners(), st.lists(_routes(), max_size=5), _policies, _bundles)
+    def law(listeners: list[JsonObject], routes: list[JsonObject], trusting: JsonObject, authorities: str) -> None:
+        documents = [gateway_class(), gateway(*listeners), service(), service("secure"), trusting, node(), *routes]
+        documents += [bundle(text=authorities), bundle("more", OTHER_PEM)]
         read = parse_objects(DEMO, documents)
         seen = Snapshot(HOME, read.services, nodes=read.nodes, gateway_api=(*read.gateway_api, secret))
         plan = make_plan(replace(seen, host=HostFacts()), SETTINGS)

@@ -28,9 +28,19 @@ OF_GATEWAY: JsonObject = {
     "attachedListenerSets": 0,
 }
 OF_ROUTE: JsonObject = {"parents": [PARENT]}
+ANCESTOR = {"ancestorRef": {"name": "web"}, "controllerName": CONTROLLER, "conditions": [FINE]}
+THEIR_ANCESTOR = {"ancestorRef": {"name": "web"}, "controllerName": "example.com/controller", "conditions": []}
+OF_POLICY: JsonObject = {"ancestors": [ANCESTOR]}
+POLICY = api_object("BackendTLSPolicy", "tls", spec={})
 WANTED: Mapping[str, tuple[JsonObject, JsonObject]] = {
     "gateway": (gateway(), OF_GATEWAY),
     "route": (route(), OF_ROUTE),
+    "policy": (POLICY, OF_POLICY),
+}
+THEIRS_OF: Mapping[str, JsonObject] = {
+    "gateway": {"conditions": [THEIRS]},
+    "route": {"parents": [THEIR_PARENT]},
+    "policy": {"ancestors": [THEIR_ANCESTOR]},
 }
 
 
@@ -66,6 +76,9 @@ TAMPERINGS: Mapping[str, tuple[str, Callable[[JsonObject], object], tuple[str, .
     "our parent": ("route", lambda said: said["parents"].pop(), ("parents",)),
     "our parent's reference": ("route", lambda said: said["parents"][-1].update(parentRef=[{}]), ("parents",)),
     "another's parent": ("route", lambda said: said["parents"].pop(0), ()),
+    "our ancestor": ("policy", lambda said: said["ancestors"].pop(), ("ancestors",)),
+    "another's ancestor": ("policy", lambda said: said["ancestors"].pop(0), ()),
+    "ancestors that are none": ("policy", lambda said: said.update(ancestors=7), ("ancestors",)),
     "a word of a newer generation": (
         "route",
         lambda said: said["parents"][-1].update(conditions=[{**FINE, "status": "False", "observedGeneration": 4}]),
@@ -80,7 +93,7 @@ def test_what_others_change_of_ours_is_seen_and_nothing_else(what: str) -> None:
     """Also where what they write makes no sense."""
     which, change, names = TAMPERINGS[what]
     document, wanted = WANTED[which]
-    made = live(document, wanted, {"conditions": [THEIRS]} if which == "gateway" else {"parents": [THEIR_PARENT]})
+    made = live(document, wanted, THEIRS_OF[which])
     assert standing(made).differences(wanted, 3) == ()
     change(made["status"])
     assert standing(made).differences(wanted, 3) == names
@@ -98,13 +111,16 @@ def test_each_kind_whose_status_is_written_is_read() -> None:
     """Under the key by which it is planned; of others nobody is told."""
     set_ = api_object("ListenerSet", "more", spec={})
     read = [
-        key for one in (gateway_class(), gateway(), set_, route(), namespace("shop")) for key, _ in standings(DEMO, one)
+        key
+        for one in (gateway_class(), gateway(), set_, route(), POLICY, namespace("shop"))
+        for key, _ in standings(DEMO, one)
     ]
     assert read == [
         ObjectKey(DEMO, "", "local", ObjectKind.GATEWAY_CLASS),
         ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY),
         ObjectKey(DEMO, "shop", "more", ObjectKind.LISTENER_SET),
         ObjectKey(DEMO, "shop", "route", ObjectKind.HTTP_ROUTE),
+        ObjectKey(DEMO, "shop", "tls", ObjectKind.BACKEND_TLS_POLICY),
     ]
 
 
@@ -114,7 +130,10 @@ values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4), max_leaves=12
 )
 statuses = values | st.fixed_dictionaries(
-    {}, optional=dict.fromkeys(("conditions", "listeners", "parents", "addresses", "attachedListenerSets"), values)
+    {},
+    optional=dict.fromkeys(
+        ("conditions", "listeners", "parents", "ancestors", "addresses", "attachedListenerSets"), values
+    ),
 )
 
 
@@ -131,7 +150,8 @@ def test_the_loop_and_the_update_decide_alike(messages: list[str], generation: i
     """Whatever is changed of well-formed conditions: what the loop calls repaired needs no write."""
     document, wanted = WANTED[which]
     made = live(document, wanted, {})
-    own = made["status"]["conditions"] if which == "gateway" else made["status"]["parents"][0]["conditions"]
+    entries = {"route": "parents", "policy": "ancestors"}
+    own = (made["status"][entries[which]][0] if which in entries else made["status"])["conditions"]
     for condition, message in zip(own, messages, strict=False):
         condition.update(message=message, observedGeneration=generation)
     assert says(made, wanted, 3) == (standing(made).differences(wanted, 3) == ())

@@ -299,6 +299,38 @@ def test_a_patch_says_it_all_at_once_and_leaves_others_alone(
         assert after["parents"] == theirs
 
 
+_FINE: JsonObject = {"type": "Accepted", "status": "True", "reason": "Accepted", "message": ""}
+_ancestors = st.lists(
+    st.fixed_dictionaries(
+        {
+            "ancestorRef": st.builds(lambda number: {"name": f"g{number}"}, st.integers(0, 30)),
+            "controllerName": st.sampled_from([CONTROLLER, "theirs.test/controller"]),
+            "conditions": _conditions,
+        }
+    ),
+    max_size=16,
+    unique_by=lambda one: (str(one["ancestorRef"]), one["controllerName"]),
+)
+
+
+@given(_ancestors, _ancestors)
+def test_a_policy_says_what_it_has_room_for_and_leaves_others_alone(
+    said: list[JsonObject], mine: list[JsonObject]
+) -> None:
+    """The API takes 16 entries; one that hasn't room isn't tried again and again, and taken back all are gone."""
+    own = {str(one["ancestorRef"]): {**one, "controllerName": CONTROLLER, "conditions": [_FINE]} for one in mine}
+    wanted = {"ancestors": list(own.values())}
+    live = _live({"ancestors": said})
+    patch = status_patch(live, wanted, 1, NOW)
+    after = {**live["status"], **(patch["status"] if patch else {})}  # type: ignore[dict-item]
+    assert says(_live(after), wanted, 1)
+    theirs = [one for one in said if one["controllerName"] != CONTROLLER]
+    assert [one for one in after["ancestors"] if one["controllerName"] != CONTROLLER] == theirs
+    assert len(after["ancestors"]) == min(16, len(theirs) + len(own))
+    back = status_patch(_live(after), withdrawn(wanted), 1, NOW)
+    assert (back["status"]["ancestors"] if back else after["ancestors"]) == theirs  # type: ignore[index]
+
+
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     """A new reason, message or generation is no transition."""
     wanted = of_gateway(gateway()).status

@@ -49,8 +49,17 @@ SETTINGS = parse_settings(
 )
 
 
+THEIR_ANCESTOR: JsonObject = {"ancestorRef": {"name": "web"}, "controllerName": OTHER, "conditions": []}
+
+
+def _policy() -> JsonObject:
+    target = {"group": "", "kind": "Service", "name": "api"}
+    spec = {"targetRefs": [target], "validation": {"hostname": "a.test", "wellKnownCACertificates": "System"}}
+    return api_object("BackendTLSPolicy", "tls", spec=spec)
+
+
 def cluster() -> list[JsonObject]:
-    """Have a Gateway, a ListenerSet, a route of both, and one that nothing takes."""
+    """Have a Gateway, a ListenerSet, a route of both, one that nothing takes, and a policy of their Service."""
     allowed = {"namespaces": {"from": "Same"}}
     set_ = {"parentRef": {"name": "web"}, "listeners": [listener("more", 8081)]}
     everything = [
@@ -59,14 +68,16 @@ def cluster() -> list[JsonObject]:
         api_object("ListenerSet", "more", spec=set_),
         route(name="api", parentRefs=[parent(), parent("more", kind="ListenerSet")]),
         route(name="lost", hostnames=["a.test"], parentRefs=[parent(sectionName="nowhere")]),
+        _policy(),
         service(),
         node(),
     ]
-    for one in everything[:5]:
+    for one in everything[:6]:
         one["metadata"].update(uid=f"uid-{one['metadata']['name']}", generation=3, resourceVersion="1")
     everything[0]["metadata"].pop("namespace")
     everything[1]["status"] = {"conditions": [THEIRS]}
     everything[3]["status"] = {"parents": [THEIR_PARENT]}
+    everything[5]["status"] = {"ancestors": [THEIR_ANCESTOR]}
     return everything
 
 
@@ -144,7 +155,7 @@ def test_a_stack_tells_every_object_and_takes_it_back(golden: Golden) -> None:
     with deployed(plan, api) as (_, engine):
         told = undated(api.statuses())
         writes = [one for one in api.asked if one.startswith("patch")]
-        assert len(writes) == len(set(writes)) == 5
+        assert len(writes) == len(set(writes)) == 6
         assert engine.up(lambda: declare(plan)).ok
         assert [one for one in api.asked if one.startswith("patch")] == writes
         assert engine.destroy().ok

@@ -1,7 +1,7 @@
 """From Kubernetes objects to Gateway API's, one by one. Never raises: rubbish is kept with its problem, or is nothing.
 
 Only a name is needed; an object without a usable one is nobody that a status could be told. Not here: routes
-(`routes`), and which kinds a cluster has (`kinds`).
+(`routes`), policies (`policies`), and which kinds a cluster has (`kinds`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from locallb.model.fields import FieldError, Fields
 from locallb.model.formatting import shown
 from locallb.model.gateway.objects import (
     GROUP,
-    BackendTlsPolicy,
     Gateway,
     GatewayClass,
     Listener,
@@ -23,7 +22,6 @@ from locallb.model.gateway.objects import (
     ListenerTls,
     Meta,
     Named,
-    Reference,
     ReferenceGrant,
     TlsMode,
     WantedAddress,
@@ -181,28 +179,3 @@ def parse_grant(meta: Meta, data: Mapping[object, object]) -> ReferenceGrant | N
     except FieldError:
         return None
     return ReferenceGrant(meta.key.namespace, sources, targets)
-
-
-def parse_policy(meta: Meta, data: Mapping[object, object]) -> BackendTlsPolicy:
-    """Read a BackendTLSPolicy."""
-    targets: tuple[tuple[str, str, str, str], ...] = ()
-    try:
-        spec = spec_of(data)
-        targets = tuple(
-            (group_of(item, ""), kind_of(item, ""), name_of(item), item.text("sectionName"))
-            for item in items(spec, "targetRefs", _MOST)
-        )
-        validation = spec.inner("validation")
-        return BackendTlsPolicy(
-            meta,
-            targets,
-            hostname(validation.at("hostname"), validation.text("hostname")),
-            tuple(_authority(item, meta.key.namespace) for item in items(validation, "caCertificateRefs", 8)),
-            validation.text("wellKnownCACertificates"),
-        )
-    except FieldError as error:
-        return BackendTlsPolicy(meta, targets, problem=str(error))
-
-
-def _authority(fields: Fields, namespace: str) -> Reference:
-    return Reference(group_of(fields, ""), kind_of(fields, "ConfigMap"), Named(namespace, name_of(fields)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from functools import lru_cache
 
 from locallb.model.formatting import shown
 
@@ -68,11 +69,12 @@ def path(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=64)
 def authorities(pem: str) -> str:
     """Return certificates in PEM, at least one, that can be read."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
-    except (ssl.SSLError, ValueError) as error:
+    except (ssl.SSLError, TypeError, ValueError) as error:
         raise ValueError("the authorities aren't certificates in PEM") from error
     return pem
 

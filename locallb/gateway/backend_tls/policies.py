@@ -1,0 +1,68 @@
+"""Which policy counts for a port of a Service, which ones lose to it, and what each comes to.
+
+Of several for one target the oldest counts, whatever else may be wrong with it; one for a port goes before one for the
+whole Service. Not here: how a policy is judged for itself (`validation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from locallb.gateway.backend_tls.validation import Validation, validation
+from locallb.gateway.conditions import Trouble
+from locallb.model.gateway.objects import BackendTlsPolicy, Named, PolicyTarget
+from locallb.model.gateway.of_cluster import GatewayObjects
+
+
+class Policies:
+    """The policies of one cluster, by what they are about."""
+
+    def __init__(self, objects: GatewayObjects) -> None:
+        self._policies = objects.policies
+        self._services, self._bundles = objects.services, objects.bundles
+        self._first: dict[tuple[Named, str], BackendTlsPolicy] = {}
+        for policy in sorted(objects.policies, key=lambda policy: policy.meta.age):
+            for target in policy.services:
+                self._first.setdefault((policy.service(target), target.section), policy)
+        self._made: dict[Named, Validation] = {}
+
+    def of(self, service: Named, port: str) -> BackendTlsPolicy | None:
+        """Return the policy of a Service's port, by the port's name."""
+        return (self._first.get((service, port)) if port else None) or self._first.get((service, ""))
+
+    def about(self, services: Collection[Named]) -> Iterator[BackendTlsPolicy]:
+        """Return the policies that are about any of these Services, in the order of their names."""
+        return (one for one in self._policies if any(one.service(target) in services for target in one.services))
+
+    def made(self, policy: BackendTlsPolicy) -> Validation:
+        """Return what a policy comes to."""
+        if policy.meta.key not in self._made:
+            self._made[policy.meta.key] = validation(policy, self._bundles)
+        return self._made[policy.meta.key]
+
+    def trouble(self, policy: BackendTlsPolicy) -> Trouble | None:
+        """Return why a policy isn't accepted, if it isn't."""
+        return self._conflict(policy) or self._missing(policy) or self._odd(policy)
+
+    def _odd(self, policy: BackendTlsPolicy) -> Trouble | None:
+        tls = self.made(policy).tls
+        return tls if isinstance(tls, Trouble) else None
+
+    def _conflict(self, policy: BackendTlsPolicy) -> Trouble | None:
+        for target in policy.services:
+            other = self._first[policy.service(target), target.section]
+            if other.meta.key != policy.meta.key:
+                why = f"BackendTLSPolicy {other.meta.key} is older and counts for {_shown(target)}; remove one of them"
+                return Trouble("Conflicted", why)
+        return None
+
+    def _missing(self, policy: BackendTlsPolicy) -> Trouble | None:
+        for target in policy.services:
+            service = self._services.get(policy.service(target))
+            if service and target.section and all(port.name != target.section for port in service.ports):
+                return Trouble("TargetNotFound", f"{_shown(target)} isn't there; correct its sectionName")
+        return None
+
+
+def _shown(target: PolicyTarget) -> str:
+    return f"port {target.section} of Service {target.name}" if target.section else f"Service {target.name}"

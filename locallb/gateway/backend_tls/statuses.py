@@ -1,0 +1,43 @@
+"""What the status of a BackendTLSPolicy says, for each Gateway whose routes lead to a Service of it.
+
+Not here: times, and what others wrote (`status_patch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from locallb.gateway.backend_tls.policies import Policies
+from locallb.gateway.conditions import ACCEPTED, RESOLVED, conditions, verdict
+from locallb.model.gateway.objects import CONTROLLER, GROUP, BackendTlsPolicy, Named
+from locallb.model.status_entries import Condition
+
+
+def policy_status(policy: BackendTlsPolicy, policies: Policies, gateways: Iterable[Named]) -> Mapping[str, Any]:
+    """Return the status of a policy: of each Gateway the same."""
+    said = conditions(*_conditions(policy, policies))
+    return {
+        "ancestors": [
+            {
+                "ancestorRef": {"group": GROUP, "kind": "Gateway", "namespace": key.namespace, "name": key.name},
+                "controllerName": CONTROLLER,
+                **said,
+            }
+            for key in gateways
+        ]
+    }
+
+
+def _conditions(policy: BackendTlsPolicy, policies: Policies) -> Iterator[Condition]:
+    made = policies.made(policy)
+    yield verdict(ACCEPTED, policies.trouble(policy))
+    if made.is_read:
+        yield verdict(RESOLVED, made.resolved)
+
+
+def policy_sentences(cluster: str, policies: Policies, services: Collection[Named]) -> Iterator[str]:
+    """Return what is wrong with policies that are about any of these Services."""
+    for policy in policies.about(services):
+        if why := policies.trouble(policy) or policies.made(policy).resolved:
+            yield f"{cluster}: BackendTLSPolicy {policy.meta.key}: {why.reason}: {why.message}"

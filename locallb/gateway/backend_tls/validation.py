@@ -1,0 +1,81 @@
+"""What a policy comes to: how backends are believed, or the specification's reason why that can't be.
+
+A reference that leads nowhere takes nothing from the others; without one that is left nobody is believed. Not here:
+whom a policy is about (`policies`), and ConfigMaps, of which whoever reads them keeps certificates only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.gateway.conditions import INVALID, Trouble
+from locallb.model.gateway.objects import BackendTlsPolicy, Named, Reference
+from locallb.model.gateway.of_cluster import AuthorityBundle
+from locallb.model.http.serving import BackendTls
+
+SYSTEM = "System"
+_CONFIG_MAP = ("", "ConfigMap")
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What a policy comes to."""
+
+    tls: BackendTls | Trouble
+    """How backends are believed; trouble: nobody is, and nobody is spoken to in clear text instead."""
+    resolved: Trouble | None = None
+    """Why the first of its references leads nowhere."""
+    is_read: bool = True
+    """Whether anybody knows what it refers to."""
+
+
+def validation(policy: BackendTlsPolicy, bundles: Mapping[Named, AuthorityBundle]) -> Validation:
+    """Return what a policy comes to."""
+    if why := _odd(policy):
+        return Validation(Trouble(INVALID, why), is_read=False)
+    bundled = [_authorities(reference, bundles) for reference in policy.authorities]
+    resolved = next((one for one in bundled if isinstance(one, Trouble)), None)
+    trusted = "".join(one for one in bundled if isinstance(one, str))
+    if resolved and not trusted:
+        return Validation(Trouble("NoValidCACertificate", resolved.message), resolved)
+    try:
+        return Validation(BackendTls(policy.hostname, trusted, policy.dns_names, policy.uris), resolved)
+    except ValueError as error:
+        return Validation(Trouble(INVALID, str(error)), resolved)
+
+
+def policy_trouble(policy: BackendTlsPolicy, why: Trouble) -> Trouble:
+    """Return what is wrong with a policy for who doesn't know which one is meant."""
+    return Trouble(why.reason, f"BackendTLSPolicy {policy.meta.key}: {why.message}")
+
+
+def _odd(policy: BackendTlsPolicy) -> str:
+    """Return what can't be kept of a policy, whatever it refers to."""
+    if policy.problem:
+        return policy.problem
+    if policy.unsupported:
+        return f"{', '.join(policy.unsupported)} isn't known here; leave it out"
+    if policy.authorities and policy.well_known:
+        return "it has caCertificateRefs and wellKnownCACertificates; leave one of them out"
+    if not policy.authorities and policy.well_known != SYSTEM:
+        given = (
+            f"wellKnownCACertificates {policy.well_known} isn't known here" if policy.well_known else "it trusts nobody"
+        )
+        return f"{given}; give caCertificateRefs, or {SYSTEM}"
+    return ""
+
+
+def _authorities(reference: Reference, bundles: Mapping[Named, AuthorityBundle]) -> str | Trouble:
+    """Return the certificates that are referred to, or why there are none."""
+    group, kind, key = reference
+    if (group, kind) != _CONFIG_MAP:
+        why = f"caCertificateRefs names {group or 'core'}/{kind} {key}, which can't have authorities; name a ConfigMap"
+        return Trouble("InvalidKind", why)
+    bundle = bundles.get(key)
+    if bundle is None:
+        why = f"caCertificateRefs names ConfigMap {key}, which isn't there; make it, with ca.crt"
+        return Trouble("InvalidCACertificateRef", why)
+    if bundle.problem or not bundle.authorities:
+        return Trouble("InvalidCACertificateRef", f"ConfigMap {key} can't be used: {bundle.problem or 'it is empty'}")
+    return bundle.authorities

@@ -1,0 +1,64 @@
+"""From Kubernetes objects to BackendTLSPolicies. Never raises: rubbish is kept with its problem.
+
+Not here: what a policy refers to (`referred`), and what becomes of it (`backend_tls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from locallb.gateway.parsing.fields import group_of, hostname, items, kind_of, name_of
+from locallb.gateway.parsing.gateways import spec_of
+from locallb.model.fields import FieldError, Fields
+from locallb.model.gateway.objects import BackendTlsPolicy, Meta, Named, PolicyTarget, Reference
+
+_MOST_TARGETS, _MOST_AUTHORITIES, _MOST_NAMES = 16, 8, 5
+
+
+class _NameType(StrEnum):
+    HOSTNAME = "Hostname"
+    URI = "URI"
+
+
+def parse_policy(meta: Meta, data: Mapping[object, object]) -> BackendTlsPolicy:
+    """Read a BackendTLSPolicy."""
+    targets: tuple[PolicyTarget, ...] = ()
+    try:
+        spec = spec_of(data)
+        targets = tuple(_target(item) for item in items(spec, "targetRefs", _MOST_TARGETS))
+        validation, options = spec.inner("validation"), spec.inner("options")
+        names = [_name(item) for item in items(validation, "subjectAltNames", _MOST_NAMES)]
+        return BackendTlsPolicy(
+            meta,
+            targets,
+            hostname(validation.at("hostname"), validation.text("hostname")),
+            tuple(
+                _authority(item, meta.key.namespace)
+                for item in items(validation, "caCertificateRefs", _MOST_AUTHORITIES)
+            ),
+            validation.text("wellKnownCACertificates"),
+            tuple(name for kind, name in names if kind is _NameType.HOSTNAME),
+            tuple(name for kind, name in names if kind is _NameType.URI),
+            tuple(options.at(str(name)) for name in options.data),
+        )
+    except FieldError as error:
+        return BackendTlsPolicy(meta, targets, problem=str(error))
+
+
+def _target(fields: Fields) -> PolicyTarget:
+    return PolicyTarget(group_of(fields, ""), kind_of(fields, ""), name_of(fields), fields.text("sectionName"))
+
+
+def _authority(fields: Fields, namespace: str) -> Reference:
+    return Reference(group_of(fields, ""), kind_of(fields, "ConfigMap"), Named(namespace, name_of(fields)))
+
+
+def _name(fields: Fields) -> tuple[_NameType, str]:
+    """Return a name that a certificate may have; URIs are compared as they are."""
+    kind = fields.choice("type", _NameType.HOSTNAME)
+    field = "hostname" if kind is _NameType.HOSTNAME else "uri"
+    text = fields.text(field)
+    if not text:
+        raise FieldError(f"{fields.at(field)} is missing; give the {kind} that a certificate must have")
+    return kind, hostname(fields.at(field), text) if kind is _NameType.HOSTNAME else text
