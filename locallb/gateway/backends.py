@@ -7,17 +7,17 @@ endpoints are behind a Service (`planning.backends`), nor what is answered where
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backend_tls.validation import policy_trouble
 from locallb.gateway.conditions import Trouble
-from locallb.gateway.grants import Grants
-from locallb.gateway.listeners import not_permitted
+from locallb.gateway.grants import Grants, not_permitted
 from locallb.model.gateway.objects import Named, Reference, Route, RouteKind
 from locallb.model.gateway.of_cluster import BackendService, GatewayObjects
 from locallb.model.gateway.rules import BackendRef
-from locallb.model.http.serving import BackendTls, Speaks
+from locallb.model.http.serving import BackendTls, Certificate, Speaks
 from locallb.model.identities import ObjectKey, Protocol
 from locallb.model.naming import digest
 from locallb.model.objects import ServicePort
@@ -108,8 +108,9 @@ class Backends:
 class Upstreams:
     """The upstreams of one Gateway, gathered while its routes are translated."""
 
-    def __init__(self, backends: Backends, prefix: str) -> None:
-        self._backends, self._prefix = backends, prefix
+    def __init__(self, backends: Backends, prefix: str, client: Certificate | None = None) -> None:
+        """Gather them; by TLS they are shown `client`, if there is one."""
+        self._backends, self._prefix, self._client = backends, prefix, client
         self.targets: dict[str, BackendTarget] = {}
         self.services: set[Named] = set()
         """Those that requests are for, also where no backend may be spoken to."""
@@ -129,5 +130,6 @@ class Upstreams:
         if isinstance(target, Trouble):
             return target
         name = f"{self._prefix}{target.name}"
-        self.targets[name] = target
+        tls = replace(target.tls, client=self._client) if target.tls else None
+        self.targets[name] = target._replace(tls=tls)
         return name

@@ -48,11 +48,11 @@ def _termination(one: BoundListener, routes: Sequence[Attached]) -> Termination 
     if tls is None or tls.mode is not TlsMode.TERMINATE:
         return None
     if authority is None:
-        return Termination(one.certificates)
+        return Termination(one.certificates, one.clients)
     hosts = {one.listener.hostname, *(name for each in routes for name in each.names)}
     believed = [host for host in hosts if host and local.certifies(authority, host)]
     name = f"{one.owner.kind.lower()}s/{one.owner.key}/{one.listener.name}"
-    return Termination((local.certificate(authority, name, believed),))
+    return Termination((local.certificate(authority, name, believed),), one.clients)
 
 
 def _by_name(

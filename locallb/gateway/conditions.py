@@ -10,6 +10,7 @@ from locallb.model.status_entries import Condition
 
 ACCEPTED, PROGRAMMED, RESOLVED = "Accepted", "Programmed", "ResolvedRefs"
 CONFLICTED, PARTIALLY_INVALID, OVERLAPPING_TLS = "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"
+INSECURE_VALIDATION = "InsecureFrontendValidationMode"
 INVALID, PENDING, UNSUPPORTED = "Invalid", "Pending", "UnsupportedValue"
 LISTENERS_INVALID = "ListenersNotValid"
 _LONGEST = 1024

@@ -1,10 +1,15 @@
-"""Who may refer to an object of another namespace: whom a ReferenceGrant there allows. Not here: what comes of it."""
+"""Who may refer to an object of another namespace: whom a ReferenceGrant there allows, and what is said otherwise.
+
+Not here: what comes of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from locallb.model.gateway.objects import Reference, ReferenceGrant
+from locallb.gateway.conditions import Trouble
+from locallb.model.gateway.objects import Reference
+from locallb.model.gateway.policies import ReferenceGrant
 
 
 class Grants:
@@ -23,3 +28,9 @@ class Grants:
         wanted = {(target.group, target.kind, name) for name in ("", target.key.name)}
         grants = self._by_namespace.get(target.key.namespace, ())
         return any(asked in grant.sources and wanted & grant.targets for grant in grants)
+
+
+def not_permitted(source: Reference, target: Reference) -> Trouble:
+    """Say that a reference into another namespace needs a grant there."""
+    why = f"no ReferenceGrant in namespace {target.key.namespace} lets {source.kind} of {source.key.namespace}"
+    return Trouble("RefNotPermitted", f"{why} refer to {target.kind} {target.key.name}; make one")

@@ -7,13 +7,15 @@ conditions (`gateway_status`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from locallb.certificates import local
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.grants import Grants
+from locallb.gateway.pairs import named_pair
+from locallb.gateway.validation import Clients, clients_by_port
 from locallb.model.gateway.objects import (
     GROUP,
     Gateway,
@@ -25,12 +27,13 @@ from locallb.model.gateway.objects import (
     RouteKind,
     TlsMode,
 )
-from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
-from locallb.model.http.serving import Certificate
+from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.http.serving import Certificate, ClientValidation
 from locallb.model.identities import Protocol
 from locallb.model.snapshot import LocalAuthority
 
-_SECRET = ("", "Secret")
+_MOST_AUTHORITIES = 1 << 20
+"""Characters of all authorities of a Gateway: each listener has its own copy."""
 _KINDS: Mapping[str, tuple[RouteKind, ...]] = {
     ListenerProtocol.HTTP: (RouteKind.HTTP, RouteKind.GRPC),
     ListenerProtocol.HTTPS: (RouteKind.HTTP, RouteKind.GRPC),
@@ -58,6 +61,8 @@ class BoundListener:
     certificates: tuple[Certificate, ...] = ()
     authority: LocalAuthority | None = None
     """Who makes its certificate; None where it names those that there are, or needs none."""
+    clients: ClientValidation | None = None
+    """What its clients are asked for."""
 
     @property
     def transport(self) -> Protocol:
@@ -94,15 +99,15 @@ def bound_listeners(
     gateway: Gateway, sets: Iterable[ListenerSet], objects: GatewayObjects, authority: LocalAuthority | None = None
 ) -> tuple[BoundListener, ...]:
     """Bind all listeners of a Gateway, `sets` in order; `authority` makes certificates for those that name none."""
-    grants = Grants(objects.grants)
+    grants, asked = Grants(objects.grants), clients_by_port(gateway, objects)
     owned = [("Gateway", gateway.meta, gateway.listeners)]
     owned += [("ListenerSet", one.meta, one.listeners) for one in sets]
     bound = [
-        _certified(_bound(_owner(kind, meta), listener, objects, grants), authority)
+        _validated(_certified(_bound(_owner(kind, meta), listener, objects, grants), authority), asked)
         for kind, meta, listeners in owned
         for listener in listeners
     ]
-    return _without_conflicts(bound)
+    return tuple(_within_bound(_without_conflicts(bound)))
 
 
 def _owner(kind: str, meta: Meta) -> Reference:
@@ -134,6 +139,16 @@ def _certified(bound: BoundListener, authority: LocalAuthority | None) -> BoundL
     return replace(bound, resolved=kinds_only, authority=authority)
 
 
+def _validated(bound: BoundListener, asked: Mapping[int, Clients]) -> BoundListener:
+    """Ask clients of HTTPS for what the Gateway asks at the port, or at all others; nobody is let in unasked."""
+    listener = bound.listener
+    clients = asked.get(listener.port, asked.get(0)) if listener.protocol == ListenerProtocol.HTTPS else None
+    if clients is None:
+        return bound
+    accepted, resolved = bound.accepted or clients.accepted, bound.resolved or clients.resolved
+    return replace(bound, accepted=accepted, resolved=resolved, clients=clients.validation)
+
+
 def _unsupported(listener: Listener) -> Trouble | None:
     """Return why a listener isn't accepted, whatever else there is."""
     if listener.problem:
@@ -163,29 +178,24 @@ def _certificates(
     tls = listener.tls
     if tls is None or tls.mode is TlsMode.PASSTHROUGH:
         return (), None
-    usable, troubles = [], []
-    for reference in tls.certificates:
-        secret = objects.secrets.get(reference.key, TlsSecret(reference.key))
-        if reference[:2] != _SECRET:
-            why = f"{reference.group or 'core'}/{reference.kind} {reference.key} can't be a certificate; name a Secret"
-            troubles.append(Trouble("InvalidCertificateRef", why))
-        elif not grants.allow(owner, reference):
-            troubles.append(not_permitted(owner, reference))
-        elif secret.digest and not secret.problem:
-            usable.append(Certificate(objects.cluster, *secret.key, secret.digest, secret.file))
-        else:
-            why = secret.problem or "it isn't there; make it, of type kubernetes.io/tls"
-            why = f"Secret {reference.key} can't be used: {why}"
-            troubles.append(Trouble("InvalidCertificateRef", why))
+    pairs = [named_pair(owner, one, objects, grants, "InvalidCertificateRef") for one in tls.certificates]
+    usable = [one for one in pairs if isinstance(one, Certificate)]
+    troubles = [one for one in pairs if isinstance(one, Trouble)]
     if not tls.certificates:
         troubles.append(Trouble("InvalidCertificateRef", f"listener {listener.name} names no certificate; name one"))
     return tuple(usable), next(iter(troubles), None)
 
 
-def not_permitted(source: Reference, target: Reference) -> Trouble:
-    """Say that a reference into another namespace needs a grant there."""
-    why = f"no ReferenceGrant in namespace {target.key.namespace} lets {source.kind} of {source.key.namespace}"
-    return Trouble("RefNotPermitted", f"{why} refer to {target.kind} {target.key.name}; make one")
+def _within_bound(bound: Iterable[BoundListener]) -> Iterator[BoundListener]:
+    """Refuse a listener whose clients' authorities are too many together with those of listeners before it."""
+    left = _MOST_AUTHORITIES
+    for one in bound:
+        size = len(one.clients.authorities) if one.clients and one.serves else 0
+        fits = size <= left
+        left -= size if fits else 0
+        why = f"with those of listeners before it, its authorities have more than {_MOST_AUTHORITIES >> 20} MiB"
+        refused = Trouble("NoValidCACertificate", f"{why}; leave what is needed")
+        yield one if fits else replace(one, accepted=refused)
 
 
 def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, ...]:

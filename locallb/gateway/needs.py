@@ -96,8 +96,12 @@ def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
 
 
 def _secrets(objects: GatewayObjects) -> Iterator[Reference]:
-    """Return the Secrets that listeners name as certificates."""
+    """Return the Secrets that listeners name as certificates, and Gateways as what backends are shown."""
     grants = Grants(objects.grants)
+    for gateway in our_gateways(objects):
+        shown = gateway.client_certificate
+        if shown and shown[:2] == _SECRET and grants.allow(gateway.reference, shown):
+            yield shown
     for owner, listener in _listeners(objects):
         for reference in listener.tls.certificates if listener.tls else ():
             if reference[:2] == _SECRET and grants.allow(owner, reference):
@@ -105,8 +109,12 @@ def _secrets(objects: GatewayObjects) -> Iterator[Reference]:
 
 
 def _bundles(objects: GatewayObjects) -> Iterator[Reference]:
-    """Return the ConfigMaps that policies name as authorities, where a Gateway of ours is."""
-    for policy in objects.policies if our_gateways(objects) else ():
+    """Return the ConfigMaps that Gateways of ours name as authorities, and where there are any, policies."""
+    grants, gateways = Grants(objects.grants), our_gateways(objects)
+    for gateway in gateways:
+        named = (one for asked in gateway.validations.values() if asked for one in asked.authorities)
+        yield from (one for one in named if one[:2] == _CONFIG_MAP and grants.allow(gateway.reference, one))
+    for policy in objects.policies if gateways else ():
         yield from (one for one in policy.authorities if one[:2] == _CONFIG_MAP)
 
 

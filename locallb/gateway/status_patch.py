@@ -88,7 +88,7 @@ def withdrawn(said: Status) -> Status:
     if "loadBalancer" in said:
         return {"loadBalancer": {"ingress": []}}
     waiting = {"status": "Unknown", "reason": "Pending", "message": "Waiting for controller"}
-    conditions = [{"type": each["type"], **waiting} for each in said["conditions"]]
+    conditions = [{"type": each["type"], **waiting} for each in said["conditions"] if each["type"] in _WAITING]
     none = {"addresses": [], "listeners": [], "attachedListenerSets": 0, _FEATURES: []}
     return {"conditions": conditions, **{key: value for key, value in none.items() if key in said}}
 
@@ -151,7 +151,18 @@ def _conditions(said: Iterable[Status], wanted: Iterable[Status], generation: in
     return [*(condition for condition in kept if condition), *mine.values()]
 
 
-OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"})
+_WAITING = ("Accepted", "Programmed")
+"""Types that objects have before anybody looks at them."""
+OURS = frozenset(
+    {
+        *_WAITING,
+        "ResolvedRefs",
+        "Conflicted",
+        "PartiallyInvalid",
+        "OverlappingTLSConfig",
+        "InsecureFrontendValidationMode",
+    }
+)
 """Types that an object's controller writes: what we don't say is gone."""
 
 

@@ -6,7 +6,7 @@ what others wrote, are added where it is written (`status_patch`). Not here: whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from locallb.gateway.backends import Backends
 from locallb.gateway.conditions import (
     ACCEPTED,
     CONFLICTED,
+    INSECURE_VALIDATION,
     INVALID,
     OVERLAPPING_TLS,
     PARTIALLY_INVALID,
@@ -35,7 +36,6 @@ from locallb.gateway.translation import BoundGateway
 from locallb.model.gateway.objects import (
     CONTROLLER,
     GROUP,
-    BackendTlsPolicy,
     GatewayClass,
     ListenerProtocol,
     ListenerSet,
@@ -43,8 +43,10 @@ from locallb.model.gateway.objects import (
     Named,
     Reference,
     Route,
+    ValidationMode,
 )
 from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.status_entries import Condition
 
@@ -93,17 +95,23 @@ def gateway_status(bound: BoundGateway, outcome: Outcome) -> Told:
     return Told(bound.gateway.reference, bound.gateway.meta, status)
 
 
-def _gateway_conditions(
-    bound: BoundGateway, outcome: Outcome, mine: Sequence[BoundListener]
-) -> tuple[Condition, Condition]:
+def _gateway_conditions(bound: BoundGateway, outcome: Outcome, mine: Sequence[BoundListener]) -> Iterator[Condition]:
     odd = [one.listener.name for one in mine if not _is_fine(one, outcome)]
     reason = "ListenersNotValid" if odd else ACCEPTED
     message = f"look at the listeners {', '.join(odd)}" if odd else ""
     refused = Trouble(INVALID, bound.trouble.message) if bound.trouble else None
-    return (
-        verdict(ACCEPTED, bound.trouble, reason, message),
-        verdict(PROGRAMMED, refused or outcome.trouble, message=" ".join(map(str, outcome.addresses))),
-    )
+    yield verdict(ACCEPTED, bound.trouble, reason, message)
+    yield verdict(PROGRAMMED, refused or outcome.trouble, message=" ".join(map(str, outcome.addresses)))
+    if bound.gateway.client_certificate:
+        yield verdict(RESOLVED, bound.resolved or _unresolved(mine))
+    if any(asked.mode is ValidationMode.INSECURE for asked in bound.gateway.validations.values() if asked):
+        why = "clients without a certificate that its authorities signed are let in; use AllowValidOnly"
+        yield Condition(INSECURE_VALIDATION, "True", "ConfigurationChanged", why)
+
+
+def _unresolved(mine: Iterable[BoundListener]) -> Trouble | None:
+    odd = [one.listener.name for one in mine if one.resolved]
+    return Trouble("ListenersNotResolved", f"look at the listeners {', '.join(odd)}") if odd else None
 
 
 def _is_fine(one: BoundListener, outcome: Outcome) -> bool:

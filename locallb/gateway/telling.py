@@ -110,6 +110,8 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
     """Return the sentences about one Gateway; with the route where another Gateway says the same of it."""
     troubles = [(one.listener.name, one.conflict or one.accepted or one.resolved) for one in gateway.listeners]
     of_listeners = [f"{gateway.key} listener {name}: {why.reason}: {why.message}" for name, why in troubles if why]
+    if why := gateway.resolved:
+        of_listeners.append(f"{gateway.key}: {why.reason}: {why.message}")
     of_routes = (_of_route(gateway, verdict, backends) for verdict in gateway.attachment.verdicts)
     return [(None, of_listeners), *(said for said in of_routes if said[1])]
 

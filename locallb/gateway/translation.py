@@ -18,6 +18,7 @@ from locallb.gateway.bound import Bound, upstream_prefix
 from locallb.gateway.chains import chains_of_port, datagrams_of_port
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners
+from locallb.gateway.pairs import client_pair
 from locallb.model.gateway.objects import (
     CONTROLLER,
     Gateway,
@@ -45,6 +46,8 @@ class BoundGateway(Bound):
     attachment: Attachment
     services: frozenset[Named] = frozenset()
     """Those that its requests are for."""
+    resolved: Trouble | None = None
+    """Why what backends are to be shown can't be."""
 
     @property
     def hostnames(self) -> tuple[str, ...]:
@@ -112,7 +115,9 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
     listeners = bound_listeners(gateway, sets, shared, authority)
     attachment = attach(listeners, routes, shared.namespaces)
     trouble = _unusable(gateway, listeners)
-    upstreams = Upstreams(Backends(shared), upstream_prefix(key))
+    shown = client_pair(gateway, shared)
+    resolved, client = (shown, None) if isinstance(shown, Trouble) else (None, shown)
+    upstreams = Upstreams(Backends(shared), upstream_prefix(key), client)
     chains, datagrams = {}, {}
     for (port, transport), group in () if trouble else _by_port(listeners):
         attached = [(listeners[number], attachment.routes.get(number, ())) for number in group]
@@ -133,6 +138,7 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
         sets=sets,
         attachment=attachment,
         services=frozenset(upstreams.services),
+        resolved=resolved,
     )
 
 

@@ -31,8 +31,9 @@ from locallb.gateway.translation import BoundGateway, our_classes, shared_object
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.ingress.statuses import ingress_statuses
 from locallb.ingress.translation import BoundIngresses
-from locallb.model.gateway.objects import BackendTlsPolicy, ListenerSet, Named, Reference
+from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner
 from locallb.model.memory import Memory
 from locallb.model.reasons import Problem, Reason

@@ -20,7 +20,18 @@ from locallb.gateway.needs import (
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.memory import Memory
-from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, grant, listener, namespace, route, service
+from tests.gateway.api import (
+    DEMO,
+    JsonObject,
+    api_object,
+    gateway,
+    gateway_class,
+    grant,
+    listener,
+    namespace,
+    route,
+    service,
+)
 
 EVERYTHING = (*KINDS, NAMESPACE, SECRET, CONFIG_MAP, SERVICE)
 
@@ -68,3 +79,26 @@ def test_secrets_are_those_that_may_be_named() -> None:
     other["spec"]["gatewayClassName"] = "other"
     objects = read(gateway_class(), ours, other, grant("open", kind="Gateway", what="Secret"))
     assert {str(one.key) for one in named_objects(objects)} == {"shop/mine", "open/granted"}
+
+
+def test_of_tls_of_a_gateway_as_a_whole_is_read_what_it_may_name() -> None:
+    """Authorities of clients, what backends are shown; of policies what they name in their namespace."""
+    refs = [{"kind": "ConfigMap", "name": "mine"}, {"kind": "ConfigMap", "name": "a", "namespace": "open"}]
+    closed = [{"kind": "ConfigMap", "name": "a", "namespace": "closed"}, {"kind": "Service", "name": "a"}]
+    frontend = {
+        "default": {"validation": {"caCertificateRefs": refs}},
+        "perPort": [{"port": 1, "tls": {"validation": {"caCertificateRefs": closed}}}],
+    }
+    ours = gateway(tls={"frontend": frontend, "backend": {"clientCertificateRef": {"name": "shown"}}})
+    other = gateway(tls={"frontend": {"default": {"validation": {"caCertificateRefs": [{"name": "no"}]}}}}, name="no")
+    other["spec"]["gatewayClassName"] = "other"
+    named = {"targetRefs": [], "validation": {"caCertificateRefs": [{"kind": "ConfigMap", "name": "policy"}]}}
+    policy = api_object("BackendTLSPolicy", "policy", spec=named)
+    grants = grant("open", kind="Gateway", what="ConfigMap"), grant("closed", kind="Gateway", what="Secret")
+    objects = read(gateway_class(), ours, other, policy, *grants)
+    assert {(one.kind, str(one.key)) for one in named_objects(objects)} == {
+        ("Secret", "shop/shown"),
+        ("ConfigMap", "shop/mine"),
+        ("ConfigMap", "open/a"),
+        ("ConfigMap", "shop/policy"),
+    }

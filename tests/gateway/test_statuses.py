@@ -134,7 +134,12 @@ GATEWAYS: dict[str, tuple[JsonObject, Outcome, str, str]] = {
         "Accepted",
         "InvalidParameters",
     ),
-    "clients' certificates": ({"tls": {"frontend": {"default": {}}}}, SERVING, "Accepted", "Invalid"),
+    "clients' certificates that nobody signs": (
+        {"tls": {"frontend": {"default": {"validation": {"caCertificateRefs": []}}}}},
+        SERVING,
+        "Accepted",
+        "Invalid",
+    ),
     "no address": ({}, Outcome(trouble=Trouble("AddressNotAssigned", "none")), "Programmed", "AddressNotAssigned"),
 }
 

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterator
 
 from locallb.gateway.backend_tls.validation import Validation, validation
 from locallb.gateway.conditions import Trouble
-from locallb.model.gateway.objects import BackendTlsPolicy, Named, PolicyTarget
+from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.gateway.policies import BackendTlsPolicy, PolicyTarget
 
 
 class Policies:

@@ -10,7 +10,8 @@ from typing import Any
 
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.conditions import ACCEPTED, RESOLVED, conditions, verdict
-from locallb.model.gateway.objects import CONTROLLER, GROUP, BackendTlsPolicy, Named
+from locallb.model.gateway.objects import CONTROLLER, GROUP, Named
+from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.status_entries import Condition
 
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from locallb.gateway.conditions import INVALID, Trouble
-from locallb.model.gateway.objects import BackendTlsPolicy, Named, Reference
+from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.of_cluster import AuthorityBundle
+from locallb.model.gateway.policies import BackendTlsPolicy
 from locallb.model.http.serving import BackendTls
 
 SYSTEM = "System"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 from locallb.gateway.parsing.fields import group_of, hostname, items, kind_of, name_of, namespace_of, texts
+from locallb.gateway.parsing.gateway_tls import client_certificate, validations
 from locallb.gateway.parsing.references import LARGEST_PORT, reference
 from locallb.model.fields import FieldError, Fields
 from locallb.model.formatting import shown
@@ -22,10 +23,10 @@ from locallb.model.gateway.objects import (
     ListenerTls,
     Meta,
     Named,
-    ReferenceGrant,
     TlsMode,
     WantedAddress,
 )
+from locallb.model.gateway.policies import ReferenceGrant
 from locallb.model.gateway.selection import Allowed, From, Requirement, Selector
 from locallb.model.identities import IPAddress, Uid
 
@@ -71,8 +72,7 @@ def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
     try:
         spec = spec_of(data)
         infrastructure, tls = spec.inner("infrastructure"), spec.inner("tls")
-        unsupported = [tls.at(name) for name in ("backend", "frontend") if tls.get(name) is not None]
-        unsupported += [spec.at("defaultScope")] if spec.text("defaultScope") not in {"", "None"} else []
+        unsupported = [spec.at("defaultScope")] if spec.text("defaultScope") not in {"", "None"} else []
         return Gateway(
             meta,
             name_of(spec, "gatewayClassName"),
@@ -82,6 +82,8 @@ def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
             infrastructure.texts("labels"),
             infrastructure.texts("annotations"),
             infrastructure.get("parametersRef") is not None,
+            validations(tls.inner("frontend"), meta.key.namespace),
+            client_certificate(tls.inner("backend"), meta.key.namespace),
             tuple(unsupported),
         )
     except FieldError as error:

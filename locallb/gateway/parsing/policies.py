@@ -11,7 +11,8 @@ from enum import StrEnum
 from locallb.gateway.parsing.fields import group_of, hostname, items, kind_of, name_of
 from locallb.gateway.parsing.gateways import spec_of
 from locallb.model.fields import FieldError, Fields
-from locallb.model.gateway.objects import BackendTlsPolicy, Meta, Named, PolicyTarget, Reference
+from locallb.model.gateway.objects import Meta, Named, Reference
+from locallb.model.gateway.policies import BackendTlsPolicy, PolicyTarget
 
 _MOST_TARGETS, _MOST_AUTHORITIES, _MOST_NAMES = 16, 8, 5
 

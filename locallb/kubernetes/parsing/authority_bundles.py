@@ -15,10 +15,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 
 from locallb.model.formatting import clipped
+from locallb.model.http.checks import MAX_AUTHORITIES
 
 ENTRY = "ca.crt"
-LARGEST = 256 << 10
-"""Characters of certificates that one may have: what usual systems trust together fits."""
 _LARGEST_TEXT = 2 << 20
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----([^-]*)-----END \1-----")
 _EDGE = re.compile(r"-----(?:BEGIN|END) ")
@@ -55,7 +54,7 @@ def authorities_in(text: str) -> str:
     if not certificates:
         raise BundleError(f"its {ENTRY} has no certificate; write the certificates of authorities there, in PEM")
     bundle = "".join(map(_pem, certificates))
-    if len(bundle) > LARGEST:
+    if len(bundle) > MAX_AUTHORITIES:
         raise BundleError(_too_large())
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=bundle)
@@ -105,4 +104,4 @@ def _odd() -> str:
 
 
 def _too_large() -> str:
-    return f"its {ENTRY} is larger than {LARGEST >> 10} KiB; leave the authorities that are needed"
+    return f"its {ENTRY} is larger than {MAX_AUTHORITIES >> 10} KiB; leave the authorities that are needed"

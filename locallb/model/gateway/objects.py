@@ -94,6 +94,21 @@ class ListenerTls:
     options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
+class ValidationMode(StrEnum):
+    """Who is let in where clients are asked for a certificate."""
+
+    VALID_ONLY = "AllowValidOnly"
+    INSECURE = "AllowInsecureFallback"
+
+
+@dataclass(frozen=True, slots=True)
+class FrontendValidation:
+    """What clients are asked for: a certificate that an authority signed, of those in these objects."""
+
+    authorities: tuple[Reference, ...]
+    mode: ValidationMode = ValidationMode.VALID_ONLY
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """An entry of the listeners of a Gateway or a ListenerSet."""
@@ -142,6 +157,10 @@ class Gateway:
     annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Likewise."""
     has_parameters: bool = False
+    validations: Mapping[int, FrontendValidation | None] = field(default_factory=dict)
+    """Of spec.tls.frontend: by port, and at 0 for all other ports; None where no certificate is asked for."""
+    client_certificate: Reference | None = None
+    """Of spec.tls.backend: what backends are shown."""
     unsupported: tuple[str, ...] = ()
     """Fields that are set and that nothing is made of here."""
     problem: str = ""
@@ -195,55 +214,3 @@ class Route:
     def reference(self) -> Reference:
         """Return what it is called."""
         return Reference(GROUP, self.kind.value, self.meta.key)
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceGrant:
-    """Who may refer to what of a grant's namespace."""
-
-    namespace: str
-    sources: frozenset[tuple[str, str, str]] = frozenset()
-    """Groups, kinds and namespaces of those who refer."""
-    targets: frozenset[tuple[str, str, str]] = frozenset()
-    """Groups, kinds and names of what is referred to; an empty name for all."""
-
-
-class PolicyTarget(NamedTuple):
-    """What of its own namespace a policy is about."""
-
-    group: str
-    kind: str
-    name: str
-    section: str = ""
-    """The name of a Service's port; empty for every port."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackendTlsPolicy:
-    """How TLS to the backends of Services is done."""
-
-    meta: Meta
-    targets: tuple[PolicyTarget, ...] = ()
-    hostname: str = ""
-    authorities: tuple[Reference, ...] = ()
-    well_known: str = ""
-    dns_names: tuple[str, ...] = ()
-    uris: tuple[str, ...] = ()
-    """Names of which a certificate must have one, in place of the hostname."""
-    unsupported: tuple[str, ...] = ()
-    """Fields that are set and that nothing is made of here."""
-    problem: str = ""
-
-    @property
-    def reference(self) -> Reference:
-        """Return what it is called."""
-        return Reference(GROUP, "BackendTLSPolicy", self.meta.key)
-
-    @property
-    def services(self) -> tuple[PolicyTarget, ...]:
-        """Return its targets that are Services: all that it can be about here."""
-        return tuple(target for target in self.targets if (target.group, target.kind) == ("", "Service"))
-
-    def service(self, target: PolicyTarget) -> Named:
-        """Return the Service that a target is."""
-        return Named(self.meta.key.namespace, target.name)

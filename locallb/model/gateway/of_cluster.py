@@ -7,15 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from locallb.model.gateway.ingresses import Ingress, IngressClass
-from locallb.model.gateway.objects import (
-    BackendTlsPolicy,
-    Gateway,
-    GatewayClass,
-    ListenerSet,
-    Named,
-    ReferenceGrant,
-    Route,
-)
+from locallb.model.gateway.objects import Gateway, GatewayClass, ListenerSet, Named, Route
+from locallb.model.gateway.policies import BackendTlsPolicy, ReferenceGrant
 from locallb.model.identities import ClusterName
 from locallb.model.objects import EMPTY, ServicePort
 

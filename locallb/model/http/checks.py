@@ -17,6 +17,8 @@ MAX_TEXT = 1024
 MAX_VALUE = 4096
 """Characters of a header's value that is set."""
 MAX_HOSTNAME = 253
+MAX_AUTHORITIES = 256 << 10
+"""Characters of the certificates of authorities together: what usual systems trust together fits."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -71,7 +73,9 @@ def path(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def authorities(pem: str) -> str:
-    """Return certificates in PEM, at least one, that can be read."""
+    """Return certificates in PEM, at least one, that can be read, and not too many."""
+    if len(pem) > MAX_AUTHORITIES:
+        raise ValueError(f"the authorities are larger than {MAX_AUTHORITIES >> 10} KiB")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
     except (ssl.SSLError, TypeError, ValueError) as error:

@@ -1,0 +1,36 @@
+"""Secrets that are named as certificates: what a listener or a Gateway shows, or why it can't.
+
+Not here: authorities (`validation`), and reading Secrets.
+"""
+
+from __future__ import annotations
+
+from locallb.gateway.conditions import Trouble
+from locallb.gateway.grants import Grants, not_permitted
+from locallb.model.gateway.objects import Gateway, Reference
+from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
+from locallb.model.http.serving import Certificate
+
+_SECRET = ("", "Secret")
+
+
+def named_pair(
+    owner: Reference, named: Reference, objects: GatewayObjects, grants: Grants, reason: str
+) -> Certificate | Trouble:
+    """Return the certificate in a Secret, or why it can't be used: for `reason`, unless nobody lets `owner` name it."""
+    if named[:2] != _SECRET:
+        why = f"{named.group or 'core'}/{named.kind} {named.key} can't be a certificate; name a Secret"
+        return Trouble(reason, why)
+    if not grants.allow(owner, named):
+        return not_permitted(owner, named)
+    secret = objects.secrets.get(named.key, TlsSecret(named.key))
+    if secret.digest and not secret.problem:
+        return Certificate(objects.cluster, *secret.key, secret.digest, secret.file)
+    why = secret.problem or "it isn't there; make it, of type kubernetes.io/tls"
+    return Trouble(reason, f"Secret {named.key} can't be used: {why}")
+
+
+def client_pair(gateway: Gateway, objects: GatewayObjects) -> Certificate | Trouble | None:
+    """Return what a Gateway shows to backends, by its spec.tls.backend; None where that is nothing."""
+    named, reason = gateway.client_certificate, "InvalidClientCertificateRef"
+    return named_pair(gateway.reference, named, objects, Grants(objects.grants), reason) if named else None

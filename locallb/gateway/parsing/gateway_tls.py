@@ -1,0 +1,44 @@
+"""TLS of a Gateway as a whole: what clients are asked for, and what backends are shown.
+
+Raises FieldError. Not here: TLS of single listeners (`gateways`), and whether what is named can be used (`validation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from locallb.gateway.parsing.fields import items
+from locallb.gateway.parsing.references import LARGEST_PORT, reference
+from locallb.model.fields import FieldError, Fields
+from locallb.model.gateway.objects import FrontendValidation, Reference, ValidationMode
+
+_MOST_PORTS, _MOST_AUTHORITIES = 64, 16
+
+
+def validations(frontend: Fields, namespace: str) -> Mapping[int, FrontendValidation | None]:
+    """Return what clients are asked for, by port; 0 is every other one."""
+    asked = {0: _validation(frontend.inner("default"), namespace)}
+    for item in items(frontend, "perPort", _MOST_PORTS):
+        port = item.integer("port", 1, LARGEST_PORT)
+        if port in asked:
+            raise FieldError(f"{frontend.at('perPort')} has port {port} twice; write each once")
+        asked[port] = _validation(item.inner("tls"), namespace)
+    return asked if any(asked.values()) else {}
+
+
+def _validation(tls: Fields, namespace: str) -> FrontendValidation | None:
+    if tls.get("validation") is None:
+        return None
+    fields = tls.inner("validation")
+    named = items(fields, "caCertificateRefs", _MOST_AUTHORITIES)
+    authorities = tuple(reference(item, "", "ConfigMap", namespace) for item in named)
+    if not authorities:
+        raise FieldError(f"{fields.at('caCertificateRefs')} is empty; name a ConfigMap with a ca.crt")
+    return FrontendValidation(authorities, fields.choice("mode", ValidationMode.VALID_ONLY))
+
+
+def client_certificate(backend: Fields, namespace: str) -> Reference | None:
+    """Return what backends are shown."""
+    if backend.get("clientCertificateRef") is None:
+        return None
+    return reference(backend.inner("clientCertificateRef"), "", "Secret", namespace)

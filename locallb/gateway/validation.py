@@ -1,0 +1,76 @@
+"""What clients of a Gateway are asked for at each port, by its spec.tls.frontend, or why nobody can be let in there.
+
+It holds for every listener that speaks HTTPS, also of ListenerSets: a connection may be used for all hosts of a port.
+Not here: certificates that listeners show (`listeners`), and reading ConfigMaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from locallb.gateway.conditions import Trouble
+from locallb.gateway.grants import Grants, not_permitted
+from locallb.model.gateway.objects import FrontendValidation, Gateway, Reference, ValidationMode
+from locallb.model.gateway.of_cluster import AuthorityBundle, GatewayObjects
+from locallb.model.http.checks import MAX_AUTHORITIES
+from locallb.model.http.serving import ClientValidation
+
+_CONFIG_MAP = ("", "ConfigMap")
+_REF, _KIND = "InvalidCACertificateRef", "InvalidCACertificateKind"
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """What clients are asked for at a port."""
+
+    validation: ClientValidation | None = None
+    """None where none of the authorities can be used, and where nothing is asked for."""
+    accepted: Trouble | None = None
+    """Why nobody can be let in."""
+    resolved: Trouble | None = None
+    """Why an authority can't be used."""
+
+
+def clients_by_port(gateway: Gateway, objects: GatewayObjects) -> Mapping[int, Clients]:
+    """Return what clients are asked for, by port; 0 is every other one."""
+    grants = Grants(objects.grants)
+    return {
+        port: _clients(asked, gateway, objects, grants) if asked else Clients()
+        for port, asked in gateway.validations.items()
+    }
+
+
+def _clients(asked: FrontendValidation, gateway: Gateway, objects: GatewayObjects, grants: Grants) -> Clients:
+    """Put together the authorities that can be used; of those that can't the first one is told."""
+    text, troubles = "", list[Trouble]()
+    for named in asked.authorities:
+        bundle = _bundle(named, gateway, objects, grants)
+        if isinstance(bundle, Trouble):
+            troubles.append(bundle)
+        elif len(text) + len(bundle.authorities) > MAX_AUTHORITIES:
+            why = f"with those before it, it has more than {MAX_AUTHORITIES >> 10} KiB; leave what is needed"
+            troubles.append(Trouble(_REF, f"ConfigMap {named.key} can't be used: {why}"))
+        else:
+            text += bundle.authorities
+    resolved = next(iter(troubles), None)
+    try:
+        validation = ClientValidation(text, asked.mode is ValidationMode.INSECURE)
+    except ValueError:
+        message = resolved.message if resolved else f"{asked.authorities[0].key} has none"
+        return Clients(None, Trouble("NoValidCACertificate", f"no authority can be used: {message}"), resolved)
+    return Clients(validation, None, resolved)
+
+
+def _bundle(named: Reference, gateway: Gateway, objects: GatewayObjects, grants: Grants) -> AuthorityBundle | Trouble:
+    """Return a ConfigMap that a Gateway names, or why it can't be used."""
+    if named[:2] != _CONFIG_MAP:
+        why = f"{named.group or 'core'}/{named.kind} {named.key} can't be an authority; name a ConfigMap"
+        return Trouble(_KIND, why)
+    if not grants.allow(gateway.reference, named):
+        return not_permitted(gateway.reference, named)
+    bundle = objects.bundles.get(named.key, AuthorityBundle(named.key))
+    if bundle.problem or not bundle.authorities:
+        why = bundle.problem or "it isn't there; make it, with certificates in its ca.crt"
+        return Trouble(_REF, f"ConfigMap {named.key} can't be used: {why}")
+    return bundle

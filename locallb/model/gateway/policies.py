@@ -1,0 +1,63 @@
+"""Objects of Gateway API that say something about others: who may refer to whom, how backends are believed.
+
+As in `objects`, frozen and under the API's own names. Not here: what comes of them (`gateway`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from locallb.model.gateway.objects import GROUP, Meta, Named, Reference
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceGrant:
+    """Who may refer to what of a grant's namespace."""
+
+    namespace: str
+    sources: frozenset[tuple[str, str, str]] = frozenset()
+    """Groups, kinds and namespaces of those who refer."""
+    targets: frozenset[tuple[str, str, str]] = frozenset()
+    """Groups, kinds and names of what is referred to; an empty name for all."""
+
+
+class PolicyTarget(NamedTuple):
+    """What of its own namespace a policy is about."""
+
+    group: str
+    kind: str
+    name: str
+    section: str = ""
+    """The name of a Service's port; empty for every port."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTlsPolicy:
+    """How TLS to the backends of Services is done."""
+
+    meta: Meta
+    targets: tuple[PolicyTarget, ...] = ()
+    hostname: str = ""
+    authorities: tuple[Reference, ...] = ()
+    well_known: str = ""
+    dns_names: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+    """Names of which a certificate must have one, in place of the hostname."""
+    unsupported: tuple[str, ...] = ()
+    """Fields that are set and that nothing is made of here."""
+    problem: str = ""
+
+    @property
+    def reference(self) -> Reference:
+        """Return what it is called."""
+        return Reference(GROUP, "BackendTLSPolicy", self.meta.key)
+
+    @property
+    def services(self) -> tuple[PolicyTarget, ...]:
+        """Return its targets that are Services: all that it can be about here."""
+        return tuple(target for target in self.targets if (target.group, target.kind) == ("", "Service"))
+
+    def service(self, target: PolicyTarget) -> Named:
+        """Return the Service that a target is."""
+        return Named(self.meta.key.namespace, target.name)

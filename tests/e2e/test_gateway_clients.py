@@ -1,0 +1,121 @@
+"""Clients of Gateways that must show a certificate, against a real Envoy: who is let in, what new authorities cost."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.support import Stage, node
+from tests.e2e.test_gateways import _secret, address_of, answering, service
+from tests.envoy.certificates import Authority, Pair
+from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
+
+pytestmark = pytest.mark.envoy
+PORT, OTHER = 8443, 9443
+
+
+class World:
+    """A Gateway with two ports for HTTPS, of which the first asks clients for certificates of one authority."""
+
+    def __init__(self, play: Stage, directory: Path, port: int) -> None:
+        self.play, self.ours = play, Authority(directory / "ours")
+        self.first, self.second = (Authority(directory / name, name) for name in ("first", "second"))
+        play.write("cluster.yaml", node(), service("one", port), _secret(self.ours.sign("DNS:a.test")))
+        self.trust(self.first.own.pem)
+
+    def trust(self, text: str, mode: str = "AllowValidOnly") -> None:
+        """Have clients checked by these authorities from now on."""
+        named = [{"group": "", "kind": "ConfigMap", "name": "ca"}]
+        asked = {"validation": {"caCertificateRefs": named, "mode": mode}}
+        frontend = {"default": {}, "perPort": [{"port": PORT, "tls": asked}]}
+        certificate = {"certificateRefs": [{"name": "cert"}]}
+        listeners = (listener(f"l{port}", port, "HTTPS", tls=certificate) for port in (PORT, OTHER))
+        made = gateway(*listeners, tls={"frontend": frontend})
+        self.play.write("gateway.yaml", gateway_class(), made, route(rule("/", backends=[backend("one")])))
+        self.play.write("ca.yaml", config_map(text))
+        self.play.up()
+
+    def connection(self, port: int, pair: Pair | None = None) -> http.client.HTTPSConnection:
+        """Prepare a connection that shows a certificate, if there is one."""
+        context = ssl.create_default_context(cafile=str(self.ours.own.chain))
+        context.check_hostname = False
+        if pair:
+            context.load_cert_chain(pair.chain, pair.key)
+        return http.client.HTTPSConnection(address_of(self.play), port, timeout=5, context=context)
+
+    def get(self, port: int, pair: Pair | None = None) -> int | None:
+        """Ask once on a new connection; None where TLS is refused."""
+        with closing(self.connection(port, pair)) as connection:
+            try:
+                return status(connection)
+            except (ssl.SSLError, ConnectionResetError, http.client.RemoteDisconnected):
+                return None
+
+
+def status(connection: http.client.HTTPConnection) -> int:
+    """Ask once."""
+    connection.request("GET", "/")
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def config_map(text: str) -> JsonObject:
+    """Write a ConfigMap with authorities."""
+    metadata = {"name": "ca", "namespace": "shop"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}}
+
+
+@pytest.fixture
+def world(play: Stage, tmp_path: Path) -> Iterator[World]:
+    """Serve it."""
+    with answering("one") as port:
+        yield World(play, tmp_path, port)
+
+
+def test_clients_are_let_in_whom_the_authority_knows(world: World) -> None:
+    """Nobody else: without a certificate, or with one that another authority or nobody signed."""
+    known, stranger = world.first.sign("DNS:client"), world.second.sign("DNS:client")
+    assert [world.get(PORT, pair) for pair in (known, stranger, world.second.own, None)] == [200, None, None, None]
+    assert [world.get(OTHER, pair) for pair in (known, None)] == [200, 200]
+    world.trust(world.first.own.pem, "AllowInsecureFallback")
+    assert [world.get(PORT, pair) for pair in (known, stranger, None)] == [200, 200, 200]
+
+
+def test_new_authorities_count_for_new_connections_and_cut_none(world: World) -> None:
+    """Neither at their port nor at the other one; first both are believed, then the new one alone."""
+    known, successor = world.first.sign("DNS:client"), world.second.sign("DNS:client")
+    before = world.play.pids()
+    with closing(world.connection(PORT, known)) as held, closing(world.connection(OTHER)) as beside:
+        assert (status(held), status(beside)) == (200, 200)
+        sockets = held.sock, beside.sock
+        world.trust(world.first.own.pem + world.second.own.pem)
+        assert [world.get(PORT, pair) for pair in (known, successor)] == [200, 200]
+        world.trust(world.second.own.pem)
+        assert [world.get(PORT, pair) for pair in (known, successor)] == [None, 200]
+        assert (status(held), status(beside)) == (200, 200)
+        assert (held.sock, beside.sock) == sockets
+    assert world.play.pids() == before
+
+
+@pytest.mark.parametrize(
+    "text", ["", "rubbish", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "KEY"]
+)
+def test_authorities_that_cant_be_used_let_nobody_in_and_harm_no_other_port(world: World, text: str) -> None:
+    """Not even whom the last ones knew; when they are mended, it is served again."""
+    known, pem = world.first.sign("DNS:client"), world.first.own.pem
+    key = world.first.own.key.read_text()
+    world.trust(pem + key if text == "KEY" else text)
+    with pytest.raises(ConnectionRefusedError):
+        world.get(PORT, known)
+    assert world.get(OTHER) == 200
+    written = b"".join(world.play.files()[name] for name in world.play.files() if name.startswith(".state"))
+    assert key.splitlines()[1].encode() not in written
+    assert "NoValidCACertificate" in world.play.run("preview").out + world.play.run("up", "--yes").err
+    world.trust(pem)
+    assert [world.get(PORT, pair) for pair in (known, None)] == [200, None]

@@ -1,0 +1,59 @@
+"""What backends are shown of a Gateway, and what is said of a certificate that can't be."""
+
+from __future__ import annotations
+
+import pytest
+
+from locallb.gateway.parsing.referred import SECRET_REFERENCE
+from locallb.gateway.statuses import gateway_status
+from locallb.gateway.telling import sentences
+from locallb.model.http.serving import Certificate
+from tests.gateway.api import (
+    DEMO,
+    JsonObject,
+    api_object,
+    backend,
+    gateway,
+    gateway_class,
+    objects,
+    only,
+    route,
+    rule,
+    service,
+)
+from tests.gateway.test_statuses import SERVING, conditions
+from tests.gateway.test_validation import CERT, OK, stand_in
+
+SHOWN: dict[str, tuple[JsonObject, tuple[str, str]]] = {
+    "a Secret": ({"name": "cert"}, ("True", "ResolvedRefs")),
+    "none that is there": ({"name": "gone"}, ("False", "InvalidClientCertificateRef")),
+    "another kind": ({"name": "cert", "kind": "ConfigMap"}, ("False", "InvalidClientCertificateRef")),
+    "another group": ({"name": "cert", "group": "a.test"}, ("False", "InvalidClientCertificateRef")),
+    "one that can't be used": ({"name": "odd"}, ("False", "InvalidClientCertificateRef")),
+    "another namespace": ({"name": "cert", "namespace": "theirs"}, ("False", "RefNotPermitted")),
+}
+
+
+@pytest.mark.parametrize("case", SHOWN)
+def test_backends_are_shown_the_certificate_of_the_gateway(case: str) -> None:
+    """Where they are spoken to by TLS; what can't be shown isn't, and the Gateway says so and serves."""
+    reference, expected = SHOWN[case]
+    spec = {
+        "targetRefs": [{"group": "", "kind": "Service", "name": "secure"}],
+        "validation": {"hostname": "a.test", "wellKnownCACertificates": "System"},
+    }
+    one = only(
+        gateway(tls={"backend": {"clientCertificateRef": reference}}),
+        CERT,
+        stand_in("odd", SECRET_REFERENCE, problem="its tls.key isn't PEM"),
+        service("secure"),
+        api_object("BackendTLSPolicy", "secure", spec=spec),
+        route(rule("/", backends=[backend(), backend("secure")])),
+    )
+    said = conditions(gateway_status(one, SERVING).status)
+    assert said == {**{kind: OK[kind] for kind in ("Accepted", "Programmed")}, "ResolvedRefs": expected}
+    shown = {target.service.name: target.tls and target.tls.client for target in one.targets.values()}
+    pair = Certificate(DEMO, "shop", "cert", "ab" * 32)
+    assert shown == {"api": None, "secure": pair if case == "a Secret" else None}
+    told = [sentence for sentence in sentences(objects(gateway_class()), [one]) if str(one.key) in sentence]
+    assert [f": {expected[1]}: " in sentence for sentence in told] == [True] * (expected[0] == "False")

@@ -1,0 +1,224 @@
+"""What clients of a Gateway are asked for at each port, and what is said of authorities that can't be used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE
+from locallb.gateway.status_patch import status_patch, withdrawn
+from locallb.gateway.statuses import gateway_status
+from locallb.gateway.telling import sentences
+from tests.envoy.certificates import Authority
+from tests.gateway.api import (
+    JsonObject,
+    api_object,
+    gateway,
+    gateway_class,
+    grant,
+    listener,
+    objects,
+    only,
+    route,
+    service,
+)
+from tests.gateway.test_statuses import SERVING, conditions
+
+OK = {"Accepted": ("True", "Accepted"), "ResolvedRefs": ("True", "ResolvedRefs"), "Programmed": ("True", "Programmed")}
+KINDS = ("Accepted", "ResolvedRefs", "Programmed")
+
+
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Make two authorities."""
+    directory = tmp_path_factory.mktemp("authorities")
+    return Authority(directory, "one").own.pem, Authority(directory, "other").own.pem
+
+
+def named(name: str = "ca", **fields: str) -> JsonObject:
+    """Make a reference to a ConfigMap."""
+    return {"group": "", "kind": "ConfigMap", "name": name, **fields}
+
+
+def asking(*references: JsonObject, mode: str = "") -> JsonObject:
+    """Make a configuration that asks clients for certificates."""
+    return {"validation": {"caCertificateRefs": list(references), **({"mode": mode} if mode else {})}}
+
+
+def at(port: int, tls: JsonObject) -> JsonObject:
+    """Make the configuration of a port."""
+    return {"port": port, "tls": tls}
+
+
+def stand_in(name: str, mark: Any, namespace: str = "shop", **spec: str) -> JsonObject:  # noqa: ANN401 - JSON
+    """Make what stands for a Secret or a ConfigMap."""
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec, **mark}
+
+
+def https(name: str = "https", port: int = 443, **fields: object) -> JsonObject:
+    """Make a listener with a certificate."""
+    return listener(name, port, "HTTPS", tls={"certificateRefs": [{"name": "cert"}]}, **fields)
+
+
+CERT = stand_in("cert", SECRET_REFERENCE, digest="ab" * 32)
+
+
+def world(pems: tuple[str, str], *listeners: JsonObject, **frontend: object) -> list[JsonObject]:
+    """Return a Gateway, with all that it may name."""
+    tls = {"frontend": {"default": {}, **frontend}}
+    return [
+        gateway(*listeners, tls=tls),
+        CERT,
+        stand_in("ca", BUNDLE_REFERENCE, authorities=pems[0]),
+        stand_in("other", BUNDLE_REFERENCE, authorities=pems[1]),
+        stand_in("odd", BUNDLE_REFERENCE, problem="it has no ca.crt"),
+        stand_in("ca", BUNDLE_REFERENCE, "theirs", authorities=pems[1]),
+        route(),
+    ]
+
+
+def asked(one: Any, port: int = 443) -> tuple[str, bool] | None:  # noqa: ANN401 - a bound Gateway
+    """Return the authorities of clients at a port, and whether others are let in too."""
+    (chain,) = one.chains[port]
+    clients = chain.termination.clients
+    return (clients.authorities, clients.optional) if clients else None
+
+
+def test_ports_have_their_own_validation_and_all_others_the_default(pems: tuple[str, str]) -> None:
+    """A port of its own may ask for nothing; what isn't HTTPS is asked for nothing anyway."""
+    ports = [at(8443, asking(named("other"))), at(9443, {}), at(80, asking(named("gone")))]
+    listeners = [https(), https("b", 8443), https("c", 9443), listener()]
+    one = only(*world(pems, *listeners, default=asking(named()), perPort=ports))
+    assert [asked(one, port) for port in (443, 8443, 9443)] == [(pems[0], False), (pems[1], False), None]
+    assert one.chains[80][0].termination is None
+    assert all(conditions(told).items() >= OK.items() for told in gateway_status(one, SERVING).status["listeners"])
+
+
+NONE = ("False", "NoValidCACertificate")
+CASES: dict[str, tuple[list[JsonObject], tuple[str, str], tuple[str, str]]] = {
+    "a ConfigMap that isn't there": ([named("gone")], NONE, ("False", "InvalidCACertificateRef")),
+    "a ConfigMap without certificates": ([named("odd")], NONE, ("False", "InvalidCACertificateRef")),
+    "another kind": ([named(kind="Service")], NONE, ("False", "InvalidCACertificateKind")),
+    "another group": ([named(group="a.test")], NONE, ("False", "InvalidCACertificateKind")),
+    "another namespace": ([named(namespace="theirs")], NONE, ("False", "RefNotPermitted")),
+    "one of two": ([named("gone"), named()], OK["Accepted"], ("False", "InvalidCACertificateRef")),
+    "both": ([named(), named("other")], OK["Accepted"], OK["ResolvedRefs"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_authorities_that_cant_be_used_say_so_at_the_listeners_that_need_them(case: str, pems: tuple[str, str]) -> None:
+    """Where there is another one it counts; where there is none nobody is let in, and neighbours are served."""
+    references, accepted, resolved = CASES[case]
+    documents = world(pems, https(), https("b", 8443), default=asking(*references), perPort=[at(8443, asking(named()))])
+    one = only(*documents)
+    first, second = map(conditions, gateway_status(one, SERVING).status["listeners"])
+    serves = accepted == OK["Accepted"]
+    assert [first[kind] for kind in KINDS] == [accepted, resolved, OK["Programmed"] if serves else ("False", "Invalid")]
+    assert OK.items() <= second.items()
+    assert (443 in one.chains) == serves
+    assert asked(one, 8443) == (pems[0], False)
+    if serves:
+        assert asked(one) == (pems[0] + (pems[1] if case == "both" else ""), False)
+    else:
+        told = sentences(objects(gateway_class(), service(), *documents), [one])
+        assert any("listener https: NoValidCACertificate" in sentence for sentence in told)
+
+
+def test_a_grant_lets_a_gateway_name_authorities_elsewhere(pems: tuple[str, str]) -> None:
+    """A grant for Gateways, to ConfigMaps."""
+    allowed = grant("theirs", kind="Gateway", what="ConfigMap")
+    one = only(*world(pems, https(), default=asking(named(namespace="theirs"))), allowed)
+    assert asked(one) == (pems[1], False)
+
+
+def test_listeners_of_sets_ask_as_the_gateway_does(pems: tuple[str, str]) -> None:
+    """Nobody gets around what a Gateway asks for by a listener of his own."""
+    spec = {"parentRef": {"name": "web"}, "listeners": [https("theirs", 444), https("named", 443, hostname="b.test")]}
+    made, *others = world(pems, https(), default=asking(named()))
+    made["spec"]["allowedListeners"] = {"namespaces": {"from": "Same"}}
+    one = only(made, *others, api_object("ListenerSet", "set", spec=spec))
+    chains = [chain for port in (443, 444) for chain in one.chains[port]]
+    assert len(chains) == 3
+    assert all(chain.termination and chain.termination.clients for chain in chains)
+
+
+def test_an_insecure_mode_is_said_at_the_gateway_for_as_long_as_it_is_there(pems: tuple[str, str]) -> None:
+    """Whoever is let in; the condition goes with it, and with us."""
+    insecure = only(*world(pems, https(), default=asking(named(), mode="AllowInsecureFallback")))
+    assert asked(insecure) == (pems[0], True)
+    told = gateway_status(insecure, SERVING).status
+    assert conditions(told)["InsecureFrontendValidationMode"] == ("True", "ConfigurationChanged")
+    live = {"metadata": {"resourceVersion": "1"}, "status": told}
+    secure = gateway_status(only(*world(pems, https(), default=asking(named()))), SERVING).status
+    for wanted in (secure, withdrawn(told)):
+        patch = status_patch(live, wanted, 1, "2026-11-22T20:00:00Z")
+        assert patch
+        status = patch["status"]
+        assert isinstance(status, dict)
+        assert conditions(status).keys() == {"Accepted", "Programmed"}
+
+
+@pytest.mark.parametrize(
+    ("frontend", "problem"),
+    [
+        ({"default": asking()}, "spec.tls.frontend.default.validation.caCertificateRefs is empty; name a ConfigMap"),
+        ({"default": asking(*[named()] * 17)}, "has 17 entries; 16 are allowed"),
+        ({"default": asking(named(), mode="Maybe")}, "use AllowValidOnly or AllowInsecureFallback"),
+        ({"perPort": [at(1, {}), at(1, {})]}, "spec.tls.frontend.perPort has port 1 twice; write each once"),
+        ({"perPort": [at(0, {})]}, "use a number from 1 to 65535"),
+        ({"default": asking(named("../a"))}, "use lower-case letters"),
+    ],
+)
+def test_what_makes_no_sense_serves_nobody(frontend: JsonObject, problem: str, pems: tuple[str, str]) -> None:
+    """Rather than let anybody in."""
+    one = only(*world(pems, https(), **frontend))
+    assert one.chains == {}
+    assert one.trouble
+    assert problem in one.trouble.message
+
+
+def test_authorities_are_bounded_for_each_listener_and_all_of_a_gateway(pems: tuple[str, str]) -> None:
+    """Those that come first are served."""
+    many = pems[0] * (200 * 1024 // len(pems[0]))
+    large = [stand_in(f"large-{number}", BUNDLE_REFERENCE, authorities=many) for number in range(2)]
+    both = asking(named("large-0"), named("large-1"))
+    one = only(*world(pems, https(), default=both), *large)
+    assert asked(one) == (many, False)
+    (told,) = gateway_status(one, SERVING).status["listeners"]
+    assert conditions(told)["ResolvedRefs"] == ("False", "InvalidCACertificateRef")
+    listeners = [https(f"l{number}", 1000 + number) for number in range(7)]
+    one = only(*world(pems, *listeners, default=asking(named("large-0"))), *large)
+    assert sorted(one.chains) == [1000, 1001, 1002, 1003, 1004]
+    seventh = gateway_status(one, SERVING).status["listeners"][6]
+    assert conditions(seventh)["Accepted"] == NONE
+
+
+_modes = st.sampled_from(["AllowValidOnly", "AllowInsecureFallback"])
+_names = st.sampled_from(["ca", "other", "odd", "gone"])
+_asked = st.none() | st.tuples(st.lists(_names, min_size=1, max_size=3), _modes)
+
+
+@given(_asked, st.dictionaries(st.sampled_from([443, 8443]), _asked))
+def test_no_listener_serves_without_the_authorities_that_its_port_asks_for(
+    pems: tuple[str, str],
+    default: Any,  # noqa: ANN401 - drawn
+    ports: dict[int, Any],
+) -> None:
+    """Whatever else is wrong: a port asks for what it shall by what can be used of it, or serves nobody."""
+
+    def tls(drawn: Any) -> JsonObject:  # noqa: ANN401 - drawn
+        return asking(*map(named, drawn[0]), mode=drawn[1]) if drawn else {}
+
+    frontend = {"default": tls(default), "perPort": [at(port, tls(drawn)) for port, drawn in ports.items()]}
+    one = only(*world(pems, https(), https("b", 8443), **frontend))
+    for port in (443, 8443):
+        drawn = ports.get(port, default)
+        wanted = "".join({"ca": pems[0], "other": pems[1]}.get(name, "") for name in drawn[0]) if drawn else ""
+        if drawn and not wanted:
+            assert port not in one.chains
+        else:
+            assert asked(one, port) == ((wanted, drawn[1] == "AllowInsecureFallback") if drawn else None)
