@@ -19,6 +19,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from locallb.certificates.local import NETWORKS, VALID_DAYS
 
 YEARS = 10
+_LONGEST = 55
+"""Letters of an authority's name; a subject has room for 64."""
 _DAY = dt.timedelta(days=1)
 """How much earlier than now everything is valid: clocks of containers and machines beside this one differ."""
 
@@ -53,9 +55,13 @@ class Seen:
 
 
 def make_authority(name: str, domains: Iterable[str], now: dt.datetime) -> KeyPair:
-    """Make an authority that counts below these domains and for private addresses only; below none: everywhere."""
+    """Make an authority that counts below these domains and for private addresses only; below none: everywhere.
+
+    Its subject is its own: browsers' stores list certificates of one subject as one.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([_attribute(NameOID.ORGANIZATION_NAME, "local-lb"), _attribute(NameOID.COMMON_NAME, name)])
+    own = f"{name[:_LONGEST]} {hashlib.sha256(_public(key.public_key())).hexdigest()[:8]}"
+    subject = x509.Name([_attribute(NameOID.ORGANIZATION_NAME, "local-lb"), _attribute(NameOID.COMMON_NAME, own)])
     ends = now + dt.timedelta(days=365 * YEARS)
     builder = _builder(subject, subject, key, key, now - _DAY, ends)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -1,7 +1,7 @@
 """Keeps this user's own authority: `ca.crt`, which everybody may have, and `ca.key`, which nobody else may read.
 
 Whatever else lies there is told in one sentence and left alone. The certificate is written last, so that an authority
-without a key was never made. Not here: what is made of it (`signing`), and who trusts it (`host.trust`).
+without a key was never made. Not here: what is made of it (`signing`), and who trusts it (`trust`).
 """
 
 from __future__ import annotations

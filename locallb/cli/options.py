@@ -28,6 +28,8 @@ CA = {
     "show": "show your own authority: where it is, what it may certify, and until when",
     "create": "make it now; with --replace another one, in place of the one that there is",
     "export": "print its certificate, which is public, or write it into a file: for containers and other programs",
+    "trust": "print what would have this host's browsers and programs believe it, and do it with --apply",
+    "untrust": "print what would take out again what `ca trust` put in, and do it with --apply",
 }
 LIST = "list every stack that has a configuration or a state"
 ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
@@ -157,6 +159,8 @@ def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -
             )
         if name == "export":
             action.add_argument("place", metavar="FILE", type=Path, nargs="?", help="default: standard output")
+        if name in {"trust", "untrust"}:
+            action.add_argument("--apply", action="store_true", help="do it")
 
 
 OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (

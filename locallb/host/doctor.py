@@ -39,6 +39,7 @@ def examine(seen: Seen) -> tuple[Finding, ...]:
         *_state(seen),
         *_ledger(seen),
         *_names(seen),
+        *_authority(seen),
         *seen.extra,
     )
 
@@ -101,6 +102,14 @@ def _names(seen: Seen) -> Iterator[Finding]:
             other = f"says {' '.join(sorted(each.here))} for" if each.here else "doesn't know"
             text = f"this host's resolver {other} {each.name}, which {each.server} knows: it doesn't ask there"
             yield Finding(Level.WARNING, "names", text, "`sudo locallb host setup --apply` has it ask there")
+
+
+def _authority(seen: Seen) -> Iterator[Finding]:
+    if seen.doubting:
+        text = f"{seen.authority} isn't believed by {_listed(seen.doubting)}"
+        yield Finding(Level.NOTE, "authority", text, "`locallb ca trust` shows how they come to")
+    elif seen.authority:
+        yield Finding(Level.OK, "authority", f"{seen.authority} is believed by this host's programs and browsers")
 
 
 def _pools(seen: Seen) -> Iterator[Finding]:

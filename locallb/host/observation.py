@@ -105,5 +105,9 @@ class Seen:
     """Bytes free where proxies' directories are."""
     names: tuple[NameSeen, ...] = ()
     """One of each zone."""
+    authority: str = ""
+    """This user's own authority for certificates; empty where there is none."""
+    doubting: tuple[str, ...] = ()
+    """Who on this host doesn't believe it."""
     extra: tuple[Finding, ...] = ()
     """What could not even be looked at."""

@@ -68,6 +68,8 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     with patch.dict(os.environ, XDG_DATA_HOME=str(made.root / "d")):
         for words in (["show"], ["create"], ["show"], ["export"]):
             check(made.run("ca", *words, "--json"), "ca")
+        for action in ("trust", "untrust"):
+            check(made.run("ca", action, "--json"), "ca-trust")
     check(made.run("--stack", "mine", "init", "--json"), "init")
     check(made.run("state", "check", "--json"), "state-check")
     check(made.run("state", "restore", "--yes", "--json"), "state-restore")

@@ -46,7 +46,7 @@ CLI = "it needs the Pulumi CLI"
 SYSTEMD = Never("a systemd of the user's own")
 SHOP = Elsewhere("it goes on until it is stopped", "tests/e2e/test_example.py", "examples/shop/backends.py")
 INGRESS = Elsewhere("it serves at addresses that others may have", "tests/e2e/test_ingresses.py", "Pulumi.ingress.yaml")
-TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", 'trust("-D", "-n", "local-lb")')
+TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", '"ca", "trust", "--apply"')
 NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "make up": Elsewhere("it installs", "tests/readme.sh", "\nmake up\n"),
     "make test": Elsewhere("it is what runs this", "tests/readme.sh", "\ntier test\n"),
@@ -73,8 +73,7 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "curl -H 'Host: shop.test' http://127.77.0.1:8080/api/v1": INGRESS,
     ".venv/bin/locallb --stack ingress destroy": INGRESS,
     "locallb ca export my-ca.crt": Elsewhere("it needs an authority", "tests/cli/test_ca.py", '"export", str(file)'),
-    "certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n local-lb -i my-ca.crt": TRUSTED,
-    "certutil -d sql:$HOME/.pki/nssdb -D -n local-lb": TRUSTED,
+    "locallb ca trust": TRUSTED,
     "curl --cacert my-ca.crt --resolve shop.test:443:127.77.0.1 https://shop.test": Elsewhere(
         "it needs a stack that serves", "tests/e2e/test_local_certificates.py", '"--cacert"'
     ),

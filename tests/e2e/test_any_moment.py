@@ -39,7 +39,7 @@ LOOKING = (
     ("gc",), ("state", "check"), ("stack", "list"), ("host", "status"), ("host", "setup"), ("init",), ("--help",),
     ("completion", "bash"), ("completion", "answer", "--", "up", "-t", ""), ("--version",), ("image", "-h"), ("up",),
     ("help",), ("help", "watch"), ("top", "--once"), ("status", "--traffic"),
-    ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"),
+    ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *LOOKING)
 

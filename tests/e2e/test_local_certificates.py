@@ -24,6 +24,7 @@ from unittest.mock import patch
 import pytest
 
 from locallb.certificates import store
+from locallb.trust import stores
 from tests.e2e.support import Stage, node
 from tests.e2e.test_gateways import answering, service
 from tests.e2e.watching import Watch, becomes
@@ -31,6 +32,7 @@ from tests.gateway.api import JsonObject, backend, gateway, gateway_class, liste
 from tests.ingress.api import ingress, path
 from tests.ingress.api import rule as ingress_rule
 from tests.report.browser import chromium
+from tests.trust.support import certutil
 
 pytestmark = pytest.mark.envoy
 
@@ -143,37 +145,26 @@ def test_an_ingress_without_a_secret_gets_one(play: Stage, data: Path) -> None:
 
 
 @pytest.mark.browser
-def test_a_browser_opens_it_once_it_trusts_the_authority(play: Stage, data: Path, tmp_path: Path) -> None:
+def test_a_browser_opens_it_once_it_trusts_the_authority(
+    play: Stage, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A real Chromium, by its own store: not before, then without a complaint, and not after."""
-    store_, exported, store_tool = tmp_path / ".pki/nssdb", tmp_path / "my-ca.crt", certutil()
-
-    def trust(*words: str) -> None:
-        subprocess.run([store_tool, "-d", f"sql:{store_}", *words], check=True, capture_output=True, timeout=60)
-
+    certutil()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(stores, "ANCHORS", ())
     with answering("one") as one:
         address = served(play, https(hostname="shop.test"), backend_port=one)
-        assert play.run("ca", "export", str(exported)).code == 0
-        store_.mkdir(parents=True)
-        trust("-N", "--empty-password")
+        assert "no program of this host believes your certificates yet" in play.run("status").err
         assert "ERR_CERT_AUTHORITY_INVALID" in page(address, tmp_path)
-        trust("-A", "-t", "C,,", "-n", "local-lb", "-i", str(exported))
+        trusted = play.run("ca", "trust", "--apply")
+        assert trusted.code == 0, trusted.out + trusted.err
         opened = page(address, tmp_path)
         assert "one / " in opened
         assert "ERR_CERT" not in opened
-        trust("-D", "-n", "local-lb")
+        assert "believes" not in play.run("status").err
+        assert play.run("ca", "untrust", "--apply").code == 0
         assert "ERR_CERT_AUTHORITY_INVALID" in page(address, tmp_path)
     assert data.exists()
-
-
-def certutil() -> str:
-    """Find the tool of browsers' stores. Without one a test is skipped, but fails in CI, which has to have one."""
-    program = shutil.which("certutil")
-    if program is None:
-        why = "there is no certutil (Debian: apt install libnss3-tools)"
-        if os.environ.get("CI"):
-            pytest.fail(why)
-        pytest.skip(why)
-    return program
 
 
 def page(address: str, home: Path) -> str:

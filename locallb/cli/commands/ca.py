@@ -1,4 +1,7 @@
-"""The commands `ca show | create | export`: your own authority for certificates, of which only the key is a secret."""
+"""The commands `ca show | create | export`: your own authority for certificates, of which only the key is a secret.
+
+`ca trust | untrust` are in `trusting`.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,10 @@ _NONE = "you have no authority yet: `locallb ca create` makes one, and so does `
 
 def ca(args: Arguments, out: Out) -> int:
     """Run the word after `ca`."""
+    if args.action in {"trust", "untrust"}:
+        from locallb.cli.commands.trusting import trust, untrust  # noqa: PLC0415 - looks for stores of this host
+
+        return trust(_found(), args, out) if args.action == "trust" else untrust(store.find(), args, out)
     return {"show": _show, "create": _create, "export": _export}[args.action](args, out)
 
 

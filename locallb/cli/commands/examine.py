@@ -92,6 +92,7 @@ def look(directory: Path, stack: str) -> Seen:
     )
     if plan:
         seen = replace(seen, names=tuple(_names(plan)))
+    seen = troubles.guard("authority", lambda: _with_authority(seen), seen)
     if here:
         seen = _with_stack(seen, here, plan, claims, troubles)
     return replace(seen, extra=tuple(troubles.findings))
@@ -104,6 +105,15 @@ def _names(plan: Planned) -> Iterator[NameSeen]:
         from locallb.host import resolving  # noqa: PLC0415 - loads a client of name servers
 
         yield from (resolving.look(name, zone) for zone, name in first.items())
+
+
+def _with_authority(seen: Seen) -> Seen:
+    """Look who believes this user's own authority, where there is one."""
+    from locallb.certificates import store  # noqa: PLC0415 - loads cryptography
+    from locallb.trust import stores  # noqa: PLC0415 - for who has an authority
+
+    known = store.find()
+    return replace(seen, authority=known.seen.name, doubting=stores.doubting(known.seen.fingerprint)) if known else seen
 
 
 def _belongs_here(session: Session) -> bool:

@@ -39,11 +39,21 @@ def status(session: Session, args: Arguments, out: Out) -> int:
         out.raw(json.dumps(_document(table, plan, args), indent=2))
     else:
         _print(table, plan, args, out)
+        _tell_trust(session, out)
     for notice in () if args.services else (*reading.notices, *plan.notices):
         out.warning(notice)
     for complaint in reading.complaints:
         out.error(complaint)
     return Exit.FAILED if reading.complaints else Exit.OK
+
+
+def _tell_trust(session: Session, out: Out) -> None:
+    """Say where a stack's certificates are believed by nobody here."""
+    if session.settings.local_certificates:
+        from locallb.cli.commands.trusting import is_believed  # noqa: PLC0415 - only who has such certificates
+
+        if not is_believed():
+            out.warning("no program of this host believes your certificates yet; `locallb ca trust` shows what helps")
 
 
 def _document(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[dict[str, object]]:

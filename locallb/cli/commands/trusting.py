@@ -1,0 +1,102 @@
+"""The commands `ca trust | untrust`: what would have this host believe your own authority; with --apply it is done."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+from locallb.certificates.store import Authority, find
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.model.errors import ClientError
+from locallb.trust import stores
+from locallb.trust.plan import Believed, TrustPlan, TrustStep, believes, plan_trust, plan_untrust
+from locallb.trust.tools import TrustError
+
+
+def trust(known: Authority, args: Arguments, out: Out) -> int:
+    """Have this host believe the authority."""
+    return _perform(plan_trust(_believed(known), stores.look(), os.getuid()), args, out)
+
+
+def untrust(known: Authority | None, args: Arguments, out: Out) -> int:
+    """Take out what `ca trust` put in, whatever has become of the authority."""
+    plan = plan_untrust(_believed(known) if known else None, stores.look(), os.getuid())
+    return _perform(plan, args, out)
+
+
+def is_believed() -> bool:
+    """Return whether any program of this host believes this user's authority, or there is nothing to believe."""
+    try:
+        known = find()
+        return known is None or any(believes(store, known.seen.fingerprint) for store in stores.look())
+    except ClientError:
+        return True
+
+
+def _perform(plan: TrustPlan, args: Arguments, out: Out) -> int:
+    """Print the steps; with --apply carry each out that this user may."""
+    steps = [step for step in plan.steps if not step.done]
+    failures: list[str] = []
+    for step in steps:
+        if not args.json:
+            out.line(("  # ", "dim"), step.why)
+            for line in step.lines:
+                out.line(f"  {line}")
+        if args.apply and not step.store.lacks:
+            failures += _tried(step)
+    left = [step for step in steps if step.store.lacks]
+    if args.json:
+        out.raw(json.dumps(_document(plan, applied=args.apply and not left and not failures), indent=2))
+    else:
+        _tell_end(plan, len(steps), len(steps) - len(left) - len(failures), args, out)
+    for failure in failures:
+        out.error(failure)
+    return Exit.FAILED if failures or (args.apply and left) else Exit.OK
+
+
+def _tried(step: TrustStep) -> Iterator[str]:
+    try:
+        stores.change(step)
+    except TrustError as error:
+        yield f"{step.store.place} isn't changed: {error}"
+
+
+def _tell_end(plan: TrustPlan, steps: int, changed: int, args: Arguments, out: Out) -> None:
+    if not steps:
+        out.line("Nothing to do.")
+    elif args.apply:
+        undo = "; `locallb ca untrust --apply` takes them back" if args.action == "trust" else ""
+        out.line(f"{changed} of {steps} changes made{undo}. A browser that runs sees them after its next start.")
+    else:
+        out.line("")
+        out.line("Nothing was changed. --apply does exactly this.")
+    for note in plan.notes:
+        out.warning(note)
+
+
+def _believed(known: Authority) -> Believed:
+    return Believed(known.seen.fingerprint, str(known.file))
+
+
+def _document(plan: TrustPlan, *, applied: bool) -> dict[str, object]:
+    return {
+        "applied": applied,
+        "steps": [
+            {
+                "kind": str(step.store.kind),
+                "place": step.store.place,
+                "asks": step.store.asks,
+                "adds": step.adds,
+                "name": step.name,
+                "fingerprint": step.fingerprint,
+                "done": step.done,
+                "lacks": step.store.lacks,
+                "commands": [list(words) for words in step.commands],
+            }
+            for step in plan.steps
+        ],
+        "notes": list(plan.notes),
+    }

@@ -1,0 +1,194 @@
+"""What `locallb ca trust` and `ca untrust` would do: steps as data, from what each store of this host has now. Pure.
+
+What we put somewhere says so itself: its name has the user's number and the beginning of the certificate's fingerprint.
+So it is found again, and told from everything else, also after another authority was made or all files of it were lost.
+Not here: how stores are read and changed (`stores`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+_TOLD = 16
+"""Digits of a fingerprint in a name: 64 bits."""
+
+
+class Kind(StrEnum):
+    """How a store is kept."""
+
+    SYSTEM = "system"
+    """A directory of certificates, and a command that gathers them."""
+    NSS = "nss"
+    """A database of Mozilla's library."""
+    KEYCHAIN = "keychain"
+    """A Mac's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a store has under one name."""
+
+    name: str
+    fingerprints: frozenset[str]
+    """sha256, hex; several where certificates share a subject."""
+    believed: bool = True
+    """It is not only there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustStore:
+    """A store that programs of this host ask."""
+
+    kind: Kind
+    place: str
+    asks: str
+    """Who asks it."""
+    entries: tuple[Entry, ...] = ()
+    """Those that could be of local-lb."""
+    gather: tuple[str, ...] = ()
+    """The command after which what was added counts."""
+    gather_anew: tuple[str, ...] = ()
+    """The same for what was removed."""
+    exists: bool = True
+    lacks: str = ""
+    """Why it can't be changed now, and what helps; empty where it can."""
+    by_root: bool = False
+    """Only root may change it, and we aren't root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """The certificate of an authority."""
+
+    fingerprint: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrustStep:
+    """One certificate that a store is to get or to lose."""
+
+    store: TrustStore
+    adds: bool
+    name: str
+    fingerprint: str
+    file: str = ""
+    done: bool = False
+
+    @property
+    def why(self) -> str:
+        """Say what for."""
+        return f"{'believed' if self.adds else 'no longer believed'} by {self.store.asks}"
+
+    @property
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        """Return what a person would type."""
+        typed = tuple((_ADD if self.adds else _REMOVE)[self.store.kind](self))
+        return tuple(("sudo", *words) for words in typed) if self.store.by_root else typed
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the commands as a shell takes them."""
+        return tuple(map(shlex.join, self.commands))
+
+
+@dataclass(frozen=True, slots=True)
+class TrustPlan:
+    """The steps, done ones among them, and what to mind."""
+
+    steps: tuple[TrustStep, ...]
+    notes: tuple[str, ...] = ()
+
+
+def entry_name(uid: int, fingerprint: str) -> str:
+    """Return under which name a user's authority is put into stores."""
+    return f"local-lb-{uid}-{fingerprint[:_TOLD]}"
+
+
+def plan_trust(known: Believed, stores: Sequence[TrustStore], uid: int) -> TrustPlan:
+    """Have every store believe this authority, and no other that this user had it believe."""
+    steps: list[TrustStep] = []
+    for store in stores:
+        believed = any(entry.believed and known.fingerprint in entry.fingerprints for entry in store.entries)
+        steps += _removed(store, uid, but=known.fingerprint if believed else "")
+        name = entry_name(uid, known.fingerprint)
+        steps.append(TrustStep(store, True, name, known.fingerprint, known.file, done=believed))
+    return TrustPlan(tuple(steps), tuple(_lacking(steps)))
+
+
+def plan_untrust(known: Believed | None, stores: Sequence[TrustStore], uid: int) -> TrustPlan:
+    """Take out all that this user's `ca trust` put in; what somebody else put there stays, and is told."""
+    steps = [step for store in stores for step in _removed(store, uid)]
+    notes = [note for store in stores for note in _of_others(store, known, uid)]
+    return TrustPlan(tuple(steps), (*_lacking(steps), *notes))
+
+
+def believes(store: TrustStore, fingerprint: str) -> bool:
+    """Return whether a store believes an authority, whoever put it there."""
+    return any(entry.believed and fingerprint in entry.fingerprints for entry in store.entries)
+
+
+def _removed(store: TrustStore, uid: int, but: str = "") -> Iterator[TrustStep]:
+    for entry in store.entries:
+        fingerprint = _of_ours(entry, uid)
+        if fingerprint and fingerprint != but:
+            yield TrustStep(store, False, entry.name, fingerprint)
+
+
+def _of_ours(entry: Entry, uid: int) -> str:
+    """Return the fingerprint of what this user's `ca trust` put there; empty for what anybody else did."""
+    named = (fingerprint for fingerprint in sorted(entry.fingerprints) if entry.name == entry_name(uid, fingerprint))
+    return next(named, "")
+
+
+def _of_others(store: TrustStore, known: Believed | None, uid: int) -> Iterator[str]:
+    for entry in store.entries:
+        if known and known.fingerprint in entry.fingerprints and not _of_ours(entry, uid):
+            yield f"{store.place} has your authority as {entry.name}, which `ca trust` didn't put there: it stays"
+
+
+def _lacking(steps: Iterable[TrustStep]) -> Iterator[str]:
+    reasons = (f"{step.store.place}: {step.store.lacks}" for step in steps if step.store.lacks and not step.done)
+    return iter(dict.fromkeys(reasons))
+
+
+def _nss_added(step: TrustStep) -> Iterator[tuple[str, ...]]:
+    database = ("certutil", "-d", f"sql:{step.store.place}")
+    if not step.store.exists:
+        yield "mkdir", "-p", "-m", "700", step.store.place
+        yield *database, "-N", "--empty-password"
+    yield *database, "-A", "-t", "C,,", "-n", step.name, "-i", step.file
+
+
+def _nss_removed(step: TrustStep) -> Iterator[tuple[str, ...]]:
+    yield "certutil", "-d", f"sql:{step.store.place}", "-D", "-n", step.name
+
+
+def _system_added(step: TrustStep) -> Iterator[tuple[str, ...]]:
+    yield "install", "-m", "644", step.file, system_file(step)
+    yield step.store.gather
+
+
+def _system_removed(step: TrustStep) -> Iterator[tuple[str, ...]]:
+    yield "rm", system_file(step)
+    yield step.store.gather_anew
+
+
+def system_file(step: TrustStep) -> str:
+    """Return the file of a certificate in the system's store."""
+    return f"{step.store.place}/{step.name}.crt"
+
+
+def _keychain_added(step: TrustStep) -> Iterator[tuple[str, ...]]:
+    yield "security", "add-trusted-cert", "-r", "trustRoot", "-k", step.store.place, step.file
+
+
+def _keychain_removed(step: TrustStep) -> Iterator[tuple[str, ...]]:
+    yield "security", "delete-certificate", "-t", "-Z", step.fingerprint.upper(), step.store.place
+
+
+_ADD = {Kind.NSS: _nss_added, Kind.SYSTEM: _system_added, Kind.KEYCHAIN: _keychain_added}
+_REMOVE = {Kind.NSS: _nss_removed, Kind.SYSTEM: _system_removed, Kind.KEYCHAIN: _keychain_removed}

@@ -1,0 +1,74 @@
+"""Reads and changes the system's store: certificates in a directory, which a command of the distribution gathers.
+
+Where that command fails the file is as before, so that what lies there says what the system believes. And the keychain
+of a Mac, by `security`: never tried on one.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from locallb.storage import files
+from locallb.storage.files import FilesError
+from locallb.trust.plan import Entry, TrustStep, entry_name, system_file
+from locallb.trust.tools import TrustError, fingerprints, run
+
+_LARGEST = 1 << 16
+_MOST = 256
+_READABLE = 0o644
+_HASH = re.compile(r"SHA-256 hash: ([0-9A-F]{64})")
+
+
+def entries(place: Path) -> tuple[Entry, ...]:
+    """Return what could be of local-lb in a directory."""
+    named = (path for path in sorted(place.glob("local-lb*.crt")))
+    return tuple(Entry(path.stem, fingerprints(_text(path))) for path in islice(named, _MOST))
+
+
+def change(step: TrustStep) -> None:
+    """Carry out a step. Raises TrustError."""
+    path = Path(system_file(step))
+    before = _text(path)
+    try:
+        wanted = files.read_shared(Path(step.file), _LARGEST) if step.adds else None
+        _put(path, wanted)
+        try:
+            run(step.store.gather if step.adds else step.store.gather_anew)
+        except TrustError:
+            _put(path, before or None)
+            raise
+    except FilesError as error:
+        raise TrustError(str(error)) from None
+
+
+def keychain_entries(place: str, uid: int) -> tuple[Entry, ...]:
+    """Return the authorities of local-lb in a keychain, which keeps no names of ours. Raises TrustError."""
+    with suppress(TrustError):  # there is none
+        told = run(("security", "find-certificate", "-a", "-Z", "-c", "local-lb ", place))
+        hashes = [found.lower() for found in _HASH.findall(told)]
+        return tuple(Entry(entry_name(uid, each), frozenset({each})) for each in hashes)
+    return ()
+
+
+def change_keychain(step: TrustStep) -> None:
+    """Carry out a step. Raises TrustError."""
+    for words in step.commands:
+        run(words)
+
+
+def _put(path: Path, text: str | None) -> None:
+    if text is None:
+        files.remove(path)
+    else:
+        files.write(path, text, mode=_READABLE, durable=True)
+
+
+def _text(path: Path) -> str:
+    """Return what a file of others says; nothing where it can't be read."""
+    try:
+        return files.read_shared(path, _LARGEST) or ""
+    except FilesError:
+        return ""

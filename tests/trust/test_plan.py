@@ -1,0 +1,107 @@
+"""Who shall believe an authority: laws over any stores, and the commands as a person would type them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.trust.plan import Believed, Entry, Kind, TrustStep, TrustStore, entry_name, plan_trust, plan_untrust
+
+FINGERPRINTS = tuple(digit * 64 for digit in "0123")
+KNOWN = Believed(FINGERPRINTS[0], "/home/me/ca.crt")
+ME, OTHER = 1000, 1001
+
+
+def entry(name: str, fingerprint: str, *, believed: bool = True) -> Entry:
+    """Make what a store has of one certificate."""
+    return Entry(name, frozenset({fingerprint}), believed)
+
+
+named = st.builds(entry_name, st.sampled_from((ME, OTHER)), st.sampled_from(FINGERPRINTS)) | st.just("local-lb")
+entries = st.lists(
+    st.builds(entry, named, st.sampled_from(FINGERPRINTS), believed=st.booleans()),
+    unique_by=lambda one: (one.name, one.fingerprints),
+)
+stores = st.lists(st.builds(TrustStore, st.just(Kind.NSS), st.just("/s"), st.just("x"), entries.map(tuple)), max_size=3)
+
+
+def applied(there: Sequence[TrustStore], steps: Sequence[TrustStep]) -> list[TrustStore]:
+    """Do what the steps say to a model of stores, in their order."""
+    after = list(there)
+    for step in (step for step in steps if not step.done):
+        number = next(number for number, store in enumerate(there) if store is step.store)
+        own = entry(step.name, step.fingerprint)
+        kept = tuple(
+            one for one in after[number].entries if (one.name, one.fingerprints) != (own.name, own.fingerprints)
+        )
+        after[number] = replace(after[number], entries=(*kept, own) if step.adds else kept)
+    return after
+
+
+def of_others(store: TrustStore) -> set[Entry]:
+    """Return what this user's `ca trust` didn't put there."""
+    return {one for one in store.entries if one.name not in {entry_name(ME, each) for each in one.fingerprints}}
+
+
+@given(stores)
+def test_it_is_believed_alone_and_nothing_of_others_is_touched(there: list[TrustStore]) -> None:
+    """Earlier ones of this user go; a second time there is nothing to do; and untrust leaves what others put there."""
+    after = applied(there, plan_trust(KNOWN, there, ME).steps)
+    for before, now in zip(there, after, strict=True):
+        assert any(one.believed and KNOWN.fingerprint in one.fingerprints for one in now.entries)
+        assert of_others(now) == of_others(before)
+        assert {each for one in set(now.entries) - of_others(now) for each in one.fingerprints} <= {KNOWN.fingerprint}
+    assert all(step.done for step in plan_trust(KNOWN, after, ME).steps)
+    gone = applied(after, plan_untrust(KNOWN, after, ME).steps)
+    assert [set(store.entries) for store in gone] == [of_others(store) for store in there]
+    assert plan_untrust(None, gone, ME).steps == ()
+
+
+def test_what_somebody_else_put_there_is_told() -> None:
+    """It stays believed, so who undoes has to hear of it."""
+    by_hand = TrustStore(Kind.NSS, "/s", "x", (entry("local-lb", KNOWN.fingerprint),))
+    assert [step.done for step in plan_trust(KNOWN, [by_hand], ME).steps] == [True]
+    assert plan_untrust(KNOWN, [by_hand], ME).notes == (
+        "/s has your authority as local-lb, which `ca trust` didn't put there: it stays",
+    )
+
+
+SYSTEM = TrustStore(Kind.SYSTEM, "/c", "x", gather=("gather",), gather_anew=("gather", "--fresh"))
+NAME = entry_name(ME, KNOWN.fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("store", "adds", "lines"),
+    [
+        (SYSTEM, True, [f"install -m 644 '/h/a b' /c/{NAME}.crt", "gather"]),
+        (replace(SYSTEM, by_root=True), False, [f"sudo rm /c/{NAME}.crt", "sudo gather --fresh"]),
+        (
+            TrustStore(Kind.NSS, "/h/$(x)", "x", exists=False),
+            True,
+            [
+                "mkdir -p -m 700 '/h/$(x)'",
+                "certutil -d 'sql:/h/$(x)' -N --empty-password",
+                f"certutil -d 'sql:/h/$(x)' -A -t C,, -n {NAME} -i '/h/a b'",
+            ],
+        ),
+        (TrustStore(Kind.NSS, "/h", "x"), False, [f"certutil -d sql:/h -D -n {NAME}"]),
+        (TrustStore(Kind.KEYCHAIN, "/k", "x"), True, ["security add-trusted-cert -r trustRoot -k /k '/h/a b'"]),
+        (TrustStore(Kind.KEYCHAIN, "/k", "x"), False, [f"security delete-certificate -t -Z {'0' * 64} /k"]),
+    ],
+)
+def test_commands_are_as_a_shell_takes_them(store: TrustStore, lines: list[str], *, adds: bool) -> None:
+    """Whatever a home is called."""
+    step = TrustStep(store, adds, NAME, KNOWN.fingerprint, "/h/a b")
+    assert list(step.lines) == lines
+    assert tuple(tuple(shlex.split(line)) for line in lines) == step.commands
+
+
+def test_what_cant_be_changed_is_told_once() -> None:
+    """With what helps."""
+    store = TrustStore(Kind.NSS, "/s", "x", lacks="it takes certutil")
+    assert plan_trust(KNOWN, [store, store], ME).notes == ("/s: it takes certutil",)
