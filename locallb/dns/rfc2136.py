@@ -102,7 +102,7 @@ class NameServer:
         except (dns.exception.DNSException, OSError, EOFError) as error:
             raise NameServerError(self._fault(error)) from None
         for owner_name, rdata in ((name, rdata) for name, _, rdata in transferred.iterate_rdatas("TXT")):
-            kind, _, name = owner_name.to_text(omit_final_dot=True).partition("-")
+            kind, _, name = owner_name.to_text(omit_final_dot=True).lower().partition("-")
             marker = Marker.parse(_joined(rdata.to_text()))
             if marker and marker.owner == owner and kind.upper() in TYPES:
                 yield name, marker
@@ -112,7 +112,7 @@ class NameServer:
         answer = self._asked(name, kind)
         wanted = dns.rdatatype.from_text(kind)
         for rrset in answer.answer:
-            if rrset.rdtype == wanted and rrset.name.to_text(omit_final_dot=True) == name:
+            if rrset.rdtype == wanted and rrset.name.to_text(omit_final_dot=True).lower() == name:
                 return tuple(sorted(rdata.to_text() for rdata in rrset)), int(rrset.ttl)
         return None
 

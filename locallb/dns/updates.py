@@ -18,7 +18,7 @@ Records = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a server answers for a name. Records without a marker may be a wildcard's."""
+    """What a server answers for a name. Whatever isn't ours may be a wildcard's."""
 
     records: Records
     markers: Mapping[str, tuple[str, ...]]
@@ -53,20 +53,14 @@ class Update:
     gone: tuple[Set, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
-    """A name that somebody else has, and who."""
+def putting(name: str, wanted: Records, marker: Marker, seen: Seen) -> Update:
+    """Return how the name gets these records and no others of ours.
 
-    who: str
-
-
-def putting(name: str, wanted: Records, marker: Marker, seen: Seen) -> Update | Foreign:
-    """Return how the name gets these records and no others of ours."""
+    A mark of somebody else's may be a wildcard's answer: whether it stands there only the server can tell.
+    """
     ours = seen.ours(marker.owner)
     # A CNAME where a mark is to be would make servers leave the mark out silently (RFC 2136, 3.4.2.2).
     free = tuple(kind for kind in TYPES if kind not in ours)
-    for kind in (kind for kind in free if kind in wanted and seen.markers.get(kind)):
-        return Foreign(_who(seen.markers[kind]))
     return Update(
         present=_marked(name, ours),
         absent=(
@@ -96,6 +90,10 @@ def _sets(name: str, kinds: Iterable[str]) -> tuple[Set, ...]:
     return tuple(each for kind in kinds for each in (Set(name, kind), Set(marker_name(name, kind), "TXT")))
 
 
-def _who(texts: tuple[str, ...]) -> str:
-    marker = Marker.parse(texts[0])
-    return f"{marker.resource or 'something'} of {marker.owner}" if marker else NOBODY
+def holder(owner: str, seen: Seen) -> str:
+    """Return who has what isn't a stack's, of a name that the server doesn't let it change; empty if nobody is seen."""
+    marks = [texts for kind, texts in seen.markers.items() if kind not in seen.ours(owner)]
+    marker = Marker.parse(marks[0][0]) if marks else None
+    if marker:
+        return f"{marker.resource or 'something'} of {marker.owner}"
+    return NOBODY if marks or seen.records.keys() - seen.ours(owner).keys() else ""

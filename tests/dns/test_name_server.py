@@ -120,6 +120,36 @@ def test_a_name_beside_other_records_and_below_a_wildcard(server: Bind) -> None:
     assert server.records() == before
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"v=spf1 -all"',
+        '"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/x"',
+    ],
+)
+def test_a_text_of_a_wildcard_is_nobodys_mark(server: Bind, text: str) -> None:
+    """A name beside it is put, changed and removed, and the wildcard stays; who has a name himself is told by name."""
+    by_hand(server, "add", "*.texts", 60, "TXT", text)
+    by_hand(server, "add", "*", 60, "TXT", text)
+    by_hand(server, "add", "theirs.texts", 60, "A", "192.0.2.2")
+    before = server.records()
+    names = ["web.texts", "aaaa.texts", "top"]
+    states = [put(wanted(server, name, "A 127.0.0.1")) for name in names]
+    states = [
+        KIND.update(state, wanted(server, state.name.removesuffix(f".{ZONE}"), "AAAA fd00::1")) for state in states
+    ]
+    assert [server.records()[state.name] for state in states] == [{"AAAA fd00::1"}] * len(names)
+    assert [KIND.read(state) for state in states] == states
+    with pytest.raises(ProviderError, match="isn't this stack's to change"):
+        put(wanted(server, "theirs.texts", "A 127.0.0.1"))
+    for state in states:
+        KIND.delete(state)
+        assert KIND.leaves_nothing(state)
+    assert server.records() == before
+    for name in ("*.texts", "*", "theirs.texts"):
+        by_hand(server, "delete", name)
+
+
 def test_a_name_goes_over_to_another_object_in_either_order(server: Bind) -> None:
     """Whoever has it last keeps it, and the removal of the other takes nothing away."""
     old = put(wanted(server, "shared", "A 127.0.0.1", owner="old"))

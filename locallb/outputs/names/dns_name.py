@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locallb.dns.markers import Marker
-from locallb.dns.updates import NOBODY, Foreign, Records, putting, removing
+from locallb.dns.updates import NOBODY, Records, holder, putting, removing
 from locallb.model.errors import ClientError
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import DnsNameInputs, DnsNameState
@@ -74,16 +74,14 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
         seen = server.look(new.name)
         for _ in range(ATTEMPTS):
             update = putting(new.name, wanted, marker, seen)
-            if isinstance(update, Foreign):
-                raise _foreign(new.name, server, update.who)
             taken, seen = server.send(update, new.ttl), server.look(new.name)
             if taken and seen.records.keys() >= wanted.keys():
                 return grown(self.state, new)
             if taken and (left := removing(new.name, marker, seen)):
                 server.send(left, new.ttl)  # servers leave a CNAME out silently that has other records beside it
                 raise _foreign(new.name, server, NOBODY)
-        if seen.records.keys() - seen.ours(marker.owner).keys():
-            raise _foreign(new.name, server, NOBODY)
+        if who := holder(marker.owner, seen):
+            raise _foreign(new.name, server, who)
         raise _contended(new.name, server)
 
     def _server(self, known: DnsNameInputs) -> NameServer:
