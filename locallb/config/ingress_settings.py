@@ -16,6 +16,15 @@ class AddressPer(StrEnum):
     """None: each has its own."""
 
 
+class Dialect(StrEnum):
+    """Other Ingress controllers whose annotations may be understood."""
+
+    NGINX = "nginx"
+    """ingress-nginx: `nginx.ingress.kubernetes.io/`."""
+    TRAEFIK = "traefik"
+    """`traefik.ingress.kubernetes.io/`."""
+
+
 @dataclass(frozen=True, slots=True)
 class IngressSettings:
     """Which Ingresses are served, and where."""
@@ -27,3 +36,5 @@ class IngressSettings:
     address: AddressPer = AddressPer.CLASS
     is_off: bool = False
     """None is served."""
+    annotations: frozenset[Dialect] = frozenset()
+    """Whose annotations are understood."""

@@ -6,7 +6,7 @@ endpoints are behind a Service (`planning.backends`), nor what is answered where
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -120,13 +120,15 @@ class Upstreams:
         found = self.find(route, ref)
         return found if isinstance(found, str) else ""
 
-    def find(self, route: Route, ref: BackendRef) -> str | Trouble:
-        """Return the name of a backend's upstream, or why there is none."""
+    def find(
+        self, route: Route, ref: BackendRef, change: Callable[[BackendTarget], BackendTarget] = lambda target: target
+    ) -> str | Trouble:
+        """Return the name of a backend's upstream, or why there is none; `change` says more of it than its port."""
         meant = self._backends.target(route, ref)
         if isinstance(meant, Trouble):
             return meant
         self.services |= {meant.named} if meant.speaks else set()
-        target = self._backends.served(meant)
+        target = self._backends.served(change(meant))
         if isinstance(target, Trouble):
             return target
         name = f"{self._prefix}{target.name}"

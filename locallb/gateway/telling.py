@@ -40,7 +40,7 @@ def _chain(chain: Chain, targets: Mapping[str, BackendTarget]) -> Iterator[str]:
         return
     for host in chain.serves.hosts:
         for route in host.routes:
-            if not isinstance(route.action, Answer):  # what nobody wrote
+            if not isinstance(route.action, Answer) or route.response.set:  # others nobody wrote
                 yield f"{_asked(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
 
 
@@ -72,7 +72,7 @@ def _done(route: Route, targets: Mapping[str, BackendTarget]) -> str:
         case Forward():
             return _behind(route.action.targets, targets)
         case Answer():
-            return str(route.action.status)
+            return " ".join([str(route.action.status), *(value for _, value in route.response.set)])
 
 
 def _behind(some: Iterable[Target], targets: Mapping[str, BackendTarget]) -> str:

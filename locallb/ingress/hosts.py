@@ -12,15 +12,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from locallb.gateway.hostnames import covers, specificity
-from locallb.gateway.precedence import Rank, rank
-from locallb.model.gateway.ingresses import Ingress, IngressBackend, IngressRule
-from locallb.model.http.routes import Answer, Forward, Match, PathKind, PathMatch, Route, ValueMatch
+from locallb.model.gateway.ingresses import Ingress, IngressPath, IngressRule
+from locallb.model.http.routes import Answer, Match, PathKind, PathMatch, Route, ValueMatch
 from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
 
-Action = Forward | Answer
+Routes: TypeAlias = tuple[Route, ...]
+Act: TypeAlias = Callable[[Ingress, str, IngressPath], Routes]
+"""Says what becomes of requests for a path of a host, or, without a match, for what no rule takes: the routes to be
+asked one after the other, each with the path."""
 MISDIRECTED = 421
 """What a client is answered who asks for a host on a connection to another one: it connects anew."""
 _WILDCARD = "*."
@@ -36,27 +38,29 @@ class Conflict(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    rank: Rank
+    rank: tuple[bool, int]
+    """Exact paths, then the longest, be it a prefix or an expression."""
     number: int
-    path: PathMatch
-    action: Action
+    routes: Routes
 
 
 @dataclass(slots=True)
 class Hosts:
     """All hosts of some Ingresses."""
 
+    by_source: bool = False
+    """As `HttpRoutes` has it."""
     conflicts: list[Conflict] = field(default_factory=list)
     _entries: dict[str, list[_Entry]] = field(default_factory=dict)
-    _defaults: dict[str, Action] = field(default_factory=dict)
+    _defaults: dict[str, Routes] = field(default_factory=dict)
     """By host that of the oldest Ingress with a rule for it; with no host that of the oldest one."""
     _owners: dict[tuple[str, PathKind, str], Ingress] = field(default_factory=dict)
     _paths: set[tuple[str, PathMatch]] = field(default_factory=set)
 
     @classmethod
-    def of(cls, ingresses: Sequence[Ingress], act: Callable[[Ingress, IngressBackend], Action]) -> Hosts:
-        """Gather what Ingresses say, the oldest first; `act` says what becomes of requests to a backend."""
-        hosts = cls()
+    def of(cls, ingresses: Sequence[Ingress], act: Act, *, by_source: bool = False) -> Hosts:
+        """Gather what Ingresses say, the oldest first."""
+        hosts = cls(by_source)
         for ingress in ingresses:
             hosts._take(ingress, act)
         return hosts
@@ -69,39 +73,42 @@ class Hosts:
     def table(self, names: Iterable[str]) -> HttpRoutes:
         """Return the routes of these hosts, each once."""
         ordered = sorted(set(names), key=lambda name: (specificity(name), name))
-        return HttpRoutes(tuple(VirtualHost((name or ANY,), tuple(self._routes(name))) for name in ordered))
+        hosts = tuple(VirtualHost((name or ANY,), tuple(self._routes(name))) for name in ordered)
+        return HttpRoutes(hosts, self.by_source)
 
     def table_within(self, names: Sequence[str]) -> HttpRoutes:
         """Return the routes of whatever hosts a TLS connection to one of `names` may ask for; others are sent away."""
         below = (host for host in self.names if any(covers(name, host) for name in names))
         others = VirtualHost((ANY,), (Route(Match(), Answer(MISDIRECTED)),))
-        return HttpRoutes((*self.table((*names, *below)).hosts, others))
+        return HttpRoutes((*self.table((*names, *below)).hosts, others), self.by_source)
 
-    def _take(self, ingress: Ingress, act: Callable[[Ingress, IngressBackend], Action]) -> None:
+    def _take(self, ingress: Ingress, act: Act) -> None:
         for rule in ingress.rules:
             if not rule.problem:
                 self._entries.setdefault(rule.host, [])
             for path in rule.paths:
                 if path.match:
-                    self._add(ingress, rule.host, path.match, act(ingress, path.backend))
+                    self._add(ingress, rule.host, path.match, path.written, act(ingress, rule.host, path))
         if ingress.default:
-            action = act(ingress, ingress.default)
             for rule in ingress.rules:
                 if _is_whole(rule) and self._owners.get((rule.host, PathKind.PREFIX, "")) is not ingress:
-                    self._add(ingress, rule.host, _ALL, action)
+                    whole = IngressPath(_ALL, ingress.default, "/")
+                    self._add(ingress, rule.host, _ALL, "/", act(ingress, rule.host, whole))
+            path = IngressPath(None, ingress.default)
             for host in ("", *(rule.host for rule in ingress.rules if not rule.problem)):
-                self._defaults.setdefault(host, action)
+                self._defaults.setdefault(host, act(ingress, host, path))
 
-    def _add(self, ingress: Ingress, host: str, path: PathMatch, action: Action) -> None:
+    def _add(self, ingress: Ingress, host: str, path: PathMatch, written: str, routes: Routes) -> None:
         value = path.value.rstrip("/") if path.kind is PathKind.PREFIX else path.value
         winner = self._owners.setdefault((host, path.kind, value), ingress)
         entries = self._entries[host]
-        entry = _Entry(rank(Match(path)), len(entries), path, action)
+        length = len((written if path.kind is PathKind.REGEX else path.value).rstrip("/"))
+        entry = _Entry((path.kind is not PathKind.EXACT, -length), len(entries), routes)
         if winner is ingress and (host, path) not in self._paths:
             self._paths.add((host, path))
             entries.append(entry)
         else:
-            self.conflicts.append(Conflict(ingress, host, path.value, winner))
+            self.conflicts.append(Conflict(ingress, host, written, winner))
 
     def _routes(self, name: str) -> Iterator[Route]:
         """Return the routes of one host, up to the first that takes everything."""
@@ -111,13 +118,11 @@ class Hosts:
                 return
 
     def _every(self, name: str) -> Iterator[Route]:
-        above = _above(name)
-        for host in dict.fromkeys((name, *above, "")):
+        for host in dict.fromkeys((name, *above(name), "")):
             for entry in sorted(self._entries.get(host, ()), key=lambda each: each[:2]):
-                yield Route(Match(entry.path, _condition(name, host)), entry.action)
-        for host in dict.fromkeys((name, *above, "")):
-            if action := self._defaults.get(host):
-                yield Route(Match(None, _condition(name, host)), action)
+                yield from _of_host(entry.routes, name, host)
+        for host in dict.fromkeys((name, *above(name), "")):
+            yield from _of_host(self._defaults.get(host, ()), name, host)
 
 
 def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
@@ -143,13 +148,14 @@ def _paths_of(ingresses: Iterable[Ingress]) -> Counter[str]:
         if not ingress.problem:
             paths.update(("", *ingress.hosts))
             for rule in ingress.rules:
-                paths[rule.host] += 0 if rule.problem else max(len(rule.paths), _is_whole(rule))
+                count = max(len(rule.paths), _is_whole(rule)) * ingress.routes_a_path
+                paths[rule.host] += 0 if rule.problem else count
     return paths
 
 
 def size(paths: Counter[str]) -> int:
     """Return how many routes all hosts have at most: their own, and those of less specific hosts."""
-    return paths.total() + sum(paths[wider] for host in paths for wider in {*_above(host), ""} - {host})
+    return paths.total() + sum(paths[wider] for host in paths for wider in {*above(host), ""} - {host})
 
 
 def _is_whole(rule: IngressRule) -> bool:
@@ -161,10 +167,17 @@ _ALL = PathMatch(PathKind.PREFIX, "/")
 _EVERYTHING = (Match(), Match(_ALL))
 
 
-def _above(name: str) -> tuple[str, ...]:
+def above(name: str) -> tuple[str, ...]:
     """Return the wildcard that stands for a name: of one label, so that none stands for another wildcard."""
     _, dot, rest = name.partition(".")
     return (f"{_WILDCARD}{rest}",) if dot and not name.startswith(_WILDCARD) else ()
+
+
+def _of_host(routes: Routes, name: str, host: str) -> Routes:
+    """Return the routes of a rule's host as those of a virtual host have them."""
+    if not (condition := _condition(name, host)):
+        return routes
+    return tuple(replace(each, match=replace(each.match, headers=(*condition, *each.match.headers))) for each in routes)
 
 
 def _condition(name: str, host: str) -> tuple[ValueMatch, ...]:

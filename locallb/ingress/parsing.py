@@ -118,11 +118,12 @@ def _rule(path: str, item: object) -> IngressRule:
 def _path(fields: Fields) -> IngressPath:
     path = fields.get("path")
     written = path if isinstance(path, str) else ""
+    backend, is_specific = IngressBackend(), fields.get("pathType") == _PathType.OURS
     try:
         backend = _backend(fields.inner("backend"))
-        return IngressPath(_match(fields), backend, written)
+        return IngressPath(_match(fields), backend, written, is_specific=is_specific)
     except FieldError as error:
-        return IngressPath(None, IngressBackend(), written, str(error))
+        return IngressPath(None, backend, written, str(error), is_specific)
 
 
 def _match(fields: Fields) -> PathMatch:

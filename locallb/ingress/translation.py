@@ -7,30 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from locallb.config.ingress_settings import IngressSettings
+from locallb.config.ingress_settings import Dialect, IngressSettings
 from locallb.config.settings import Settings
-from locallb.gateway.backends import Backends, BackendTarget, Upstreams
-from locallb.gateway.bound import Bound, upstream_prefix
+from locallb.gateway.bound import Bound
 from locallb.gateway.capacity import MOST_ENTRIES
+from locallb.ingress.annotations.applied import applied
+from locallb.ingress.annotations.reading import policy_of
+from locallb.ingress.backends import IngressBackends
 from locallb.ingress.classes import grouped
-from locallb.ingress.hosts import Action, Hosts, within_bounds
+from locallb.ingress.hosts import Hosts, within_bounds
+from locallb.ingress.rules import Rules
 from locallb.ingress.tls import certificates, chains
 from locallb.model.formatting import clipped
-from locallb.model.gateway.ingresses import Ingress, IngressBackend
-from locallb.model.gateway.objects import Named, Route, RouteKind
+from locallb.model.gateway.ingresses import Ingress
 from locallb.model.gateway.of_cluster import GatewayObjects
-from locallb.model.gateway.rules import BackendRef
-from locallb.model.http.routes import Answer, Forward, Target
 from locallb.model.http.serving import Chain
 from locallb.model.identities import ObjectKey, ObjectKind, Uid
 from locallb.model.memory import Memory
 from locallb.model.objects import EMPTY, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
-
-_UNAVAILABLE = 503
-"""What is answered where a backend leads nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +72,28 @@ def _bound(
     settings: IngressSettings,
     authority: LocalAuthority | None,
 ) -> BoundIngresses:
-    backends, ingresses = _Backends(shared, key), tuple(within_bounds(ingresses, MOST_ENTRIES))
-    hosts = Hosts.of([one for one in ingresses if not one.problem], backends.action)
-    shown = certificates([one for one in ingresses if not one.problem], shared, authority)
-    by_port: dict[int, tuple[Chain, ...]] = {settings.http: (Chain(hosts.table(hosts.names)),)}
+    policies = {one.meta.key: policy_of(one, settings.annotations) for one in ingresses}
+    wanted = [applied(one, policies[one.meta.key]) for one in ingresses]
+    backends, ingresses = IngressBackends(shared, key), tuple(within_bounds(wanted, MOST_ENTRIES))
+    readable = [one for one in ingresses if not one.problem]
+    shown = certificates(readable, shared, authority)
+    rules, by_source = Rules(readable, policies, backends), Dialect.NGINX in settings.annotations
+    act = partial(rules.plain, certified=shown.by_name, https=settings.https)
+    main = [(one, policies[one.meta.key]) for one in readable if not policies[one.meta.key].canary]
+    plain = Hosts.of([one for one, policy in main if policy.plain], act, by_source=by_source)
+    by_port: dict[int, tuple[Chain, ...]] = {settings.http: (Chain(plain.table(plain.names)),)}
+    conflicts = plain.conflicts
     if shown.by_name:
-        by_port[settings.https] = tuple(chains(shown, hosts))
-    troubles = [*_problems(ingresses), *backends.troubles]
+        secured = Hosts.of([one for one, policy in main if policy.secured], rules.secured, by_source=by_source)
+        by_port[settings.https] = tuple(chains(shown, secured))
+        conflicts = [*conflicts, *secured.conflicts]
+    troubles = [*_problems(ingresses), *backends.troubles, *rules.canary_troubles()]
     troubles += [
         (one, f"{host or 'every host'}{path}: the older {_named(other)} has it; remove one of both")
-        for one, host, path, other in hosts.conflicts
+        for one, host, path, other in conflicts
     ]
     troubles += shown.problems
+    troubles += [(one, why) for one in ingresses for why in policies[one.meta.key].problems]
     said = (f"{key.cluster}: {_named(one)}: {why}" for one, why in troubles)
     return BoundIngresses(
         want=_want(key, ingresses, tuple(map(ServicePort, by_port))),
@@ -117,47 +125,3 @@ def _problems(ingresses: Sequence[Ingress]) -> Iterator[tuple[Ingress, str]]:
         yield from ((one, why) for why in one.refused)
         for rule in () if one.problem else one.rules:
             yield from ((one, why) for why in (rule.problem, *(path.problem for path in rule.paths)) if why)
-
-
-class _Backends:
-    """What becomes of requests to backends, and the upstreams that it takes."""
-
-    def __init__(self, objects: GatewayObjects, key: ObjectKey) -> None:
-        self._objects = objects
-        self._upstreams = Upstreams(Backends(objects), upstream_prefix(key))
-        self.troubles: list[tuple[Ingress, str]] = []
-
-    @property
-    def targets(self) -> dict[str, BackendTarget]:
-        return self._upstreams.targets
-
-    def action(self, ingress: Ingress, backend: IngressBackend) -> Action:
-        """Return what becomes of requests; a backend that leads nowhere answers that it is unavailable."""
-        port = self._port(ingress, backend)
-        if isinstance(port, int):
-            route = Route(RouteKind.HTTP, ingress.meta)
-            ref = BackendRef("", "Service", ingress.meta.key.namespace, backend.service, port)
-            upstream = self._upstreams.find(route, ref)
-            if isinstance(upstream, str):
-                return Forward((Target(upstream),))
-            port = upstream.message
-        self.troubles.append((ingress, port))
-        return Answer(_UNAVAILABLE)
-
-    def _port(self, ingress: Ingress, backend: IngressBackend) -> int | str:
-        """Return the number of a backend's port, or why there is none."""
-        if backend.problem:
-            return backend.problem
-        key = Named(ingress.meta.key.namespace, backend.service)
-        service = self._objects.services.get(key)
-        if service is None:
-            return f"Service {key} isn't there; make it, or correct the backend"
-        if service.uses_name:
-            return f"Service {key} is of type ExternalName, to which no Ingress may lead; name another one"
-        for port in service.ports:
-            if port.protocol == "TCP" and (
-                port.name == backend.port_name if backend.port_name else port.port == backend.port
-            ):
-                return port.port
-        wanted = f"called {clipped(backend.port_name)}" if backend.port_name else str(backend.port)
-        return f"Service {key} has no TCP port {wanted}; correct the port of the backend"

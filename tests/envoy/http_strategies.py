@@ -116,7 +116,12 @@ _targets = accepted(
     request=_changes,
     response=_changes,
 )
-_rewrites = st.none() | accepted(PathRewrite, value=st.one_of(_paths, st.just("")), prefix=st.booleans())
+_rewrites = st.none() | accepted(
+    PathRewrite,
+    value=st.one_of(_paths, st.sampled_from(["", r"/\0", r"/x\1"])),
+    prefix=st.booleans(),
+    groups=st.booleans(),
+)
 _milliseconds = st.sampled_from([0, 1, 999, 1000, 7 * 24 * 3600 * 1000])
 _retries = st.none() | accepted(
     Retry, codes=_many(st.sampled_from([400, 503, 599])), attempts=st.integers(0, 100), backoff=_milliseconds
@@ -134,6 +139,7 @@ _forwards = accepted(
     attempt_timeout=_milliseconds,
     retry=_retries,
     session=_sessions,
+    idle=_milliseconds,
 )
 _redirects = accepted(
     Redirect,
@@ -175,11 +181,12 @@ routes = accepted(
     request=_changes,
     response=_changes,
     cors=_cors,
+    sources=st.sampled_from([(), (ip_network("10.0.0.0/8"), ip_network("::1"))]),
 )
 _hosts = st.lists(
     accepted(VirtualHost, domains=_many(st.one_of(_labels, st.just(ANY))), routes=_many(routes)), max_size=3
 )
-_tables = accepted(HttpRoutes, hosts=_hosts.map(tuple))
+_tables = accepted(HttpRoutes, hosts=_hosts.map(tuple), by_source=st.booleans())
 _plain = accepted(Target, upstream=st.sampled_from(["", *UPSTREAMS]), weight=st.sampled_from([0, 1, 90]))
 _forwarded = accepted(TcpForward, targets=_many(_plain))
 
@@ -213,7 +220,7 @@ def _proxy(listeners: tuple[object, ...], certificate: Certificate, authorities:
         Upstream("web", Protocol.TCP, nodes, health=HttpCheck(10256), http=HttpBackends(Speaks.HTTP1, system)),
         Upstream("grpc", Protocol.TCP, nodes, health=ConnectCheck(), http=HttpBackends(Speaks.HTTP2)),
         Upstream("secure", Protocol.TCP, nodes, http=HttpBackends(Speaks.HTTP2, secure)),
-        Upstream("empty", Protocol.TCP, (), http=HttpBackends()),
+        Upstream("empty", Protocol.TCP, (), http=HttpBackends(tls=BackendTls("", believes_all=True))),
     )
     made = tuple(each for each in listeners if isinstance(each, HttpListener))
     name, identity = ProxyName("kind/gateways/default/web"), ProxyId("0123456789ab")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.kinds import parse_api_object
-from locallb.ingress.hosts import Action, Hosts, within_bounds
+from locallb.ingress.hosts import Hosts, Routes, within_bounds
 from locallb.ingress.kinds import INGRESS_KINDS
-from locallb.model.gateway.ingresses import Ingress, IngressBackend
-from locallb.model.http.routes import Answer, PathKind, PathMatch, Route
+from locallb.model.gateway.ingresses import Ingress, IngressPath
+from locallb.model.http.routes import Answer, Match, PathKind, PathMatch, Route
 from tests.ingress.api import backend, ingress, path, rule
 
 HOSTS = ("", "a.test", "b.a.test", "*.a.test", "*.b.a.test", "*.test")
@@ -42,9 +42,9 @@ def made(drawn: Drawn) -> list[Ingress]:
     return read
 
 
-def said(_: Ingress, to: IngressBackend) -> Action:
+def said(_: Ingress, __: str, path: IngressPath) -> Routes:
     """Answer with the name of the backend."""
-    return Answer(200, to.service)
+    return (Route(Match(path.match), Answer(200, path.backend.service)),)
 
 
 def served(hosts: Hosts, host: str, asked: str) -> str:

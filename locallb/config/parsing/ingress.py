@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from locallb.config.ingress_settings import AddressPer, IngressSettings
+from collections.abc import Iterator
+
+from locallb.config.ingress_settings import AddressPer, Dialect, IngressSettings
 from locallb.config.values import Mistakes
 from locallb.model.fields import LABEL, LABEL_REMEDY
 from locallb.model.formatting import shown
@@ -17,12 +19,15 @@ def parse_ingress(mistakes: Mistakes, value: object) -> IngressSettings:
     if value is None or value is False:
         return IngressSettings(is_off=value is False)
     entry = mistakes.mapping("ingress", value, f"{_EXAMPLE}, or false")
-    mistakes.unknown("ingress.", entry, ("class", "http", "https", "address"))
+    mistakes.unknown("ingress.", entry, ("class", "http", "https", "address", "annotations"))
     name = _class(mistakes, entry.get("class", DEFAULT_CLASS))
     http, https = _port(mistakes, "http", entry.get("http", 80)), _port(mistakes, "https", entry.get("https", 443))
     if http == https:
         mistakes.add("ingress.https", f"{https} is the port of `http` as well; give each a port of its own")
-    return IngressSettings(name, http, https, _address(mistakes, entry.get("address", AddressPer.CLASS)))
+    address = _address(mistakes, entry.get("address", AddressPer.CLASS))
+    return IngressSettings(
+        name, http, https, address, annotations=frozenset(_dialects(mistakes, entry.get("annotations", ())))
+    )
 
 
 def _class(mistakes: Mistakes, value: object) -> str:
@@ -44,3 +49,12 @@ def _address(mistakes: Mistakes, value: object) -> AddressPer:
         mistakes.add("ingress.address", f"{shown(value)} is no choice; use {', '.join(AddressPer)}, or remove the key")
         return AddressPer.CLASS
     return AddressPer(str(value))
+
+
+def _dialects(mistakes: Mistakes, value: object) -> Iterator[Dialect]:
+    for text in mistakes.texts("ingress.annotations", value, f"[{', '.join(Dialect)}]"):
+        if text in list(Dialect):
+            yield Dialect(text)
+        else:
+            why = f"{shown(text)} is no controller whose annotations are known; use {' or '.join(Dialect)}"
+            mistakes.add("ingress.annotations", why)

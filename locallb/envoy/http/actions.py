@@ -39,12 +39,12 @@ class Entrance(NamedTuple):
 def action(route: Route, entrance: Entrance) -> Message:
     """Make the action of a Route."""
     path = route.match.path
-    prefix = path.value.rstrip("/") if isinstance(path, PathMatch) else ""
+    matched = path.value if isinstance(path, PathMatch) else ""
     match route.action:
         case Forward() as forward if any(target.weight for target in forward.targets):
-            return {"route": _forward(forward, prefix)}
+            return {"route": _forward(forward, matched)}
         case Redirect() as redirect:
-            return {"redirect": _redirect(redirect, prefix, entrance)}
+            return {"redirect": _redirect(redirect, matched, entrance)}
         case Answer(status=status, body=body):
             return {"direct_response": {"status": status, **({"body": {"inline_string": body}} if body else {})}}
         case _:
@@ -83,27 +83,28 @@ def _header(name: str, value: str, how: str) -> Message:
     return {"header": header, "append_action": how, "keep_empty_value": True}
 
 
-def _forward(forward: Forward, prefix: str) -> Message:
+def _forward(forward: Forward, matched: str) -> Message:
     mirrors = [mirror(target) for target in forward.mirrors if target.upstream]
     return {
         **targets(forward.targets),
         "cluster_not_found_response_code": "INTERNAL_SERVER_ERROR",
         "timeout": seconds(forward.timeout),
+        **({"idle_timeout": seconds(forward.idle)} if forward.idle else {}),
         "retry_policy": retries(forward.retry, forward.attempt_timeout),
         **({"host_rewrite_literal": forward.hostname} if forward.hostname else {}),
-        **_rewritten(forward.path, prefix, "regex_rewrite"),
+        **_rewritten(forward.path, matched, "regex_rewrite"),
         **({"request_mirror_policies": mirrors} if mirrors else {}),
     }
 
 
-def _redirect(redirect: Redirect, prefix: str, entrance: Entrance) -> Message:
+def _redirect(redirect: Redirect, matched: str, entrance: Entrance) -> Message:
     port = _port(redirect, entrance)
     return {
         "response_code": _CODES[redirect.code],
         **({"scheme_redirect": redirect.scheme} if redirect.scheme else {}),
         **({"host_redirect": redirect.hostname} if redirect.hostname else {}),
         **({"port_redirect": port} if port else {}),
-        **_rewritten(redirect.path, prefix, "path_redirect"),
+        **_rewritten(redirect.path, matched, "path_redirect"),
     }
 
 
@@ -118,15 +119,17 @@ def _port(redirect: Redirect, entrance: Entrance) -> int:
     return port if asked_for else 0
 
 
-def _rewritten(path: PathRewrite | None, prefix: str, whole: str) -> Message:
+def _rewritten(path: PathRewrite | None, matched: str, whole: str) -> Message:
     """Say what the path becomes; the query stays."""
     if path is None:
         return {}
+    if path.groups:
+        return {"regex_rewrite": {"pattern": {"regex": f"^(?:{matched})$"}, "substitution": path.value}}
     if not path.prefix:
         if whole == "path_redirect":
             return {whole: path.value}
         return {whole: _replaced(".*", path.value)}
-    rest = path.value.rstrip("/")
+    rest, prefix = path.value.rstrip("/"), matched.rstrip("/")
     if rest or not prefix:
         # Elements of the path begin with a slash each, but for a prefix that is one itself.
         return {"prefix_rewrite": rest if prefix else f"{rest}/"}

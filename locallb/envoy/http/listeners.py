@@ -10,7 +10,7 @@ from __future__ import annotations
 from locallb.envoy.document import KEEPALIVE, Json, Message, subscription, typed
 from locallb.envoy.http import names, tls
 from locallb.envoy.http.actions import NOBODY, Entrance, targets
-from locallb.envoy.http.policies import CORS, SESSION
+from locallb.envoy.http.policies import CORS, SESSION, SOURCES
 from locallb.envoy.http.routes import table
 from locallb.envoy.listeners import bound_at, ranges
 from locallb.model.http.serving import Chain, HttpListener, HttpRoutes, TcpForward
@@ -54,7 +54,7 @@ def _chain(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
 def _filter(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
     if isinstance(chain.serves, TcpForward):
         return {"name": "envoy.filters.network.tcp_proxy", "typed_config": _forwarded(chain.serves)}
-    manager = _manager(_source(spec, chain, chain.serves, discovery))
+    manager = _manager(_source(spec, chain, chain.serves, discovery), by_source=chain.serves.by_source)
     return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
 
 
@@ -76,13 +76,13 @@ def _source(spec: HttpListener, chain: Chain, routes: HttpRoutes, discovery: Dis
     return {"route_config": table(name, routes, Entrance.of(spec, chain))}
 
 
-def _manager(source: Message) -> Message:
+def _manager(source: Message, *, by_source: bool) -> Message:
     return typed(
         f"{_FILTERS}.network.http_connection_manager.v3.HttpConnectionManager",
         stat_prefix="http",
         **source,
         **_TRANSPARENT,
-        http_filters=[_cors(), _session(), _router()],
+        http_filters=[*([_sources()] if by_source else []), _cors(), _session(), _router()],
     )
 
 
@@ -102,6 +102,10 @@ _TRANSPARENT: Message = {
     # A load balancer doesn't cut idle streams; peers that vanished are found by keepalive probes.
     "stream_idle_timeout": "0s",
 }
+
+
+def _sources() -> Message:
+    return {"name": SOURCES, "typed_config": typed(f"{_FILTERS}.http.rbac.v3.RBAC")}
 
 
 def _cors() -> Message:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from locallb.envoy.document import Json, Message, typed
+from locallb.envoy.listeners import ranges
 from locallb.model.http.policies import Cors, Mirror, Retry, Session, SessionKind
 from locallb.model.http.routes import Forward, Route
+from locallb.model.identities import IPNetwork
 
 CORS, SESSION = "envoy.filters.http.cors", "envoy.filters.http.stateful_session"
+SOURCES = "envoy.filters.http.rbac"
 _STATES = "envoy.extensions.http.stateful_session"
 _PASSED_OVER = 3
 """Backends that didn't take a request, before the client hears of it."""
@@ -21,7 +24,11 @@ _FULL = 1_000_000
 def per_filter(route: Route) -> Mapping[str, Message]:
     """Return what filters do differently in this route."""
     session = route.action.session if isinstance(route.action, Forward) else None
-    return {**({CORS: _cors(route.cors)} if route.cors else {}), **({SESSION: _session(session)} if session else {})}
+    return {
+        **({SOURCES: _sources(route.sources)} if route.sources else {}),
+        **({CORS: _cors(route.cors)} if route.cors else {}),
+        **({SESSION: _session(session)} if session else {}),
+    }
 
 
 def retries(retry: Retry | None, attempt_timeout: int) -> Message:
@@ -70,6 +77,13 @@ def mirror(copies: Mirror) -> Message:
 def seconds(milliseconds: int) -> str:
     """Write a Duration."""
     return f"{milliseconds // 1000}.{milliseconds % 1000:03d}s"
+
+
+def _sources(sources: Sequence[IPNetwork]) -> Message:
+    principals: Sequence[Message] = [{"direct_remote_ip": each} for each in ranges(sources)]
+    policy: Message = {"permissions": [{"any": True}], "principals": principals}
+    rules: Message = {"action": "ALLOW", "policies": {"sources": policy}}
+    return typed("envoy.extensions.filters.http.rbac.v3.RBACPerRoute", rbac={"rules": rules})
 
 
 def _cors(cors: Cors) -> Message:

@@ -25,6 +25,7 @@ SYSTEM_AUTHORITIES = "authorities.pem"
 """The file with what the system trusts, a copy, as a container has none."""
 _SOCKETS = "envoy.extensions.transport_sockets.tls.v3"
 _SECRET = f"{_SOCKETS}.Secret"
+_UPSTREAM = f"{_SOCKETS}.UpstreamTlsContext"
 _NAME = "envoy.transport_sockets.tls"
 
 
@@ -49,6 +50,8 @@ def upstream(spec: Upstream, tls: BackendTls, speaks: Speaks, discovery: Discove
     """Make the transport socket to an upstream's backends."""
     common: dict[str, Json] = _pairs((tls.client,) if tls.client else (), discovery)
     common["alpn_protocols"] = [speaks]
+    if tls.believes_all:
+        return {"name": _NAME, "typed_config": typed(_UPSTREAM, common_tls_context=common)}
     subjects: Message = {"match_typed_subject_alt_names": _subjects(tls)}
     if tls.authorities and discovery is Discovery.EDS:
         common["combined_validation_context"] = {
@@ -57,7 +60,7 @@ def upstream(spec: Upstream, tls: BackendTls, speaks: Speaks, discovery: Discove
         }
     else:
         common["validation_context"] = {**subjects, **_trusted(tls.authorities)}
-    context = typed(f"{_SOCKETS}.UpstreamTlsContext", sni=tls.server_name, common_tls_context=common)
+    context = typed(_UPSTREAM, sni=tls.server_name, common_tls_context=common)
     return {"name": _NAME, "typed_config": context}
 
 

@@ -45,6 +45,10 @@ class IngressPath:
     backend: IngressBackend
     written: str = ""
     problem: str = ""
+    is_specific: bool = False
+    """Of the type ImplementationSpecific, which annotations may make an expression."""
+    leads_to: str = ""
+    """A path of this host that clients are sent to in place of a backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Ingress:
     """Why nothing of it is served."""
     refused: tuple[str, ...] = ()
     """Why parts of its TLS aren't served."""
+    routes_a_path: int = 1
+    """How many routes a path takes at most."""
 
     @property
     def reference(self) -> Reference:

@@ -46,6 +46,13 @@ def checked(pattern: str) -> str:
     return pattern
 
 
+def groups(pattern: str) -> int:
+    """Return how many groups an expression has that take something. Raises as `checked` does."""
+    parser = _Parser(checked(pattern))
+    parser.alternatives(0)
+    return parser.taking
+
+
 @dataclass(slots=True)
 class _Parser:
     """Reads an expression once, from left to right; each method returns what its piece takes at most."""
@@ -53,6 +60,8 @@ class _Parser:
     text: str
     at: int = 0
     names: set[str] = field(default_factory=set)
+    taking: int = 0
+    """Groups so far whose text can be referred to."""
 
     def alternatives(self, depth: int) -> int:
         if depth > MAX_DEPTH:
@@ -89,7 +98,9 @@ class _Parser:
                 return _CLASS_SIZE if character == "." else _CHARACTER_SIZE
 
     def _group(self, depth: int) -> int:
-        name = self._take(_GROUP, "a group that isn't known here")[1]
+        opening = self._take(_GROUP, "a group that isn't known here")
+        name = opening[1]
+        self.taking += opening[0] == "(" or name is not None
         if name in self.names:
             raise self.fault("two groups of one name")
         self.names |= {name} if name else set()

@@ -6,14 +6,19 @@ of routes, hosts (`serving`), and what goes along with a route (`policies`).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from locallb.model.formatting import shown
 from locallb.model.http import checks as check
 from locallb.model.http.policies import MAX_MILLISECONDS, NO_CHANGES, Cors, HeaderChanges, Mirror, Retry, Session
-from locallb.model.http.regexes import checked
+from locallb.model.http.regexes import checked, groups
+from locallb.model.identities import IPNetwork
 
 MAX_WEIGHT = 1_000_000
+_NUMBER = re.compile(r"\\([0-9])")
+_STRAY = re.compile(r"\\(?![0-9])")
 
 
 class PathKind(StrEnum):
@@ -98,9 +103,13 @@ class PathRewrite:
     value: str
     prefix: bool = False
     """Only in a route that matches by prefix. `""` and `/` take the prefix away."""
+    groups: bool = False
+    """Only in a route that matches by an expression: `\\1` is what its first group took, `\\0` all of it."""
 
     def __post_init__(self) -> None:
         _ = (self.prefix and not self.value) or check.path(self.value)
+        if self.groups and _STRAY.search(self.value):
+            raise ValueError(f"{shown(self.value)} has a backslash that names no group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +127,12 @@ class Forward:
     """The same for one attempt (backendRequest)."""
     retry: Retry | None = None
     session: Session | None = None
+    idle: int = 0
+    """Milliseconds in which nothing comes or goes until the request is given up (504); 0: no limit."""
 
     def __post_init__(self) -> None:
         _ = self.hostname and check.hostname(self.hostname, wildcard=False)
+        check.within(self.idle, 0, MAX_MILLISECONDS, "timeout")
         check.within(self.timeout, 0, MAX_MILLISECONDS, "timeout")
         check.within(self.attempt_timeout, 0, MAX_MILLISECONDS, "timeout")
         if sum(target.weight for target in self.targets) > 2**32 - 1:
@@ -168,6 +180,8 @@ class Route:
     request: HeaderChanges = NO_CHANGES
     response: HeaderChanges = NO_CHANGES
     cors: Cors | None = None
+    sources: tuple[IPNetwork, ...] = ()
+    """Whose requests are taken, by the address of the connection; others are answered 403. None: everybody's."""
 
     def __post_init__(self) -> None:
         action, path = self.action, self.match.path
@@ -175,3 +189,13 @@ class Route:
         by_prefix = isinstance(path, PathMatch) and path.kind is PathKind.PREFIX
         if rewritten and rewritten.prefix and not by_prefix:
             raise ValueError("only a route that matches by prefix can replace that")
+        if rewritten and rewritten.groups:
+            _check_groups(path, rewritten.value)
+
+
+def _check_groups(path: PathMatch | GrpcMethod | None, value: str) -> None:
+    if not isinstance(path, PathMatch) or path.kind is not PathKind.REGEX:
+        raise ValueError("only a route that matches by an expression has groups")
+    count = groups(path.value)
+    if any(int(number) > count for number in _NUMBER.findall(value)):
+        raise ValueError(f"{shown(value)} names a group that the path doesn't have: it has {count}")

@@ -116,8 +116,12 @@ class HttpRoutes:
 
     hosts: tuple[VirtualHost, ...]
     """No two have a hostname in common."""
+    by_source: bool = False
+    """Routes may have `sources`: said apart from them, so that whether any has is no change of a listener."""
 
     def __post_init__(self) -> None:
+        if not self.by_source and any(route.sources for host in self.hosts for route in host.routes):
+            raise ValueError("a table whose routes have sources says so")
         domains = [domain for host in self.hosts for domain in host.domains]
         if len(domains) != len(set(domains)):
             raise ValueError("two virtual hosts of a table have the same hostname")
@@ -199,7 +203,7 @@ class Speaks(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BackendTls:
-    """Backends are spoken to by TLS, and believed only with a certificate for them."""
+    """Backends are spoken to by TLS, and believed only with a certificate for them, if it isn't said otherwise."""
 
     server_name: str
     """SNI, and the name that must be in the certificate where `dns_names` and `uris` are empty."""
@@ -210,9 +214,14 @@ class BackendTls:
     """Names of which one must be in the certificate, as DNS name or URI."""
     client: Certificate | None = None
     """What the proxy shows of itself."""
+    believes_all: bool = False
+    """Whoever answers is believed: no name is asked for, none is checked."""
 
     def __post_init__(self) -> None:
-        check.hostname(self.server_name, wildcard=False)
+        if not self.believes_all:
+            check.hostname(self.server_name, wildcard=False)
+        elif self.server_name or self.authorities or self.dns_names or self.uris:
+            raise ValueError("where whoever answers is believed, no name and no authority is asked for")
         _ = self.authorities and check.authorities(self.authorities)
         for name in self.dns_names:
             check.hostname(name)

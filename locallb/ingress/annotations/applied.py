@@ -1,0 +1,71 @@
+"""Ingresses with what their annotations make of their paths: expressions, and a root for `/`.
+
+Not here: what becomes of requests for them (`rules`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from locallb.ingress.annotations.policy import Policy
+from locallb.model.formatting import shown
+from locallb.model.gateway.ingresses import Ingress, IngressBackend, IngressPath, IngressRule
+from locallb.model.http.regexes import checked
+from locallb.model.http.routes import PathKind, PathMatch
+
+_ROOT = PathMatch(PathKind.EXACT, "/")
+_CANARY_ROUTES = 2
+"""Routes that a path of a canary adds to one of another Ingress, by headers."""
+_UNCOUNTED = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
+"""Escapes and sets, in which nothing is a choice or a group."""
+
+
+def applied(ingress: Ingress, policy: Policy) -> Ingress:
+    """Return an Ingress as its annotations want its paths."""
+    if policy.canary:
+        return replace(ingress, routes_a_path=_CANARY_ROUTES)
+    if not policy.expressions and not policy.app_root:
+        return ingress
+    return replace(ingress, rules=tuple(_rule(rule, ingress, policy) for rule in ingress.rules))
+
+
+def _rule(rule: IngressRule, ingress: Ingress, policy: Policy) -> IngressRule:
+    return rule if rule.problem else replace(rule, paths=tuple(_paths(rule, ingress, policy)))
+
+
+def _paths(rule: IngressRule, ingress: Ingress, policy: Policy) -> Iterator[IngressPath]:
+    if policy.app_root:
+        yield IngressPath(_ROOT, IngressBackend(), "/", leads_to=policy.app_root)
+        if rule.host and not rule.paths and ingress.default:  # all of the host is the default backend's
+            yield IngressPath(PathMatch(PathKind.PREFIX, "/"), ingress.default, "/")
+    for path in rule.paths:
+        if not policy.app_root or path.match != _ROOT:
+            yield _expression(path) if path.is_specific and policy.expressions else path
+
+
+def _expression(path: IngressPath) -> IngressPath:
+    """Read a path as an expression, which begins where the path does, ends anywhere, and heeds no capitals."""
+    if path.backend == IngressBackend():
+        return path  # its backend is what can't be understood
+    text = path.written or "/"
+    try:
+        is_plain = text.startswith("/") and not _chooses(checked(text))
+        match = PathMatch(PathKind.REGEX, f"(?i:{text}).*")
+    except ValueError as error:
+        return replace(path, match=None, problem=str(error))
+    if not is_plain:
+        why = f"path {shown(text)}: begin an expression with a slash, and put its choices in parentheses"
+        return replace(path, match=None, problem=why)
+    return replace(path, match=match, problem="")
+
+
+def _chooses(pattern: str) -> bool:
+    """Return whether an expression has a choice outside of groups: the start would belong to its first part alone."""
+    depth = 0
+    for character in _UNCOUNTED.sub("", pattern):
+        depth += (character == "(") - (character == ")")
+        if character == "|" and depth == 0:
+            return True
+    return False

@@ -1,0 +1,76 @@
+"""What annotations of an Ingress say, whoever's they are. Not here: how they are read, what becomes of routes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from locallb.model.http.policies import Cors
+from locallb.model.http.routes import ValueMatch
+from locallb.model.http.serving import Speaks
+from locallb.model.identities import IPNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The Ingress takes a share of the requests of another one that has the same host and path."""
+
+    weight: int = 0
+    total: int = 100
+    always: ValueMatch | None = None
+    """A header that leads there whatever the share."""
+    never: ValueMatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """How backends are spoken to, whatever their port says."""
+
+    speaks: Speaks
+    by_tls: bool
+    """Whoever answers is believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where clients are sent instead of a backend."""
+
+    status: int
+    url: str
+    """An absolute one; with `keeps_request` scheme, host and port alone."""
+    keeps_request: bool = False
+    """Path and query of the request follow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds of all paths of an Ingress, its default backend's too."""
+
+    expressions: bool = False
+    """Paths of the type ImplementationSpecific are expressions."""
+    rewrite: str = ""
+    """The path that backends are asked for; `\\1` is the first group of an expression."""
+    location: Location | None = None
+    app_root: str = ""
+    """Where clients are sent who ask for `/`."""
+    to_https: bool = False
+    """Clients of plain HTTP are sent to HTTPS, where the host has a certificate."""
+    must_be_https: bool = False
+    """Even where it has none."""
+    spoken: Spoken | None = None
+    idle: int = 0
+    """As `Forward` has it."""
+    cors: Cors | None = None
+    sources: tuple[IPNetwork, ...] = ()
+    """As `Route` has it."""
+    canary: Canary | None = None
+    plain: bool = True
+    """Served by plain HTTP."""
+    secured: bool = True
+    """Served by TLS."""
+    is_denied: bool = False
+    """Something that must not be passed over can't be kept: requests are answered 503."""
+    problems: tuple[str, ...] = field(default=())
+    """What isn't kept, a sentence each."""
+
+
+NONE = Policy()

@@ -1,0 +1,68 @@
+"""The backends of Ingresses, and the upstreams that they take. Not here: which requests go there (`rules`)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from locallb.gateway.backends import Backends, BackendTarget, Upstreams
+from locallb.gateway.bound import upstream_prefix
+from locallb.ingress.annotations.policy import Spoken
+from locallb.model.formatting import clipped
+from locallb.model.gateway.ingresses import Ingress, IngressBackend
+from locallb.model.gateway.objects import Named, Route, RouteKind
+from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.gateway.rules import BackendRef
+from locallb.model.http.serving import BackendTls
+from locallb.model.identities import ObjectKey
+
+_WHOEVER = BackendTls("", believes_all=True)
+
+
+class IngressBackends:
+    """Finds them, and notes what leads nowhere."""
+
+    def __init__(self, objects: GatewayObjects, key: ObjectKey) -> None:
+        self._objects = objects
+        self._upstreams = Upstreams(Backends(objects), upstream_prefix(key))
+        self.troubles: list[tuple[Ingress, str]] = []
+
+    @property
+    def targets(self) -> dict[str, BackendTarget]:
+        """What upstreams are, by name."""
+        return self._upstreams.targets
+
+    def upstream(self, ingress: Ingress, backend: IngressBackend, spoken: Spoken | None = None) -> str:
+        """Return the name of a backend's upstream; empty where it leads nowhere."""
+        port = self._port(ingress, backend)
+        if isinstance(port, int):
+            route = Route(RouteKind.HTTP, ingress.meta)
+            ref = BackendRef("", "Service", ingress.meta.key.namespace, backend.service, port)
+            upstream = self._upstreams.find(route, ref, partial(_spoken, spoken=spoken))
+            if isinstance(upstream, str):
+                return upstream
+            port = upstream.message
+        self.troubles.append((ingress, port))
+        return ""
+
+    def _port(self, ingress: Ingress, backend: IngressBackend) -> int | str:
+        """Return the number of a backend's port, or why there is none."""
+        if backend.problem:
+            return backend.problem
+        key = Named(ingress.meta.key.namespace, backend.service)
+        service = self._objects.services.get(key)
+        if service is None:
+            return f"Service {key} isn't there; make it, or correct the backend"
+        if service.uses_name:
+            return f"Service {key} is of type ExternalName, to which no Ingress may lead; name another one"
+        for port in service.ports:
+            if port.protocol == "TCP" and (
+                port.name == backend.port_name if backend.port_name else port.port == backend.port
+            ):
+                return port.port
+        wanted = f"called {clipped(backend.port_name)}" if backend.port_name else str(backend.port)
+        return f"Service {key} has no TCP port {wanted}; correct the port of the backend"
+
+
+def _spoken(target: BackendTarget, spoken: Spoken | None) -> BackendTarget:
+    """Return a target that is spoken to as an annotation says; a BackendTLSPolicy says more, and comes after it."""
+    return target._replace(speaks=spoken.speaks, tls=_WHOEVER if spoken.by_tls else None) if spoken else target

@@ -1,0 +1,141 @@
+"""What becomes of requests for a path of an Ingress, as its annotations say: the routes that the proxy asks.
+
+Not here: which path takes a request (`hosts`), and what annotations mean (`annotations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+from locallb.ingress.annotations.policy import Canary, Location, Policy
+from locallb.ingress.backends import IngressBackends
+from locallb.ingress.hosts import Routes, above
+from locallb.model.gateway.ingresses import Ingress, IngressBackend, IngressPath
+from locallb.model.gateway.objects import Named
+from locallb.model.http.policies import HeaderChanges
+from locallb.model.http.routes import Answer, Forward, Match, PathRewrite, Redirect, Route, Target
+
+_UNAVAILABLE = Answer(503)
+"""What is answered where a backend leads nowhere."""
+_TO_HTTPS = 308
+_CHALLENGE = "/.well-known/acme-challenge"
+"""What is asked for by plain HTTP so that there be a certificate: nobody is sent to HTTPS from there."""
+
+
+class Canaried(NamedTuple):
+    """A path of a canary."""
+
+    ingress: Ingress
+    backend: IngressBackend
+    canary: Canary
+
+
+_Place: TypeAlias = tuple[str, str, str]
+"""Namespace, host and path as they are written."""
+
+
+class Rules:
+    """The rules of Ingresses that have an address together."""
+
+    def __init__(
+        self, ingresses: Sequence[Ingress], policies: Mapping[Named, Policy], backends: IngressBackends
+    ) -> None:
+        """Take all of them, the oldest first, each with its policy."""
+        self._policies, self._backends = policies, backends
+        self._canaries: dict[_Place, Canaried] = {}
+        self._taken: set[_Place] = set()
+        for ingress in ingresses:
+            if canary := policies[ingress.meta.key].canary:
+                for rule, path in ((each, path) for each in ingress.rules for path in each.paths):
+                    place = _place(ingress, rule.host, path)
+                    self._canaries.setdefault(place, Canaried(ingress, path.backend, canary))
+
+    def canary_troubles(self) -> Iterator[tuple[Ingress, str]]:
+        """Return which canaries have nothing beside them."""
+        for place, entry in self._canaries.items():
+            if place not in self._taken:
+                where = f"{place[1] or 'every host'}{place[2]}"
+                why = f"no other Ingress of its namespace has {where}, of which it would take a share; make one"
+                yield entry.ingress, why
+
+    def plain(self, ingress: Ingress, host: str, path: IngressPath, certified: Container[str], https: int) -> Routes:
+        """Return what becomes of a request by plain HTTP; hosts in `certified` have a certificate at a port."""
+        policy = self._policies[ingress.meta.key]
+        if policy.is_denied or policy.location or not policy.to_https or path.written.startswith(_CHALLENGE):
+            return self.secured(ingress, host, path)
+        if any(name in certified for name in (host, *above(host), "")):
+            return (Route(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
+        if policy.must_be_https:
+            why = f"{host or 'every host'} has no certificate, so nobody is sent to HTTPS; name one in spec.tls"
+            self._backends.troubles.append((ingress, why))
+        return self.secured(ingress, host, path)
+
+    def secured(self, ingress: Ingress, host: str, path: IngressPath) -> Routes:
+        """Return what becomes of a request by TLS."""
+        policy = self._policies[ingress.meta.key]
+        if policy.is_denied:
+            return (Route(Match(path.match), _UNAVAILABLE),)
+        if policy.location:
+            return (_sent(path, policy.location),)
+        if path.leads_to:
+            return (_sent(path, Location(302, path.leads_to)),)
+        main = self._backends.upstream(ingress, path.backend, policy.spoken)
+        canary = self._canaries.get(_place(ingress, host, path)) if path.match else None
+        if canary is None:
+            return (self._route(ingress, path, policy, (Target(main),)),) if main else (_nobody(path),)
+        self._taken.add(_place(ingress, host, path))
+        return tuple(self._shared(ingress, path, policy, main, canary))
+
+    def _shared(
+        self, ingress: Ingress, path: IngressPath, policy: Policy, main: str, entry: Canaried
+    ) -> Iterator[Route]:
+        """Return the routes of a path of which a canary has a share."""
+        other, canary = self._backends.upstream(entry.ingress, entry.backend, policy.spoken), entry.canary
+        shares = (Target(main, canary.total - canary.weight), Target(other, canary.weight))
+        whole = self._route(ingress, path, policy, (Target(main),)) if main else _nobody(path)
+        if not other:
+            yield whole
+            return
+        leading = self._route(ingress, path, policy, (Target(other),))
+        for header, route in ((canary.always, leading), (canary.never, whole)):
+            if header:
+                yield replace(route, match=Match(path.match, (header,)))
+        if canary.weight == 0:
+            yield whole
+        elif canary.weight == canary.total:
+            yield leading
+        else:
+            yield self._route(ingress, path, policy, shares)
+
+    def _route(self, ingress: Ingress, path: IngressPath, policy: Policy, targets: tuple[Target, ...]) -> Route:
+        has_groups = "\\" in policy.rewrite
+        # What leads to the very path that is asked for is left as it is, with whatever follows.
+        is_same = not policy.rewrite or policy.rewrite == (path.written or "/")
+        try:
+            rewrite = None if is_same else PathRewrite(policy.rewrite, groups=has_groups)
+            forward = Forward(targets, path=rewrite, idle=policy.idle)
+            return Route(Match(path.match), forward, cors=policy.cors, sources=policy.sources)
+        except ValueError as error:
+            self._backends.troubles.append((ingress, f"rewrite-target of {path.written}: {error}"))
+            return _nobody(path)
+
+
+def _place(ingress: Ingress, host: str, path: IngressPath) -> _Place:
+    return ingress.meta.key.namespace, host, path.written or "/"
+
+
+def _nobody(path: IngressPath) -> Route:
+    return Route(Match(path.match), _UNAVAILABLE)
+
+
+def _sent(path: IngressPath, location: Location) -> Route:
+    """Return a route that sends clients elsewhere: to the very URL, or with their path and query to another host."""
+    if not location.keeps_request:
+        return Route(
+            Match(path.match), Answer(location.status), response=HeaderChanges(set=(("location", location.url),))
+        )
+    scheme, _, host = location.url.partition("://")
+    name, _, port = host.lower().partition(":")
+    return Route(Match(path.match), Redirect(location.status, scheme, name, int(port or 0)))

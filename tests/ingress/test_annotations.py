@@ -1,0 +1,220 @@
+"""Annotations of other controllers: which values are kept, what is told of others, and that nothing raises."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.config.ingress_settings import Dialect
+from locallb.config.parsing.ingress import parse_ingress
+from locallb.config.values import Mistakes
+from locallb.ingress.annotations import nginx, traefik
+from locallb.ingress.annotations.policy import NONE
+from locallb.ingress.annotations.reading import policy_of
+from locallb.ingress.translation import BoundIngresses
+from locallb.model.gateway.ingresses import Ingress
+from locallb.model.gateway.objects import Meta, Named
+from locallb.model.http.routes import Answer, Forward, PathKind, PathMatch, Redirect, Route
+from locallb.model.http.serving import HttpRoutes
+from tests.ingress.api import JsonObject, backend, ingress, only, path, rule, secret
+
+BOTH = frozenset(Dialect)
+SPECIFIC = "ImplementationSpecific"
+
+
+def annotated(*paths: JsonObject, name: str = "web", prefix: str = nginx.PREFIX, **said: str) -> JsonObject:
+    """Make an Ingress for a.test with annotations, `-` written as `_`."""
+    annotations = {f"{prefix}{key.replace('_', '-')}": text for key, text in said.items()}
+    return ingress(
+        rule(*(paths or (path(),)), host="a.test"), name=name, metadata={"name": name, "annotations": annotations}
+    )
+
+
+def served(bound: BoundIngresses, port: int = 80) -> list[Route]:
+    """Return the routes of a.test."""
+    (chain,) = (chain for chain in bound.chains[port] if not chain.names or "a.test" in chain.names)
+    assert isinstance(chain.serves, HttpRoutes)
+    return [route for host in chain.serves.hosts if host.domains == ("a.test",) for route in host.routes]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"rewrite_target": "api"}, "isn't a path"),
+        ({"rewrite_target": "/$host"}, 'rewrite-target is "/$host"; give a path such as /$2'),
+        ({"rewrite_target": "/\\1"}, "in which only groups of the path are named"),
+        ({"rewrite_target": "/a?b"}, "isn't a path"),
+        ({"rewrite_target": "http://x.test/"}, "isn't a path"),
+        ({"rewrite_target": "/$1"}, "rewrite-target of /: only a route that matches by an expression has groups"),
+        ({"use_regex": "perhaps"}, 'use-regex is "perhaps"; use true or false'),
+        ({"permanent_redirect": "/elsewhere"}, "give a URL such as https://shop.test/new"),
+        ({"permanent_redirect": "https://a.test/$uri"}, "give a URL such as"),
+        ({"permanent_redirect": "https://a.test/x$request_uri"}, "or one of a host alone with $request_uri after it"),
+        ({"permanent_redirect": "javascript:alert(1)"}, "give a URL such as"),
+        ({"temporal_redirect": "https://a.test/\r\nset-cookie: x"}, "give a URL such as"),
+        ({"permanent_redirect": "https://a.test", "permanent_redirect_code": "304"}, "use one of 301, 302"),
+        ({"permanent_redirect_code": "200"}, "use a number from 300 to 308"),
+        ({"backend_protocol": "FCGI"}, 'backend-protocol is "FCGI"; use one of HTTP, HTTPS, GRPC, GRPCS'),
+        ({"whitelist_source_range": ""}, "give ranges such as 10.0.0.0/8"),
+        ({"allowlist_source_range": "10.0.0.0/8 fd00::/8"}, "with commas between them"),
+        ({"whitelist_source_range": "1," * 300}, "list at most 200"),
+        ({"whitelist_source_range": "1" * 5000}, "give at most 4096 characters"),
+        ({"canary": "yes"}, 'canary is "yes"; use true or false'),
+    ],
+)
+def test_what_must_not_be_passed_over_is_refused(said: dict[str, str], told: str) -> None:
+    """One sentence, and nobody is served what wasn't meant."""
+    one = only(annotated(**said), annotations=BOTH)
+    assert [route.action for route in served(one)] == [Answer(503)]
+    (notice,) = one.notices
+    assert notice.startswith("demo: Ingress shop/web: ")
+    assert told in notice
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"app_root": "app"}, 'app-root: "app" isn\'t a path'),
+        ({"ssl_redirect": "si"}, "use true or false"),
+        ({"proxy_read_timeout": "60s"}, 'proxy-read-timeout is "60s"; use a number from 1 to 604800'),
+        ({"proxy_read_timeout": "0"}, "use a number from 1 to 604800"),
+        ({"enable_cors": "true", "cors_allow_origin": "https://*.a.test"}, "give origins such as https://a.test:8443"),
+        ({"enable_cors": "true", "cors_allow_methods": "GET POST"}, "isn't the name of a header"),
+        (
+            {"enable_cors": "true", "cors_allow_origin": "https://a.test", "cors_allow_headers": "*"},
+            "with credentials * means nothing to browsers",
+        ),
+        ({"enable_cors": "true", "cors_max_age": "-1"}, "use a number from 0 to"),
+        ({"proxy_send_timeout": "5", "auth_url": "x"}, "aren't understood, and nothing comes of them: auth-url, proxy"),
+        ({"canary_weight": "-1", "x": ""}, "aren't understood, and nothing comes of them: x"),
+    ],
+)
+def test_the_rest_is_told_and_served_without_it(said: dict[str, str], told: str) -> None:
+    """One sentence each, and the backend is asked."""
+    one = only(annotated(**said), annotations=BOTH)
+    (notice,) = one.notices
+    assert told in notice
+    (route,) = served(one)
+    assert isinstance(route.action, Forward)
+    assert route.cors is None
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("/a|/b", "put its choices in parentheses"),
+        ("a/(.*)", "begin an expression with a slash"),
+        ("/a)(b", "an unmatched parenthesis"),
+        ("/(?=x)", "a group that isn't known here"),
+        ("/a{1000}{1000}", "a repetition of a repetition"),
+        ("/(a{1000}){9}", "becomes too large"),
+        ("/" + "a" * 1100, "1 to 1024 printable ASCII characters"),
+    ],
+)
+def test_expressions_that_are_none(written: str, told: str) -> None:
+    """They take no request, and are told."""
+    one = only(annotated(path(written, SPECIFIC), use_regex="true"), annotations=BOTH)
+    assert served(one) == []
+    (notice,) = one.notices
+    assert told in notice
+
+
+def test_expressions_only_where_they_are_asked_for() -> None:
+    """By the key and the annotation; choices in groups and sets are no choice of the whole."""
+    written = r"/(a|b)[|]\|c"
+    document = annotated(path(written, SPECIFIC), use_regex="true")
+    (route,) = served(only(document, annotations=BOTH))
+    assert route.match.path == PathMatch(PathKind.REGEX, f"(?i:{written}).*")
+    assert "expressions aren't served" in only(document).notices[0]
+    assert "expressions aren't served" in only(annotated(path(written, SPECIFIC)), annotations=BOTH).notices[0]
+
+
+def test_without_the_key_nothing_is_read() -> None:
+    """What an Ingress says to others stays theirs, and nothing is told of it."""
+    one = only(annotated(permanent_redirect="https://b.test", whitelist_source_range="x"))
+    assert not one.notices
+    assert isinstance(served(one)[0].action, Forward)
+    assert not any(chain.serves.by_source for chain in one.chains[80] if isinstance(chain.serves, HttpRoutes))
+
+
+def test_challenges_stay_where_they_are() -> None:
+    """Everything else of a host with a certificate leads to HTTPS."""
+    challenge = "/.well-known/acme-challenge/token"
+    document = annotated(path(challenge, "Exact"), path("/"), ssl_redirect="true")
+    document["spec"]["tls"] = [{"hosts": ["a.test"], "secretName": "cert"}]
+    one = only(document, secret(), annotations=BOTH)
+    first, second = served(one)
+    assert isinstance(first.action, Forward)
+    assert second.action == Redirect(308, "https", port=443)
+    assert all(isinstance(route.action, Forward) for route in served(one, 443))
+
+
+def test_a_canary_stays_in_its_namespace_and_gives_up_without_a_backend() -> None:
+    """The share of another namespace's would be taken from who never asked for it."""
+    canary = annotated(path(), name="new", canary="true", canary_weight="100")
+    foreign = {**canary, "metadata": {**canary["metadata"], "namespace": "team"}}
+    one = only(annotated(), foreign, annotations=BOTH)
+    assert "Ingress team/new: no other Ingress of its namespace has a.test/" in one.notices[0]
+    lost = annotated(path(to=backend("gone")), name="new", canary="true", canary_weight="100")
+    (route,) = served(only(annotated(), lost, annotations=BOTH))
+    assert isinstance(route.action, Forward)
+    assert [target.weight for target in route.action.targets] == [1]
+
+
+_prefixes = st.sampled_from([nginx.PREFIX, traefik.PREFIX, ""])
+_WORDS = """rewrite-target use-regex permanent-redirect temporal-redirect permanent-redirect-code app-root canary
+backend-protocol whitelist-source-range ssl-redirect force-ssl-redirect proxy-read-timeout enable-cors cors-max-age
+cors-allow-origin cors-allow-methods cors-allow-headers canary-weight canary-weight-total canary-by-header
+canary-by-header-value canary-by-header-pattern router.entrypoints router.tls"""
+_names = st.sampled_from(_WORDS.split()) | st.text(max_size=5)
+_texts = st.sampled_from(
+    [
+        "true",
+        "false",
+        "*",
+        "/",
+        "/$1",
+        "0",
+        "99999999999999999999",
+        "10.0.0.0/8",
+        "https://a.test",
+        "GRPC",
+        "web",
+        "(a|b)*",
+    ]
+) | st.text(max_size=20)
+_annotations = st.dictionaries(st.builds(str.__add__, _prefixes, _names), _texts, max_size=8)
+
+
+@given(_annotations, st.sampled_from([BOTH, frozenset[Dialect](), frozenset({Dialect.NGINX})]))
+def test_nothing_raises(said: dict[str, str], dialects: frozenset[Dialect]) -> None:
+    """Whatever stands there, each sentence is short and on one line; without a dialect there is none."""
+    policy = policy_of(Ingress(Meta(Named("shop", "web"), annotations=said)), dialects)
+    assert all(len(line) < 700 and line.isprintable() for line in policy.problems)
+    assert dialects or policy == NONE
+
+
+@given(_annotations, st.sampled_from(["/", "/a(b)", "/(x|y)/(.*)", "/a|b", "é"]))
+def test_whatever_is_said_routes_are_made_or_a_reason_is_told(said: dict[str, str], written: str) -> None:
+    """Each path has a route, or a sentence says why not."""
+    metadata = {"name": "web", "namespace": "shop", "annotations": said}
+    document = ingress(rule(path(written, SPECIFIC), host="a.test"), metadata=metadata)
+    one = only(document, annotations=BOTH)
+    assert served(one) or one.notices or policy_is_elsewhere(said)
+
+
+def policy_is_elsewhere(said: dict[str, str]) -> bool:
+    """Return whether an Ingress is served by TLS alone."""
+    return f"{traefik.PREFIX}router.entrypoints" in said or f"{traefik.PREFIX}router.tls" in said
+
+
+def test_the_key() -> None:
+    """A list of controllers."""
+    mistakes = Mistakes()
+    assert parse_ingress(mistakes, {"annotations": ["nginx", "traefik"]}).annotations == BOTH
+    assert not mistakes.sentences
+    parse_ingress(mistakes, {"annotations": ["ngnix"]})
+    assert mistakes.sentences == [
+        'local-lb:ingress.annotations: "ngnix" is no controller whose annotations are known; use nginx or traefik'
+    ]
