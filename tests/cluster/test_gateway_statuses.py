@@ -21,19 +21,24 @@ from locallb.gateway.statuses import Status
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.unwritable import PAUSE, Unwritable
 from locallb.kubernetes.api.written_types import written_types
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
+from locallb.outputs.status import gateway_status
 from locallb.outputs.status.gateway_status import GatewayStatus
+from locallb.resources.errors import ProviderError
 from locallb.resources.properties import GatewayStatusInputs
 from tests.cluster.controlplane import SECONDS, ControlPlane, Document, Objects
+from tests.traffic.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
 CRD = create_global_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
 ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
 BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
+REVIEW = create_global_resource("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
 MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "rbac-gateways.yaml"
 ACCEPTED = {"type": "Accepted", "status": "True", "reason": "Accepted", "message": ""}
 TOLD: dict[ObjectKind, Status] = {
@@ -42,8 +47,16 @@ TOLD: dict[ObjectKind, Status] = {
     ObjectKind.TCP_ROUTE: {
         "parents": [{"parentRef": {"name": "web"}, "controllerName": CONTROLLER, "conditions": [ACCEPTED]}]
     },
+    ObjectKind.BACKEND_TLS_POLICY: {
+        "ancestors": [{"ancestorRef": {"name": "web"}, "controllerName": CONTROLLER, "conditions": [ACCEPTED]}]
+    },
 }
-SERVED = {ObjectKind.GATEWAY_CLASS: "v1", ObjectKind.GATEWAY: "v1", ObjectKind.TCP_ROUTE: "v1alpha2"}
+SERVED = {
+    ObjectKind.GATEWAY_CLASS: "v1",
+    ObjectKind.GATEWAY: "v1",
+    ObjectKind.TCP_ROUTE: "v1alpha2",
+    ObjectKind.BACKEND_TLS_POLICY: "v1alpha3",
+}
 """In which version each is served: the preferred one, and the oldest that is read."""
 OTHERS = {"parentRef": {"name": "web"}, "controllerName": "example.com/controller", "conditions": []}
 KIND = pytest.mark.parametrize("kind", TOLD)
@@ -176,6 +189,47 @@ def test_a_status_arrives_is_repaired_and_goes(plane: ControlPlane, owner: Clien
     resource.create(subject.told)
     resource.delete(state)
     RECENT.forget(subject.told.access)
+
+
+def test_a_right_that_is_missing_is_told_once_and_used_when_it_is_given(
+    plane: ControlPlane, owner: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all kinds in one sentence, with one request for each."""
+    now = [0.0]
+    monkeypatch.setattr(gateway_status, "UNWRITABLE", Unwritable(lambda: now[0]))
+    subjects = [Subject(plane, owner, kind) for kind in (ObjectKind.GATEWAY, ObjectKind.TCP_ROUTE)]
+    role = owner.get(ROLE, "local-lb-gateways")
+    assert may_patch(plane)
+    reading = [rule for rule in role["rules"] if not rule["resources"][0].endswith("/status")]
+    owner.patch(ROLE, "local-lb-gateways", {"rules": reading}, patch_type=PatchType.MERGE)
+    eventually(lambda: not may_patch(plane), "the right is gone")
+    sentences = {refused(subject) for _ in range(2) for subject in subjects}
+    assert len(sentences) == 1
+    assert "deploy/rbac-gateways.yaml" in sentences.pop()
+    owner.patch(ROLE, "local-lb-gateways", {"rules": role["rules"]}, patch_type=PatchType.MERGE)
+    eventually(lambda: may_patch(plane), "the right is there")
+    now[0] = PAUSE
+    for subject in subjects:
+        GatewayStatus(None).create(subject.told)
+        assert subject.says_it()
+
+
+def may_patch(plane: ControlPlane) -> bool:
+    """Return whether local-lb may write the status of every kind, as the API itself says."""
+    wanted = {"verb": "patch", "group": GROUP, "subresource": "status"}
+    with plane.client("local-lb") as client:
+        reviews = [
+            client.create(REVIEW.from_dict({"spec": {"resourceAttributes": {**wanted, "resource": kind.value}}}))
+            for kind in TOLD
+        ]
+    return all(review["status"]["allowed"] for review in reviews)
+
+
+def refused(subject: Subject) -> str:
+    """Return why a status can't be written."""
+    with pytest.raises(ProviderError) as caught:
+        GatewayStatus(None).create(subject.told)
+    return str(caught.value)
 
 
 def test_nothing_but_the_status_may_be_written(plane: ControlPlane, owner: Client) -> None:

@@ -226,7 +226,13 @@ def inputs_of(planned: PlannedStatus) -> GatewayStatusInputs:
     )
 
 
-KIND = [ObjectKind.GATEWAY, ObjectKind.HTTP_ROUTE, ObjectKind.LISTENER_SET, ObjectKind.GATEWAY_CLASS]
+KIND = [
+    ObjectKind.GATEWAY,
+    ObjectKind.HTTP_ROUTE,
+    ObjectKind.LISTENER_SET,
+    ObjectKind.GATEWAY_CLASS,
+    ObjectKind.BACKEND_TLS_POLICY,
+]
 
 
 @pytest.fixture

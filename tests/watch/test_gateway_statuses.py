@@ -92,6 +92,7 @@ KEYS = [
     (("httproutes", "shop", "lost"), LOST, "parents"),
     (("gateways", "shop", "web"), ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), "listeners"),
     (("listenersets", "shop", "more"), ObjectKey(DEMO, "shop", "more", ObjectKind.LISTENER_SET), "listeners"),
+    (("backendtlspolicies", "shop", "tls"), ObjectKey(DEMO, "shop", "tls", ObjectKind.BACKEND_TLS_POLICY), "ancestors"),
     (("gatewayclasses", "", "local"), ObjectKey(DEMO, "", "local", ObjectKind.GATEWAY_CLASS), "conditions"),
 ]
 

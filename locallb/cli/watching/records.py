@@ -1,20 +1,20 @@
 """From events to records: what a log, in whichever form, says of them. One record is one line.
 
-What is told again and again (a plan without work, the same complaint at each plan, the same failure at each try) is
-told once, and when it ends.
+What is told again and again (a plan without work, the same complaint at each plan, the same failure at each try, or of
+each object that isn't a Service) is told once, and when it ends.
 Not here: the forms (`lines`), and what is shown at one moment (`board`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from locallb.cli.watching.board import UPDATING, View, count_states
 from locallb.cli.watching.log_record import Level, LogRecord
 from locallb.cli.watching.relay import Batch
 from locallb.model.formatting import counted
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.notices import ORDERED
 from locallb.planning.status import State
 from locallb.watch.events import (
@@ -123,7 +123,12 @@ class Narrator:
 
     def _updated(self, at: float, updated: Updated) -> Iterator[LogRecord]:
         """Return what was changed, what failed for another reason than was told, and what only was checked."""
-        known = {key for key, why in updated.failed.items() if self._failing.get(key) == why}
+        before = set(self._failing.values())
+        known = {
+            key
+            for key, why in updated.failed.items()
+            if self._failing.get(key) == why or (key.kind is not ObjectKind.SERVICE and why in before)
+        }
         for key in updated.services:
             self._failing.pop(key, None)
         self._failing |= updated.failed
@@ -201,8 +206,8 @@ def _update(at: float, updated: Updated, services: Sequence[ObjectKey]) -> LogRe
     sentence = f"updated {', '.join(names[:_NAMED])}{_more(names)} in {took}"
     failed = [{"service": str(key), "message": why} for key, why in updated.failed.items() if key in services]
     if failed:
-        told = "; ".join(f"{failure['service']}: {failure['message']}" for failure in failed[:_NAMED])
-        sentence = f"{sentence}; {len(failed)} failed: {told}{_more(failed)}"
+        by_reason = _by_reason(failed)
+        sentence = f"{sentence}; {len(failed)} failed: {'; '.join(by_reason[:_NAMED])}{_more(by_reason)}"
     fields = {
         "services": names,
         "seconds": _seconds(updated.seconds),
@@ -217,6 +222,14 @@ def _check(at: float, updated: Updated) -> LogRecord:
     names = [str(key) for key in updated.services if key in updated.untouched]
     sentence = f"{len(names)} checked in {_ms(updated.seconds)}: as planned"
     return LogRecord(at, Level.INFO, "checked", sentence, {"services": names, "seconds": _seconds(updated.seconds)})
+
+
+def _by_reason(failed: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return each reason once, with those that it is of."""
+    names: dict[str, list[str]] = {}
+    for failure in failed:
+        names.setdefault(failure["message"], []).append(failure["service"])
+    return [f"{', '.join(some[:_NAMED])}{_more(some)}: {why}" for why, some in names.items()]
 
 
 def _more(some: Sequence[object]) -> str:

@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from locallb.gateway.status_patch import is_said, says, status_patch, withdrawn
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api.unwritable import UNWRITABLE, lacks_right
 from locallb.kubernetes.status_patch import Live
 from locallb.model.naming import owner_fields
 from locallb.planning.planned import PlannedStatus
 from locallb.resources.codec import encode
+from locallb.resources.errors import ProviderError
 from locallb.resources.properties import GatewayStatusInputs, GatewayStatusState
 from locallb.resources.resource_type import ResourceType, grown
 
@@ -60,10 +63,19 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         live_service.withdraw(state.access, state.owner, decide)
 
     def _publish(self, new: GatewayStatusInputs) -> GatewayStatusState:
-        said = _said(new)
-        live_service.write(
-            new.access, new.owner, lambda live: status_patch(live, said, new.generation, live_service.now())
-        )
+        """Write it. Raises one sentence for all objects of a cluster where the right is missing."""
+        said, kind = _said(new), new.owner.service.kind
+        if why := UNWRITABLE.why(new.access, kind):
+            raise ProviderError(why)
+        try:
+            live_service.write(
+                new.access, new.owner, lambda live: status_patch(live, said, new.generation, live_service.now())
+            )
+        except KubeError as error:
+            if not lacks_right(error):
+                raise
+            raise ProviderError(UNWRITABLE.refused(new.access, kind)) from error
+        UNWRITABLE.written(new.access, kind)
         return grown(self.state, new)
 
 

@@ -1,0 +1,77 @@
+"""Statuses that may not be written: told in one sentence for a cluster, and not tried again for each object.
+
+The first refusal of a kind counts for all of it for a while, so that a thousand routes cost one request. Not here: who
+writes (`live_service`), and rights to read.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from locallb.kubernetes.access.errors import KubeError
+from locallb.model.identities import OF_INGRESSES, ObjectKind
+from locallb.model.snapshot import Access
+
+PAUSE = 60.0
+"""Seconds until a kind whose status may not be written is tried again."""
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """Those of one file of rights in one cluster."""
+
+    sentence: str
+    tried: dict[ObjectKind, float] = field(default_factory=dict)
+
+
+class Unwritable:
+    """Which kinds of statuses may not be written. Safe to use from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[tuple[Access, str], _Refusals] = {}
+
+    def why(self, access: Access, kind: ObjectKind) -> str:
+        """Return why the status of this kind isn't even tried; empty if it is."""
+        with self._lock:
+            known = self._known.get((access, _rights(kind)))
+            tried = known.tried.get(kind) if known else None
+            return known.sentence if known and tried is not None and self._clock() < tried + PAUSE else ""
+
+    def refused(self, access: Access, kind: ObjectKind) -> str:
+        """Note a refusal; return the sentence, which is the same for all until none is refused any more."""
+        rights = _rights(kind)
+        with self._lock:
+            sentence = (
+                f"context {access.context}: this user may not patch {kind}/status, so nobody is told there what became"
+                f" of objects that are served; give it the rights of {rights}"
+            )
+            known = self._known.setdefault((access, rights), _Refusals(sentence))
+            known.tried[kind] = self._clock()
+            return known.sentence
+
+    def written(self, access: Access, kind: ObjectKind) -> None:
+        """Note that it may be written."""
+        with self._lock:
+            place = access, _rights(kind)
+            if known := self._known.get(place):
+                known.tried.pop(kind, None)
+                if not known.tried:
+                    del self._known[place]
+
+
+def _rights(kind: ObjectKind) -> str:
+    return f"deploy/rbac-{'ingresses' if kind in OF_INGRESSES else 'gateways'}.yaml"
+
+
+def lacks_right(error: KubeError) -> bool:
+    """Return whether a right is missing; a hook that refuses one object says something else."""
+    return error.forbidden and "cannot patch resource" in str(error)
+
+
+UNWRITABLE = Unwritable()
+"""Of this process."""
