@@ -27,11 +27,18 @@ _EXAMPLES = 3
 def route_lines(bound: Bound) -> tuple[str, ...]:
     """Return what is served, in the order in which it is asked: `GET shop.test/api/* → shop/api:8080 90 %`."""
     return tuple(
-        f"{port}: {line}"
+        f"{port}: {line}{_asked_of_clients(chain)}"
         for port, chains in sorted(bound.chains.items())
         for chain in chains
         for line in _chain(chain, bound.targets)
     )
+
+
+def _asked_of_clients(chain: Chain) -> str:
+    clients = chain.termination.clients if chain.termination else None
+    if clients is None:
+        return ""
+    return ", clients may show a certificate" if clients.optional else ", clients must show a certificate"
 
 
 def _chain(chain: Chain, targets: Mapping[str, BackendTarget]) -> Iterator[str]:

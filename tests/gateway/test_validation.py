@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE
 from locallb.gateway.status_patch import status_patch, withdrawn
 from locallb.gateway.statuses import gateway_status
-from locallb.gateway.telling import sentences
+from locallb.gateway.telling import route_lines, sentences
 from tests.envoy.certificates import Authority
 from tests.gateway.api import (
     JsonObject,
@@ -152,9 +152,11 @@ def test_an_insecure_mode_is_said_at_the_gateway_for_as_long_as_it_is_there(pems
     assert asked(insecure) == (pems[0], True)
     told = gateway_status(insecure, SERVING).status
     assert conditions(told)["InsecureFrontendValidationMode"] == ("True", "ConfigurationChanged")
+    assert route_lines(insecure) == ("443: */* → shop/api:8080, clients may show a certificate",)
     live = {"metadata": {"resourceVersion": "1"}, "status": told}
-    secure = gateway_status(only(*world(pems, https(), default=asking(named()))), SERVING).status
-    for wanted in (secure, withdrawn(told)):
+    secure = only(*world(pems, https(), default=asking(named())))
+    assert route_lines(secure) == ("443: */* → shop/api:8080, clients must show a certificate",)
+    for wanted in (gateway_status(secure, SERVING).status, withdrawn(told)):
         patch = status_patch(live, wanted, 1, "2026-11-22T20:00:00Z")
         assert patch
         status = patch["status"]
