@@ -13,6 +13,7 @@ from locallb.config.settings import Settings
 from locallb.model.formatting import clipped, counted, few
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Contents, Snapshot
+from locallb.planning.addresses.pins import ANY
 from locallb.planning.planned import Plan
 from locallb.planning.selection import implements, is_ours, selects
 
@@ -51,7 +52,7 @@ def unused_pins(snapshot: Snapshot, settings: Settings) -> tuple[str, ...]:
         f"local-lb:pins has {clipped(pin)}, but no source has a Service of that name and of type LoadBalancer;"
         " correct the name or remove the pin"
         for pin in settings.pins
-        if pin not in there
+        if pin not in there and ANY not in pin
     )
 
 

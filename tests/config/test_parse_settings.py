@@ -305,8 +305,14 @@ def test_a_mistake_in_pools_is_told(value: object, sentence: str) -> None:
 
 PIN_MISTAKES: list[tuple[object, str]] = [
     ([], "pins: must be a mapping, not a list of 0 items; write {shop/web: [127.77.0.5]}"),
-    ({"web": ["127.77.0.1"]}, "pins.web: the key is not a Service; write `namespace/name`, such as shop/web"),
-    ({"a/b/c": ["127.77.0.1"]}, "pins.a/b/c: the key is not a Service; write `namespace/name`, such as shop/web"),
+    (
+        {"web": ["127.77.0.1"]},
+        "pins.web: the key is not a Service; write `namespace/name`, such as shop/web, with `*` for any text",
+    ),
+    (
+        {"a/b/c": ["127.77.0.1"]},
+        "pins.a/b/c: the key is not a Service; write `namespace/name`, such as shop/web, with `*` for any text",
+    ),
     ({"a/b": "127.77.0.1"}, 'pins.a/b: must be a list, not "127.77.0.1"; write a list such as [127.77.0.5]'),
     ({"a/b": []}, "pins.a/b: the list is empty; name an address or remove the pin"),
     ({"a/b": [5]}, "pins.a/b[0]: must be a text, not 5; write an address such as 127.77.0.5"),

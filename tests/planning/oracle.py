@@ -5,6 +5,7 @@ Nothing here shares code with the allocator but the types.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,9 +55,16 @@ def wanted(service: Service) -> tuple[Family, ...]:
     return service.families[:1] if service.family_policy is FamilyPolicy.SINGLE else service.families
 
 
+def pin_of(key: ObjectKey, settings: Settings) -> str:
+    """Return the pin for a Service: the exact one, or the first whose pattern fits; none: empty."""
+    exact = [f"{key.namespace}/{key.name}"]
+    fits = [pin for pin in settings.pins if re.fullmatch(pin.replace("*", "[^/]*"), exact[0])]
+    return [*(pin for pin in fits if pin in exact), *fits, ""][0]
+
+
 def asked(service: Service, settings: Settings) -> set[IPAddress]:
     """Return the addresses that the Service must get or be refused."""
-    pins = settings.pins.get(f"{service.key.namespace}/{service.key.name}", ())
+    pins = settings.pins.get(pin_of(service.key, settings), ())
     pinned_families = {address.version for address in pins}
     return {*pins, *(address for address in service.requested if address.version not in pinned_families)}
 
@@ -106,7 +114,7 @@ class Oracle:
     def pinned_away(self, key: ObjectKey, address: IPAddress) -> bool:
         """Return whether `address` is pinned to another Service."""
         owners = {name for name, addresses in self.settings.pins.items() if address in addresses}
-        return bool(owners - {f"{key.namespace}/{key.name}"})
+        return bool(owners - {pin_of(key, self.settings)})
 
     def wrongly_given(self, key: ObjectKey, address: IPAddress) -> bool:
         """Return whether the Service of `key` takes what is another's by the order ledger, state, status."""

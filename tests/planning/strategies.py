@@ -118,7 +118,7 @@ def pool_lists(draw: st.DrawFn) -> tuple[Pool, ...]:
 
 
 pins: st.SearchStrategy[Mapping[str, tuple[IPAddress, ...]]] = st.dictionaries(
-    st.sampled_from(["shop/a", "shop/b", "team/a"]), one_a_family(addresses, at_least=1), max_size=2
+    st.sampled_from(["shop/a", "shop/b", "team/a", "shop/*", "*/a"]), one_a_family(addresses, at_least=1), max_size=2
 ).filter(
     lambda drawn: (
         len({address for addresses in drawn.values() for address in addresses}) == sum(map(len, drawn.values()))

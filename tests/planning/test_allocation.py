@@ -464,6 +464,19 @@ def test_a_pinned_address_is_kept_free_for_its_service() -> None:
     }
 
 
+def test_a_pattern_pins_for_the_oldest_that_it_fits_and_that_has_no_pin_of_its_own() -> None:
+    """The others are told; who doesn't fit leaves the address alone."""
+    pins = {"n/bastion-*": ["10.0.0.1"], "n/bastion-own": ["10.0.0.3"]}
+    services = [service("web", created="1"), *(service(f"bastion-{name}", created="2") for name in ("own", "x", "y"))]
+    got = given(*services, pins=pins)
+    assert [words(got[name]) for name in ("web", "bastion-own", "bastion-x")] == ["10.0.0.2", "10.0.0.3", "10.0.0.1"]
+    assert got["bastion-y"] == Problem(
+        Reason.IN_USE,
+        "a/n/bastion-y is pinned to 10.0.0.1, which belongs to Service a/n/bastion-x; "
+        "pin another address in local-lb:pins or release it there",
+    )
+
+
 def test_a_pin_never_evicts_the_owner() -> None:
     """It is granted once the owner has left."""
     got = given(service("web"), service("pinned"), pins={"n/pinned": ["10.0.0.3"]}, ledger=[claim("10.0.0.3", "web")])

@@ -23,7 +23,7 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from tests.planning import strategies as draw
-from tests.planning.oracle import Oracle, asked, wanted
+from tests.planning.oracle import Oracle, asked, pin_of, wanted
 from tests.planning.world import Answers, World
 
 Thing = TypeVar("Thing")
@@ -369,7 +369,7 @@ class Histories(RuleBasedStateMachine):
         """Change the pins: only Services that gain one may move."""
         self.world.settings = replace(self.world.settings, pins=pins)
         for key in list(self.settled):
-            if f"{key.namespace}/{key.name}" in pins:
+            if pin_of(key, self.world.settings):
                 self.touch(key)
 
     # --- plans

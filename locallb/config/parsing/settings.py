@@ -176,9 +176,12 @@ def _pins(mistakes: Mistakes, value: object) -> Mapping[str, tuple[IPAddress, ..
     for service, addresses in mistakes.mapping("pins", value, "{shop/web: [127.77.0.5]}").items():
         key = f"pins.{clipped(service)}"
         parts = service.split("/")
-        if len(parts) != len(("namespace", "name")) or not all(LABEL.fullmatch(part) for part in parts):
+        if len(parts) != len(("namespace", "name")) or not all(
+            LABEL.fullmatch(part.replace("*", "x")) for part in parts
+        ):
             mistakes.add(
-                f"pins.{clipped(service)}", "the key is not a Service; write `namespace/name`, such as shop/web"
+                f"pins.{clipped(service)}",
+                "the key is not a Service; write `namespace/name`, such as shop/web, with `*` for any text",
             )
         pins[service] = tuple(_pinned(mistakes, key, addresses))
         for address in pins[service]:

@@ -7,7 +7,7 @@ claims nor releases anything (`LoopbackAddress` does, when the plan is carried o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from locallb.config.settings import Settings
@@ -17,6 +17,7 @@ from locallb.model.reasons import Problem
 from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.address_pools import AddressPools, Request
 from locallb.planning.addresses.holders import age, holdings
+from locallb.planning.addresses.pins import Pins
 from locallb.planning.addresses.refusals import Asked
 
 Answer = tuple[IPAddress, ...] | Problem
@@ -37,7 +38,8 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     - The others, oldest first, get the free address next to their preferred one, which is a hash of their key.
     - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack whatever of its families can be had.
     """
-    requests = [_request(service, settings) for service in sorted(services, key=age)]
+    pins = Pins(settings.pins)
+    requests = [_request(service, settings.pins.get(pins.of(service.key), ())) for service in sorted(services, key=age)]
     asking = [request for request in requests if request.asked]
     pools = AddressPools(settings.pools, holdings(snapshot, services, settings.pins), snapshot.host)
     # Who asks comes first, and leaves what others ask for alone as long as there is another address.
@@ -52,8 +54,7 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     return {request.service.key: _in_the_end(request, answers[request.service.key], pools) for request in requests}
 
 
-def _request(service: Service, settings: Settings) -> Request:
-    pinned = settings.pins.get(f"{service.key.namespace}/{service.key.name}", ())
+def _request(service: Service, pinned: Iterable[IPAddress]) -> Request:
     asked = {Family.of(address): Asked(address) for address in service.requested}
     asked |= {Family.of(address): Asked(address, pinned=True) for address in pinned}
     single = service.family_policy is FamilyPolicy.SINGLE

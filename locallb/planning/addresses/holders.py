@@ -16,6 +16,7 @@ from typing import Protocol as Interface
 from locallb.model.identities import IPAddress, ObjectKey, Owner
 from locallb.model.objects import Service
 from locallb.model.snapshot import Claim, Snapshot
+from locallb.planning.addresses.pins import Pins
 
 Age = tuple[str, ObjectKey]
 
@@ -88,14 +89,15 @@ def may_share(service: Service, other: Service) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ByPin:
-    """Kept free by the configuration for one Service, in whichever cluster it is."""
+    """Kept free by the configuration for Services of one name or pattern, in whichever cluster they are."""
 
     service: str
-    """`<namespace>/<name>`."""
+    """`<namespace>/<name>`, either with `*`."""
+    pins: Pins
 
     def admits(self, service: Service) -> bool:
-        """Admit the Services of this namespace and name."""
-        return self.service == f"{service.key.namespace}/{service.key.name}"
+        """Admit the Services that have this pin."""
+        return self.pins.of(service.key) == self.service
 
     def __str__(self) -> str:
         return f"is pinned to {self.service}"
@@ -139,8 +141,9 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str,
     ours = {service.key: service for service in services}
     status = _listed(snapshot.services)
     state, ledger = _claimed(snapshot.remembered), _claimed(snapshot.claims)
+    named = Pins(pins)
     holders: dict[IPAddress, Holder] = {
-        address: ByPin(name) for name, addresses in pins.items() for address in addresses
+        address: ByPin(name, named) for name, addresses in pins.items() for address in addresses
     }
     holders |= _of_host(snapshot)
     holders |= {address: _oldest(keys, ages, ours) for address, keys in status.items()}

@@ -1,0 +1,34 @@
+"""Which Service a pin of the configuration is for: one by its name, or any that a pattern fits.
+
+Not here: how pins are written (`config.parsing`), and who of several that want one address gets it (`allocation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+
+from locallb.model.identities import ObjectKey
+
+ANY = "*"
+"""Stands for any text within a namespace or a name."""
+
+
+class Pins:
+    """The names of all pins: `<namespace>/<name>`, either with `*`."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+        self._patterns = tuple(name for name in names if ANY in name)
+
+    def of(self, key: ObjectKey) -> str:
+        """Return the pin for a Service: its very name or the first pattern that fits; empty: none."""
+        name = f"{key.namespace}/{key.name}"
+        if name in self._names:
+            return name
+        return next((pattern for pattern in self._patterns if _fits(key, pattern)), "")
+
+
+def _fits(key: ObjectKey, pattern: str) -> bool:
+    namespace, _, name = pattern.partition("/")
+    return fnmatchcase(key.namespace, namespace) and fnmatchcase(key.name, name)
