@@ -42,6 +42,7 @@ class Services:
         self._client = Client(config, trust_env=False)
         self._feed = Feed(Access(str(kubeconfig.absolute()), config.current_context or ""), "Service")
         self._addresses: dict[str, str] = {}
+        self._node_ports: dict[tuple[str, int], int] = {}
         self._news = threading.Condition()
         self.clear()
         threading.Thread(target=self._follow, daemon=True).start()
@@ -72,6 +73,11 @@ class Services:
         """Wait for the first address in a Service's status. Raises TimeoutError."""
         self._wait(lambda: self._addresses.get(PREFIX + name, ""), f"an address of {name}")
         return self._addresses[PREFIX + name]
+
+    def node_port(self, name: str, port: int) -> int:
+        """Wait for the NodePort of a Service's port; 0 where it gets none. Raises TimeoutError."""
+        self._wait(lambda: (PREFIX + name, port) in self._node_ports, f"the NodePort of {name}")
+        return self._node_ports[PREFIX + name, port]
 
     def gone(self, *names: str) -> None:
         """Wait until deleted Services are gone. Raises TimeoutError."""
@@ -130,9 +136,14 @@ class Services:
         if item["metadata"]["namespace"] != self._namespace:
             return
         entries: Sequence[Mapping[str, str]] = item["status"].get("loadBalancer", {}).get("ingress") or [{}]
+        name = item["metadata"]["name"]
+        ports = {(name, port["port"]): int(port.get("nodePort", 0)) for port in item["spec"].get("ports", ())}
         with self._news:
+            for left in [key for key in self._node_ports if key[0] == name]:
+                del self._node_ports[left]
             if kind == "DELETED":
-                self._addresses.pop(item["metadata"]["name"], None)
+                self._addresses.pop(name, None)
             else:
-                self._addresses[item["metadata"]["name"]] = entries[0].get("ip", entries[0].get("hostname", ""))
+                self._node_ports |= ports
+                self._addresses[name] = entries[0].get("ip", entries[0].get("hostname", ""))
             self._news.notify_all()

@@ -7,7 +7,7 @@ here: Gardener itself, which makes and removes all of that.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from lightkube.codecs import load_all_yaml
 from lightkube.generic_resource import GenericGlobalResource, GenericNamespacedResource, create_global_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import NAMESPACE, NODE, POD, SECRET
+from locallb.kubernetes.api.client import NAMESPACE, NODE, POD, SECRET, SERVICE
 from tests.cluster.controlplane import ControlPlane, Document, Objects, control_plane
 from tests.e2e.support import service
 from tests.kubelets.cluster import Cluster
@@ -26,6 +26,7 @@ from tests.kubelets.images import AGNHOST
 from tests.traffic.waiting import eventually
 
 CLUSTER = create_global_resource("extensions.gardener.cloud", "v1alpha1", "Cluster", "clusters")
+BASTION, GATEWAY = "bastion", "istio-ingressgateway"
 NODE_PORT, HEALTH_PORT, KUBE_PROXY_PORT = 30080, 31081, 10256
 _DEFINITION = """
 apiVersion: apiextensions.k8s.io/v1
@@ -67,14 +68,7 @@ class Shoot:
         status = {"technicalID": self.name, "hibernated": False}
         spec = {"provider": {"type": "local"}, "hibernation": {"enabled": False}}
         document = {"metadata": {"name": self.name}, "spec": {"shoot": {"spec": spec, "status": status}}}
-        eventually(lambda: self._created(CLUSTER.from_dict(document)), "the seed takes Clusters")
-
-    def _created(self, document: GenericGlobalResource | GenericNamespacedResource) -> bool:
-        try:
-            self.seed.create(document)
-        except ApiError:  # what it needs is being made
-            return False
-        return True
+        eventually(lambda: _created(self.seed, CLUSTER.from_dict(document)), "the seed takes Clusters")
 
     def _kubeconfig(self) -> str:
         """Write the administrator's kubeconfig, with everything inside."""
@@ -104,7 +98,7 @@ class Shoot:
             "containers": [_listening(number) for number in (NODE_PORT, HEALTH_PORT, KUBE_PROXY_PORT)],
         }
         pod = POD.from_dict({"metadata": {"name": name, "namespace": self.infra, "labels": labels}, "spec": spec})
-        eventually(lambda: self._created(pod), "the namespace has its account")
+        eventually(lambda: _created(self.seed, pod), "the namespace has its account")
         eventually(lambda: bool(self.address(name)), f"{name} has an address")
         with self.plane.client() as client:
             Objects(self.plane, client).node(name, self.address(name))
@@ -123,6 +117,18 @@ class Shoot:
         with self.plane.client() as client:
             client.deletecollection(NODE)
 
+    def start_bastion(self, name: str) -> None:
+        """Start a bastion beside its Nodes, with a Service as the seed makes one."""
+        namespace, labels = self.infra, {"app": BASTION, "bastion": name}
+        serve_pod(self.seed, namespace, f"{BASTION}-{name}", labels, NODE_PORT)
+        document = service(
+            f"{BASTION}-{name}",
+            {"name": "ssh", "port": 22, "targetPort": NODE_PORT, "appProtocol": "ssh"},
+            namespace=namespace,
+            selector=labels,
+        )
+        self.seed.create(SERVICE.from_dict(document), namespace=namespace)
+
     def serve(self) -> None:
         """Create its Service, of policy Local."""
         port = {"port": 80, "nodePort": NODE_PORT, "protocol": "TCP"}
@@ -137,6 +143,48 @@ class Shoot:
             written = Objects(self.plane, client).read("web") or {}
         entries = written["status"].get("loadBalancer", {}).get("ingress", ())
         return str(entries[0]["ip"]) if entries else ""
+
+
+@contextmanager
+def istio_gateways(seed: Client, *zones: str) -> Iterator[list[tuple[str, str]]]:
+    """Serve a seed's istio gateway, and one for each of its zones; yields the Services' namespaces and names."""
+    places = [("istio-ingress", GATEWAY), *((f"istio-ingress--{zone}", GATEWAY) for zone in zones)]
+    labels = {"app": GATEWAY}
+    ports = [
+        {"name": name, "port": number, "targetPort": inside}
+        for name, number, inside in (("tcp", 443, 9443), ("http-proxy", 8443, 8443))
+    ]
+    with ExitStack() as stack:
+        for namespace, name in places:
+            role = {"gardener.cloud/role": "istio-ingress"}
+            seed.create(NAMESPACE.from_dict({"metadata": {"name": namespace, "labels": role}}))
+            stack.callback(seed.delete, NAMESPACE, namespace)
+            serve_pod(seed, namespace, name, labels, 9443, 8443)
+            document = service(name, *ports, namespace=namespace, selector=labels)
+            seed.create(SERVICE.from_dict(document), namespace=namespace)
+        yield places
+
+
+def serve_pod(seed: Client, namespace: str, name: str, labels: Mapping[str, str], *ports: int) -> None:
+    """Start a pod that answers with its name on some ports."""
+    spec = {"terminationGracePeriodSeconds": 0, "containers": [_listening(port) for port in ports]}
+    metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
+    pod = POD.from_dict({"metadata": metadata, "spec": {**spec, "hostname": name}})
+    eventually(lambda: _created(seed, pod), f"{namespace} has its account")
+
+
+def entries(client: Client, namespace: str, name: str) -> list[str]:
+    """Return the addresses in a Service's status."""
+    status = client.get(SERVICE, name, namespace=namespace).get("status") or {}
+    return [str(entry["ip"]) for entry in status.get("loadBalancer", {}).get("ingress", ())]
+
+
+def _created(seed: Client, document: GenericGlobalResource | GenericNamespacedResource) -> bool:
+    try:
+        seed.create(document)
+    except ApiError:  # what it needs is being made
+        return False
+    return True
 
 
 def _listening(number: int) -> Document:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lightkube import Client
 
 from tests.e2e.support import Stage, stage
 from tests.e2e.watching import Watch, watching
 from tests.kubelets.cluster import Cluster
-from tests.kubelets.seeds import Shoot, shoots
+from tests.kubelets.seeds import Shoot, entries, istio_gateways, shoots
 from tests.kubelets.test_routes import made, to_pods
 from tests.kubelets.workloads import answer
 from tests.traffic.waiting import eventually
@@ -17,10 +18,10 @@ from tests.traffic.waiting import eventually
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelets, pytest.mark.envoy]
 
 
-def configure(play: Stage, cluster: Cluster) -> None:
+def configure(play: Stage, cluster: Cluster, **more: object) -> None:
     """Have a stack serve the seed and its shoots, with routes."""
     kubeconfig = str(cluster.plane.root / "owner.kubeconfig")
-    play.configure(sources=[{"gardener": {"kubeconfig": kubeconfig}}], podRoutes="host")
+    play.configure(sources=[{"gardener": {"kubeconfig": kubeconfig}}], podRoutes="host", **more)
 
 
 def serves(shoot: Shoot, machine: str, watch: Watch) -> str:
@@ -29,6 +30,15 @@ def serves(shoot: Shoot, machine: str, watch: Watch) -> str:
     at = shoot.served_at()
     eventually(lambda: answer(at) == machine, f"{machine} answers\n{watch.told()}")
     return at
+
+
+def served(client: Client, namespace: str, name: str, port: int, watch: Watch) -> str:
+    """Wait until a Service of the seed has an address, at which its pod answers with its name; return it."""
+    where = f"{namespace}/{name}"
+    eventually(lambda: bool(entries(client, namespace, name)), f"{where} is told an address\n{watch.told()}")
+    (address,) = entries(client, namespace, name)
+    eventually(lambda: answer(address, port) == name, f"{where} answers\n{watch.told()}")
+    return address
 
 
 def test_shoots_are_served_by_their_own_machines(cluster: Cluster, tmp_path: Path) -> None:
@@ -53,4 +63,31 @@ def test_shoots_are_served_by_their_own_machines(cluster: Cluster, tmp_path: Pat
             b.hibernate(asleep=False)
             assert serves(b, b.start_machine("worker"), watch) == places[1]
         assert play.run("destroy", "--yes").code == 0
+        assert to_pods(cluster) == ""
+
+
+def test_a_seeds_gateways_and_bastions_are_served_and_no_bastion_is_taken_for_a_machine(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Each zone's gateway has an address of its own, those of older layouts by pins: a bastion's by a pattern."""
+    with (
+        shoots(cluster, tmp_path, "shoot--local--a") as (shoot,),
+        istio_gateways(shoot.seed, "0", "1") as places,
+        stage() as play,
+    ):
+        wanted = {f"{places[0][0]}/{places[0][1]}": [play.at(10)], "infra-*/bastion-*": [play.at(22)]}
+        configure(play, cluster, pins=wanted)
+        with watching(play, "--plain") as watch:
+            addresses = [served(shoot.seed, *place, 443, watch) for place in places]
+            assert addresses[0] == play.at(10)
+            assert len(set(addresses)) == len(places)
+            assert [answer(address, 8443) for address in addresses] == [name for _, name in places]
+            machine = shoot.start_machine("worker")
+            shoot.start_bastion("b1")
+            shoot.serve()
+            assert served(shoot.seed, shoot.infra, "bastion-b1", 22, watch) == play.at(22)
+            serves(shoot, machine, watch)
+            assert {way for way, _ in made(play) if ":" not in way} == {f"{shoot.address(machine)}/32"}
+        assert play.run("destroy", "--yes").code == 0
+        assert [entries(shoot.seed, *place) for place in places] == [[]] * len(places)
         assert to_pods(cluster) == ""
