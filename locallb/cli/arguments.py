@@ -62,6 +62,10 @@ class Arguments:
     """For how long."""
     ends: bool = False
     """`fault` ends what was ordered."""
+    backends: tuple[str, ...] = ()
+    """Which ones `drain` is about; none for all."""
+    undo: bool = False
+    """`drain` lets them have new connections again."""
     place: Path | None = None
     """The project that `init` is told by itself; None where it is the one around. The file that `ca export` writes."""
     sources: tuple[tuple[str, object], ...] = ()
@@ -114,6 +118,8 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         reset=getattr(given, "reset", 0),
         seconds=getattr(given, "seconds", 0),
         ends=getattr(given, "ends", False),
+        backends=tuple(getattr(given, "backends", ())),
+        undo=getattr(given, "undo", False),
         place=getattr(given, "place", None),
         sources=tuple(getattr(given, "sources", ())),
         domains=tuple(getattr(given, "domains", None) or ()),
@@ -126,6 +132,8 @@ def _contradiction(given: argparse.Namespace) -> str:
     """Return which words can't stand together; empty if all can."""
     if given.command == "fault":
         return _contradiction_of_fault(given)
+    if given.command == "drain":
+        return "name the SERVICE whose backend it is" if given.backends and not given.services else ""
     report = getattr(given, "format", "tree") != "tree" or getattr(given, "against", None) is not None
     report = report or getattr(given, "from_pulumi", None) is not None
     if report and given.json:

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from locallb.cli.orders.words import add_fault
+from locallb.cli.orders.words import add_drain, add_fault
 from locallb.cli.parser import ANSWER
 from locallb.cli.source_options import add_own_sources, add_place
 
@@ -172,6 +172,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"status"}), _add_services),
     (frozenset({"top"}), _add_top),
     (frozenset({"fault"}), add_fault),
+    (frozenset({"drain"}), add_drain),
     (frozenset({"watch"}), _add_watch),
     (frozenset({"host"}), _add_actions),
     (frozenset({"state"}), _add_state_actions),

@@ -1,4 +1,4 @@
-"""What somebody ordered for a Service's connections for a while: which share of them fails how, and until when.
+"""What somebody ordered for a Service's connections: which share of them fails how until when, who gets no new ones.
 
 Not here: how it was ordered, and how Envoy is told.
 """
@@ -6,11 +6,13 @@ Not here: how it was ordered, and how Envoy is told.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 WHOLE = 10_000
 """Hundredths of a percent: all connections."""
+ALL = "*"
+"""In place of a backend's name: nothing is called so."""
 _PERCENT = re.compile(r"(\d{1,3})(?:\.(\d{1,2}))?%")
 _UNTIL = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
 
@@ -66,10 +68,12 @@ class Order:
 
     fault: Fault | None = None
     """Counts instead of the annotation's."""
+    drained: frozenset[str] = frozenset()
+    """Names of Nodes and Pods, and addresses, that get no new connections; `ALL` for every one."""
 
     def at(self, now: str) -> Order:
         """Leave out what is over at that time, written as ends are."""
-        return Order(fault_at(self.fault, now))
+        return replace(self, fault=fault_at(self.fault, now))
 
 
 NO_ORDER = Order()

@@ -169,6 +169,8 @@ class Endpoint:
     node: NodeName | None = None
     draining: bool = False
     """Terminating and still serving: of use as long as nothing is ready (KEP-1669)."""
+    pod: str = ""
+    """The name of the Pod that it is; empty for anything else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from locallb.config.settings import Settings
-from locallb.model.faults import Fault
+from locallb.model.faults import ALL, Fault
+from locallb.model.formatting import few
 from locallb.model.identities import ClusterName, IPAddress, Protocol
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
@@ -19,9 +20,11 @@ PROXY_PROTOCOL = "ProxyProtocolIgnored"
 """A UDP port can't have what was asked for."""
 FAULT = "FaultOrdered"
 """Connections fail because somebody wants them to."""
-ORDERED = "a fault is ordered by"
-"""In every sentence about one."""
-_OF_ORDERS = frozenset({FAULT})
+DRAIN = "Drained"
+"""Backends get no new connections because somebody wants that."""
+ORDERED = "is ordered by"
+"""In every sentence about one of the two."""
+_OF_ORDERS = frozenset({FAULT, DRAIN})
 TOLD_OF_THE_STACK = _OF_ORDERS | {OTHERS, PROXY_PROTOCOL}
 """Notices of single Services that stand among those of the whole plan, too."""
 
@@ -50,6 +53,8 @@ def notices_of(
         told.append(Notice(PROXY_PROTOCOL, _only_tcp(service)))
     if service.failing:
         told.append(Notice(FAULT, _ordered(service, service.failing)))
+    if service.ordered.drained:
+        told.append(Notice(DRAIN, _drained(service)))
     return tuple(told)
 
 
@@ -62,7 +67,14 @@ def _ordered(service: Service, fault: Fault) -> str:
     by, end = ("its annotation local-lb.dev/fault", "remove the annotation to end it before")
     if service.ordered.fault:
         by, end = "a command", f"`locallb fault {service.key} --end` ends it before"
-    return f"{service.key}: {ORDERED} {by}: of new TCP connections {fault}; {end}"
+    return f"{service.key}: a fault {ORDERED} {by}: of new TCP connections {fault}; {end}"
+
+
+def _drained(service: Service) -> str:
+    names = service.ordered.drained
+    who = "none of its backends" if ALL in names else f"of its backends not {few(sorted(names))}"
+    end = f"`locallb drain {service.key} --undo` ends it"
+    return f"{service.key}: a drain {ORDERED} a command: {who} gets new connections; {end}"
 
 
 def _only_tcp(service: Service) -> str:

@@ -1,4 +1,4 @@
-"""What commands ordered for Services for a while: a file of this stack, read with its sources, whatever those are.
+"""What commands ordered for Services: a file of this stack, read with its sources, whatever those are.
 
 Orders are of this stack and not of a cluster: who else serves the same Services hears of them by conditions only, and
 nothing has to be taken out of a cluster again. What is over counts as absent; `destroy` removes the file with all
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, Order, fault_at, parse_fault
@@ -101,15 +102,22 @@ def _read(path: Path) -> Mapping[ObjectKey, Order]:
     return {ObjectKey.parse(name): _order(fields) for name, fields in document.get("orders", {}).items()}
 
 
-def _order(fields: Mapping[str, str]) -> Order:
-    return Order(parse_fault(fields["fault"]) if fields.get("fault") else None)
+def _order(fields: Mapping[str, Any]) -> Order:
+    drained = fields.get("drained", ())
+    if not isinstance(drained, list | tuple):
+        raise ValueError  # noqa: TRY004 - one kind of mistake: the file isn't ours
+    return Order(parse_fault(fields["fault"]) if fields.get("fault") else None, frozenset(map(str, drained)))
+
+
+def _fields(order: Order) -> Mapping[str, object]:
+    return {"fault": order.fault.words if order.fault else "", "drained": sorted(order.drained)}
 
 
 def _write(path: Path, orders: Mapping[ObjectKey, Order]) -> None:
     if not orders:
         files.remove(path)
         return
-    packed = {str(key): {"fault": order.fault.words if order.fault else ""} for key, order in sorted(orders.items())}
+    packed = {str(key): _fields(orders[key]) for key in sorted(orders)}
     files.write(path, json.dumps({"version": FORMAT, "orders": packed}, indent=2) + "\n")
 
 

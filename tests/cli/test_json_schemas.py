@@ -62,6 +62,8 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     check(made.run("status", "--json"), "status")
     check(made.run("up", "--yes", "--json"), "run")
     check(made.run("fault", "--end", "--json"), "fault")
+    for words in (["web", "--backend", "127.0.0.1"], [], ["web"], ["--undo"]):
+        check(made.run("drain", *words, "--json"), "drain")
     for action in ("setup", "teardown", "status"):
         check(made.run("host", action, "--json"), "host")
     check(made.run("stack", "list", "--json"), "stack-list")

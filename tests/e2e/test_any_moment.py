@@ -31,7 +31,7 @@ PREPARED, STARTED = 900, 100
 HEALED_EVERY = 25
 CHANGING = (
     *(("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes")),
-    *(("fault", "web", "--refuse", "50%"), ("fault", "--end")),
+    *(("fault", "web", "--refuse", "50%"), ("fault", "--end"), ("drain", "web"), ("drain", "--undo")),
 )
 ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",))
 LOOKING = (
@@ -40,6 +40,7 @@ LOOKING = (
     ("completion", "bash"), ("completion", "answer", "--", "up", "-t", ""), ("--version",), ("image", "-h"), ("up",),
     ("help",), ("help", "watch"), ("top", "--once"), ("status", "--traffic"),
     ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
+    ("drain",), ("drain", "--json"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *LOOKING)
 
@@ -186,6 +187,7 @@ class Show:
     def heal(self, names: set[str]) -> str:
         """End what was ordered and run `up`; return what is still wrong afterwards."""
         self._play.run("fault", "--end")
+        self._play.run("drain", "--undo")
         done = self._play.run("up", "--yes")
         if done.code != Exit.OK:
             return f"up: {done.out}{done.err}"

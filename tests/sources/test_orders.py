@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -101,3 +102,10 @@ def test_a_link_in_its_place_is_not_followed(home: Home, tmp_path: Path) -> None
     path.parent.mkdir(parents=True)
     path.symlink_to(tmp_path / "elsewhere")
     assert "can't be read" in read_orders(home).notices[0]
+
+
+def test_orders_of_one_service_are_kept_beside_each_other(home: Home) -> None:
+    """A drain has no end, and stays when a fault is over."""
+    change_orders(home, [WEB], lambda order: replace(order, drained=frozenset({"b", "a"})))
+    change_orders(home, [WEB], lambda order: replace(order, fault=Fault(PAST, 1)))
+    assert read_orders(home).by_service == {WEB: Order(drained=frozenset({"a", "b"}))}

@@ -1,1 +1,1 @@
-"""Commands that order something for Services for a while: faults."""
+"""Commands that order something for Services: faults, drains."""

@@ -28,6 +28,20 @@ def add_fault(command: argparse.ArgumentParser, _common: argparse.ArgumentParser
     command.add_argument("--end", dest="ends", action="store_true", help="end it now; without SERVICE all of them")
 
 
+def add_drain(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    """Add what `drain` takes."""
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="which; without any: list what is drained")
+    command.add_argument(
+        "--backend",
+        dest="backends",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only this Node, Pod or address; may be repeated",
+    )
+    command.add_argument("--undo", action="store_true", help="let them have new connections again; all without SERVICE")
+
+
 def _share(text: str) -> int:
     from locallb.model.faults import parse_share  # noqa: PLC0415 - most commands need none
 

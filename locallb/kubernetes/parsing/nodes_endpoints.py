@@ -80,12 +80,13 @@ def _endpoint(fields: Fields, family: Family) -> Endpoint:
         raise FieldError(f"{fields.at('addresses')} is empty; give the endpoint an address")
     conditions = fields.inner("conditions")
     ready, serving, terminating = (conditions.flag(name) for name in ("ready", "serving", "terminating"))
-    node = fields.text("nodeName")
+    node, target = fields.text("nodeName"), fields.inner("targetRef")
     return Endpoint(
         addresses,
         ready=ready is not False,
         node=NodeName(node) if node else None,
         draining=bool(serving and terminating),
+        pod=target.text("name") if target.text("kind") == "Pod" else "",
     )
 
 

@@ -9,13 +9,14 @@ usable (`usable_endpoints`) and reached (`reach`), whether a backend answers (th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from locallb.model.formatting import counted
 from locallb.model.identities import ClusterName, Family, IPAddress, Protocol
 from locallb.model.objects import BackendChoice, Node, Service, ServicePort, TrafficPolicy
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, ConnectCheck, HealthCheck
+from locallb.planning.backends.drained import without
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT, Health, NodePorts
 from locallb.planning.backends.reach import Reach
@@ -50,12 +51,21 @@ class _Found:
 
 
 def upstreams(service: Service, around: BackendIndex) -> tuple[PortBackends, ...]:
-    """Find the backends of each port of `service` in each of its families."""
+    """Find the backends of each port of `service` in each of its families, but for those that are drained."""
+    left = without(around, service.ordered.drained)
     return tuple(
-        _entry(service, port, family, _find(service, port, family, around))
+        _told_of_drain(service, around, _entry(service, port, family, _find(service, port, family, left)))
         for port in service.ports
         for family in service.families
     )
+
+
+def _told_of_drain(service: Service, around: BackendIndex, entry: PortBackends) -> PortBackends:
+    """Say of a port that has no backends for that reason alone that they are drained."""
+    if not (service.ordered.drained and entry.problem) or not _find(service, entry.port, entry.family, around).backends:
+        return entry
+    told = f"all its backends are drained; `locallb drain {service.key} --undo` brings them back"
+    return replace(entry, problem=Problem(Reason.NO_BACKENDS, f"{service.key} port {entry.port}: {told}"))
 
 
 def _entry(service: Service, port: ServicePort, family: Family, reached: _Found) -> PortBackends:

@@ -1,0 +1,91 @@
+"""The command `drain`: keeps new connections away from backends, brings them back, and lists what is drained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Refused
+from locallb.cli.orders.effect import bring_about
+from locallb.cli.orders.services import Served, chosen_of, served
+from locallb.cli.session import Session
+from locallb.model.faults import ALL, Order
+from locallb.model.formatting import clipped, few
+from locallb.model.identities import ObjectKey
+from locallb.model.objects import Service
+from locallb.planning.backends.drained import names_of, names_of_endpoints
+from locallb.planning.planned import Via
+from locallb.sources.orders import change_orders, read_orders
+
+
+def drain(session: Session, args: Arguments, out: Out) -> int:
+    """Drain Services or some of their backends, or undo that, and show what is drained."""
+    known, told = served(session), Exit.OK
+    chosen = chosen_of(args.services, known)
+    names = frozenset(args.backends)
+    if args.undo:
+        every = tuple(key for key, order in read_orders(session.home).by_service.items() if order.drained)
+        told = _undo(session, chosen or every, names, args, out)
+    elif chosen:
+        for key in chosen:
+            _require(known, key, names)
+        more = names or frozenset({ALL})
+        change_orders(session.home, chosen, lambda order: replace(order, drained=order.drained | more))
+        told = bring_about(session, chosen, args, out)
+    services = served(session).services
+    _show([services[key] for key in sorted(chosen or services) if key in services], args, out)
+    return told
+
+
+def _undo(session: Session, keys: Sequence[ObjectKey], names: frozenset[str], args: Arguments, out: Out) -> Exit:
+    """Let these backends, or all, have new connections again."""
+    orders = read_orders(session.home).by_service
+    for key in keys:
+        if unknown := sorted(names - (orders[key].drained if key in orders else frozenset())):
+            raise Refused(f"{key}: {few([*map(clipped, unknown)])} isn't drained; `locallb drain` lists what is")
+
+    def less(order: Order) -> Order:
+        return replace(order, drained=order.drained - names if names else frozenset())
+
+    change_orders(session.home, keys, less)
+    return bring_about(session, keys, args, out)
+
+
+def _require(known: Served, key: ObjectKey, names: Iterable[str]) -> None:
+    """Check that a Service has backends of these names. Raises Refused."""
+    nodes = names_of(node for node in known.snapshot.nodes if node.cluster == key.cluster)
+    endpoints = names_of_endpoints(each for each in known.snapshot.slices if each.service == key)
+    straight = any(port.via in {Via.PODS, Via.BOTH} for port in known.placements[key].ports)
+    for name in names:
+        if name in endpoints and name not in nodes and not straight:
+            raise Refused(
+                f"{key}: {clipped(name)} is behind NodePorts, where Kubernetes chooses the pod; name a Node,"
+                " or have pods reached straight (local-lb:backends)"
+            )
+        if name not in nodes | endpoints:
+            there = few(sorted(nodes | (endpoints if straight else frozenset()))) or "none"
+            raise Refused(f"{key} has no backend {clipped(name)}; name a Node, a Pod or an address: {there}")
+
+
+def _show(services: Sequence[Service], args: Arguments, out: Out) -> None:
+    drained = [service for service in services if service.ordered.drained]
+    if args.json:
+        out.raw(json.dumps([_fields(service) for service in drained], indent=2))
+    elif drained:
+        out.table(("SERVICE", "DRAINED"), [(str(service.key), _words(service)) for service in drained])
+    else:
+        out.line("Nothing is drained.")
+
+
+def _fields(service: Service) -> dict[str, object]:
+    names = service.ordered.drained
+    return {**service.key._asdict(), "all": ALL in names, "backends": sorted(names - {ALL})}
+
+
+def _words(service: Service) -> str:
+    names = service.ordered.drained
+    return "all backends" if ALL in names else ", ".join(sorted(names))

@@ -1,0 +1,118 @@
+"""`locallb drain`: new connections go elsewhere, open ones stay, and all comes back."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.support import Stage, ask, backends, envoys, node, port, service, stage
+from tests.e2e.watching import becomes, watching
+
+pytestmark = pytest.mark.envoy
+
+TOLD = "c/n/web: a drain is ordered by a command: "
+
+
+@contextmanager
+def two_nodes(proxies: str = "per-service") -> Iterator[tuple[Stage, str]]:
+    """Return a stage with a Service on two Nodes, `a` and `b`, of which each answers with its name, and its address."""
+    with stage() as play, backends() as make:
+        number = make("a", "127.0.0.1").port
+        make("b", "127.0.0.2", number)
+        play.configure(proxies=proxies)
+        play.write("s.yaml", node("a", "127.0.0.1"), node("b", "127.0.0.2"), service("web", port(8080, number)))
+        play.up()
+        yield play, play.addresses()["n/web"]
+
+
+def answers(address: str) -> set[str]:
+    """Return who answers some new connections."""
+    return {ask(address, 8080).partition(":")[0] for _ in range(40)}
+
+
+@pytest.mark.parametrize("proxies", ["per-service", "shared"])
+def test_a_drained_node_keeps_its_connections_and_gets_no_new_ones(proxies: str) -> None:
+    """No process ends; who looks is told; undone it is as before."""
+    with two_nodes(proxies) as (play, address):
+        pids = envoys(play.root)
+        becomes(lambda: answers(address) == {"a", "b"})
+        with socket.create_connection((address, 8080), 10) as client, client.makefile("rb") as lines:
+            client.sendall(b"one\n")
+            mine = lines.readline().decode()[0]
+            other = {"a": "b", "b": "a"}[mine]
+            done = play.run("drain", "web", "--backend", mine)
+            assert (done.code, done.err) == (0, "")
+            assert f"c/n/web   {mine}" in done.out
+            assert answers(address) == {other}
+            client.sendall(b"two\n")
+            assert lines.readline() == f"{mine}: two\n".encode()
+            told = f"{TOLD}of its backends not {mine} gets new connections"
+            assert told in play.run("preview").err
+            assert "serving   Drained" in play.run("status").out
+            assert [notice["reason"] for notice in play.status()["n/web"]["ordered"]] == ["Drained"]
+            assert play.run("up", "--yes", "--expect-no-changes").code == 0
+            assert play.run("drain", "web", "--undo", "--backend", mine).out.endswith("Nothing is drained.\n")
+            becomes(lambda: answers(address) == {"a", "b"})
+            client.sendall(b"three\n")
+            assert lines.readline() == f"{mine}: three\n".encode()
+        assert envoys(play.root) == pids
+
+
+def test_a_whole_service_refuses_new_connections_and_keeps_open_ones() -> None:
+    """Its address stays; the reason is told, with the way back."""
+    with (
+        two_nodes() as (play, address),
+        socket.create_connection((address, 8080), 10) as client,
+        client.makefile("rb") as lines,
+    ):
+        client.sendall(b"one\n")
+        mine = lines.readline()[:1].decode()
+        assert play.run("drain", "web").code == 0
+        with pytest.raises(ConnectionRefusedError):
+            ask(address, 8080)
+        client.sendall(b"two\n")
+        assert lines.readline() == f"{mine}: two\n".encode()
+        row = play.status()["n/web"]
+        assert row["addresses"] == [address]
+        assert "all its backends are drained; `locallb drain c/n/web --undo` brings them back" in row["message"]
+        assert play.run("drain", "--json").json == [
+            {"cluster": "c", "namespace": "n", "name": "web", "kind": "services", "all": True, "backends": []}
+        ]
+        assert play.run("drain", "--undo").code == 0
+        becomes(lambda: answers(address) == {"a", "b"})
+        client.sendall(b"three\n")
+        assert lines.readline() == f"{mine}: three\n".encode()
+
+
+def test_a_loop_drains_and_undoes_it_and_a_fault_stays() -> None:
+    """Orders of one Service don't touch each other."""
+    with two_nodes() as (play, address), watching(play) as watch:
+        play.run("fault", "web", "--hang", "0.01%", "--for", "1h")
+        play.run("drain", "web", "--backend", "127.0.0.1")
+        becomes(lambda: TOLD in watch.told(), watch)
+        assert answers(address) == {"b"}
+        play.run("drain", "web", "--backend", "b")
+        becomes(lambda: play.status()["n/web"]["state"] != "serving", watch)
+        assert play.run("drain", "web", "--undo").code == 0
+        becomes(lambda: answers(address) == {"a", "b"})
+        assert [row["hang"] for row in play.run("fault", "--json").json] == [0.01]
+        play.run("fault", "--end")
+
+
+def test_what_makes_no_sense_changes_nothing() -> None:
+    """One sentence each, with the names that there are."""
+    with two_nodes() as (play, address):
+        before = play.files()
+        for words, code, told in (
+            (["web", "--backend", "c"], 1, "c/n/web has no backend c; name a Node, a Pod or an address: 127.0.0.1,"),
+            (["nobody"], 1, "there is no load balancer 'nobody'"),
+            (["--backend", "a"], 2, "name the SERVICE"),
+            (["web", "--undo", "--backend", "a"], 1, "c/n/web: a isn't drained"),
+        ):
+            done = play.run("drain", *words)
+            assert (done.code, told in " ".join(done.err.split())) == (code, True), done.err
+        assert play.files() == before
+        becomes(lambda: answers(address) == {"a", "b"})

@@ -1,0 +1,93 @@
+"""Which backends are left where some are drained, by Node, Pod or address."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from locallb.model.faults import ALL, Order
+from locallb.planning.backends.backends import PortBackends, upstreams
+from locallb.planning.backends.drained import names_of, names_of_endpoints
+from locallb.planning.backends.index import BackendIndex
+from locallb.planning.backends.nodes import eligible
+from tests.planning.objects import JsonObject, endpoint, endpoints, node, parsed, service
+
+A, B = node("a", "10.0.0.1", "fd00::1"), node("b", "10.0.0.2", "fd00::2")
+STRAIGHT = {"metadata": {"name": "web", "namespace": "shop", "annotations": {"local-lb.dev/backends": "pods"}}}
+
+
+def pod(name: str, address: str, on: str) -> JsonObject:
+    """Make an endpoint that is a Pod."""
+    return {**endpoint(address, on), "targetRef": {"kind": "Pod", "name": name}}
+
+
+PODS = endpoints(pod("web-1", "10.1.0.1", "a"), pod("web-2", "10.1.0.2", "a"), pod("web-3", "10.1.0.3", "b"))
+
+
+def found(drained: set[str], *objects: JsonObject) -> tuple[PortBackends, ...]:
+    """Find the backends of the one Service among the objects, of which some are drained."""
+    result = parsed(*objects)
+    (wanted,) = result.services
+    ordered = replace(wanted, ordered=Order(drained=frozenset(drained)))
+    return upstreams(ordered, BackendIndex.of(eligible(result.nodes)[0], result.slices))
+
+
+def places(drained: set[str], *objects: JsonObject) -> list[str]:
+    """Return the addresses that are left of the one port and family."""
+    (entry,) = found(drained, *objects)
+    return [str(backend.address) for backend in entry.backends]
+
+
+@pytest.mark.parametrize(
+    ("drained", "left"),
+    [
+        (set(), ["10.0.0.1", "10.0.0.2"]),
+        ({"a"}, ["10.0.0.2"]),
+        ({"10.0.0.2"}, ["10.0.0.1"]),
+        ({"fd00::2"}, ["10.0.0.1"]),
+        ({"nobody"}, ["10.0.0.1", "10.0.0.2"]),
+        ({"a", "b"}, []),
+        ({ALL}, []),
+    ],
+)
+def test_nodes_are_left_out(drained: set[str], left: list[str]) -> None:
+    """By any of their names, in both families."""
+    assert places(drained, service(), A, B) == left
+
+
+@pytest.mark.parametrize(
+    ("drained", "left"),
+    [
+        ({"web-1"}, ["10.1.0.2", "10.1.0.3"]),
+        ({"10.1.0.3"}, ["10.1.0.1", "10.1.0.2"]),
+        ({"a"}, ["10.1.0.3"]),
+        ({"a", "web-3"}, []),
+        ({ALL}, []),
+    ],
+)
+def test_endpoints_are_left_out(drained: set[str], left: list[str]) -> None:
+    """Those of a Node with it."""
+    assert places(drained, {**service(), **STRAIGHT}, PODS, A, B) == left
+
+
+def test_a_drained_node_does_not_stand_by() -> None:
+    """Behind pods that are reached straight."""
+    (entry,) = found({"a"}, {**service(), **STRAIGHT}, PODS, A, B)
+    assert [str(backend.address) for backend in entry.standby] == ["10.0.0.2"]
+
+
+def test_a_port_whose_backends_are_all_drained_says_so() -> None:
+    """With the way back; one that had none anyhow says what it said."""
+    (entry,) = found({ALL}, service(), A, B)
+    assert entry.problem is not None
+    told = "all its backends are drained; `locallb drain demo/shop/web --undo` brings them back"
+    assert entry.problem.message == f"demo/shop/web port 8080/TCP: {told}"
+    assert found({ALL}, service())[0].problem == found(set(), service())[0].problem
+
+
+def test_the_names_of_backends_are_known() -> None:
+    """An endpoint that is no Pod has an address only."""
+    result = parsed(A, service(), endpoints(pod("web-1", "10.1.0.1", "a"), endpoint("10.1.0.9")))
+    assert names_of(result.nodes) == {"a", "10.0.0.1", "fd00::1"}
+    assert names_of_endpoints(result.slices) == {"web-1", "10.1.0.1", "10.1.0.9"}
