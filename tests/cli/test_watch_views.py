@@ -15,7 +15,7 @@ from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, by_ur
 from locallb.cli.watching.lines import as_json, journal, plain
 from locallb.cli.watching.log_record import LogRecord
 from locallb.cli.watching.records import Narrator, started
-from locallb.cli.watching.relay import Batch, Entry
+from locallb.cli.watching.relay import Batch, Entry, Relay
 from locallb.cli.watching.screen import Screen
 from locallb.planning.planned import Plan
 from locallb.planning.status import State
@@ -259,10 +259,10 @@ def test_what_is_left_out_is_told_once() -> None:
     """And again once it is something else."""
     narrator = Narrator()
 
+    relay = Relay()
+
     def tell(*left_out: str) -> list[str]:
-        event = dataclasses.replace(planned(snapshot_of()), plan=Plan(left_out=left_out))
-        return [
-            record.sentence for record in narrator.tell(Batch((Entry(NOON, event),)), ()) if record.event == "left-out"
-        ]
+        relay.listen(dataclasses.replace(planned(snapshot_of()), plan=Plan(left_out=left_out)))
+        return [record.sentence for record in narrator.tell(relay.take(0), ()) if record.event == "left-out"]
 
     assert [tell("a"), tell("a"), tell("a", "b"), tell(), tell("a")] == [["a"], [], ["b"], [], ["a"]]

@@ -20,7 +20,7 @@ MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A event, of whose plan only the notices are left, and when it was told (seconds since the epoch)."""
+    """An event, of whose plan only sentences are left, and when it was told (seconds since the epoch)."""
 
     at: float
     event: LoopEvent
@@ -52,7 +52,7 @@ class Relay:
         """Take a event."""
         entry = Entry(time.time(), event)
         if isinstance(event, Planned):
-            slim = replace(event, plan=Plan(notices=event.plan.notices), snapshot=None, settings=None)
+            slim = replace(event, plan=_sentences(event.plan), snapshot=None, settings=None)
             entry = Entry(entry.at, slim)
         with self._changed:
             if isinstance(event, Planned):
@@ -82,3 +82,8 @@ class Relay:
             self._waiting.clear()
             self._lost, self._poked = 0, False
         return batch
+
+
+def _sentences(plan: Plan) -> Plan:
+    """Return what a plan has to tell, without all that it is made of."""
+    return Plan(notices=plan.notices, left_out=plan.left_out)
