@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, resolve, stamp
 from locallb.model.snapshot import Access
+
+DEPLOYED = Path(__file__).parents[2] / "deploy/in-cluster.yaml"
 
 
 @pytest.fixture
@@ -50,6 +53,30 @@ def test_a_token_that_the_kubelet_replaced_is_another_way(account: Path) -> None
     (account / "new").write_text("other")
     (account / "new").rename(account / "token")
     assert stamp(access, connection(access).files) != before
+
+
+def test_replicas_that_start_together_write_one_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at the moment when the other puts its file in place: both are content, and nothing else is left."""
+    documents = yaml.safe_load_all(DEPLOYED.read_text())
+    (deployment,) = (one for one in documents if one["kind"] == "Deployment")
+    (first,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    script = first["args"][0].replace("/configuration", str(tmp_path / "configuration"))
+    (tmp_path / "configuration").mkdir()
+    (tmp_path / "configuration/Pulumi.dev.yaml").write_text("config: {}\n")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    others = [script]
+
+    def after_another(path: Path, target: Path) -> Path:
+        if others:
+            exec(others.pop(), {})  # noqa: S102 - as the other replica does
+        return put(path, target)
+
+    put = Path.replace
+    monkeypatch.setattr(Path, "rename", after_another)
+    monkeypatch.setattr(Path, "replace", after_another)
+    exec(script, {})  # noqa: S102 - as a pod does
+    (written,) = (tmp_path / "data/local-lb/stacks").iterdir()
+    assert (written.name, written.read_text(), others) == ("Pulumi.dev.yaml", "config: {}\n", [])
 
 
 @pytest.mark.parametrize("said", ["named", "KUBECONFIG", "home", "no token", "no variable"])
