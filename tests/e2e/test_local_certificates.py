@@ -23,7 +23,8 @@ from unittest.mock import patch
 
 import pytest
 
-from locallb.certificates import store
+from locallb.certificates import local, store
+from locallb.model.snapshot import LocalAuthority
 from locallb.trust import stores
 from tests.e2e.support import Stage, node
 from tests.e2e.test_gateways import answering, service
@@ -345,6 +346,38 @@ def test_a_certificate_is_renewed_and_no_request_fails(by_watch: bool, play: Sta
         assert list(dict.fromkeys(clients.serials)) == made
         assert play.pids() == pids
         assert len(list(play.state_home.rglob("tls-*"))) == 2
+
+
+def test_a_certificate_of_a_wrong_clock_is_made_again(play: Stage, data: Path) -> None:
+    """One that begins later: by the next `up` once the clock is right, under the same process."""
+    clock = play.root / "clock"
+    with answering("one") as one, patch.object(store, "now", lambda: _moved(clock)):
+        clock.write_text("0")
+        store.ensure(store.now())
+        clock.write_text("3")
+        name = next(name for name in map(str, range(100)) if _period(name, 0) == _period(name, 3))
+        address, pids = served(play, https(name, hostname="a.test"), backend_port=one), play.pids()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            shown(address, "a.test", data)
+        clock.write_text("0")
+        play.up()
+        becomes(lambda: believed(address, data))
+        assert play.pids() == pids
+        assert play.run("up", "--yes", "--expect-no-changes").code == 0
+
+
+def believed(address: str, data: Path) -> bool:
+    """Return whether a client believes what it is shown."""
+    try:
+        return bool(shown(address, "a.test", data))
+    except ssl.SSLCertVerificationError:
+        return False
+
+
+def _period(listener: str, days: int) -> int:
+    """Return for which stretch of time a listener has its certificate, so many days from now."""
+    day = int(dt.datetime.now(dt.UTC).timestamp()) // 86400 + days
+    return local.certificate(LocalAuthority("ab", (), day), f"gateways/shop/web/{listener}", ["a.test"]).period
 
 
 def _moved(clock: Path) -> dt.datetime:

@@ -61,15 +61,18 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
         return f"{new.proxy}/{chain}", state
 
     def read(self, state: LocalCertificateState) -> LocalCertificateState | None:
-        """Check that both files have the certificate that was made, and its key."""
-        from locallb.certificates import signing  # noqa: PLC0415 - as above
+        """Check that both files have the certificate that was made, and its key, and that it is valid now.
+
+        It isn't where the clock was wrong when it was made.
+        """
+        from locallb.certificates import signing, store  # noqa: PLC0415 - as above
 
         pair = certificate_files.read(proxies().path(state.proxy), _planned(state))
         try:
-            is_there = pair is not None and signing.seen(pair[0]).serial == state.serial and not key_pair_fault(*pair)
+            made = signing.seen(pair[0]) if pair and not key_pair_fault(*pair) else None
         except signing.SigningError:
-            is_there = False
-        return state if is_there else None
+            made = None
+        return state if made and made.serial == state.serial and made.begins <= store.now() < made.ends else None
 
     def update(self, old: LocalCertificateState, new: LocalCertificateInputs) -> LocalCertificateState:
         """Make another one: for another owner or another mode."""
