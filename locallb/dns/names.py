@@ -35,6 +35,11 @@ def is_wildcard(name: str) -> bool:
     return name.startswith(f"{WILDCARD}.")
 
 
+def is_hostname(name: str) -> bool:
+    """Return whether a name may be that of a host: neither a wildcard nor underscores."""
+    return not is_wildcard(name) and "_" not in name
+
+
 def lies_in(name: str, zone: str) -> bool:
     """Return whether a name is in a zone: its apex, or below it."""
     return name == zone or name.endswith(f".{zone}")

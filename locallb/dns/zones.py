@@ -58,6 +58,8 @@ class DnsSettings:
     ttl: int = TTL
     records: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Names of the stack itself: addresses, or one other name."""
+    in_status: bool = False
+    """Services' statuses tell a name beside each address."""
 
     @property
     def embedded(self) -> tuple[Embedded, ...]:

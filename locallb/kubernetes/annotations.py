@@ -25,10 +25,21 @@ PROXY_PROTOCOL_ANNOTATION = f"{PREFIX}proxy-protocol"
 """The PROXY protocol towards backends: `v1` or `v2`."""
 FAULT_ANNOTATION = f"{PREFIX}fault"
 """What shall go wrong with connections: `refuse=10%,hang=5%,reset=1%,until=2026-11-22T18:00:00Z`."""
+NAME_IN_STATUS_ANNOTATION = f"{PREFIX}name-in-status"
+"""Whether the status tells a name beside each address: `true` or `false`."""
 _OURS = (
     *(ADDRESSES_ANNOTATION, SHARING_ANNOTATION, BACKENDS_ANNOTATION, PROXY_PROTOCOL_ANNOTATION),
-    FAULT_ANNOTATION,
+    *(FAULT_ANNOTATION, NAME_IN_STATUS_ANNOTATION),
 )
+
+
+class Decision(StrEnum):
+    """What an annotation says of something that is done or not."""
+
+    YES = "true"
+    NO = "false"
+
+
 _Word = TypeVar("_Word", bound=StrEnum)
 
 

@@ -11,7 +11,7 @@ from locallb.config.status_settings import StatusOrder
 from locallb.kubernetes.status_patch import DOMAIN, SERVING, Published
 from locallb.model.identities import Family, IPAddress
 from locallb.model.reasons import Problem, Reason
-from locallb.model.status_entries import Condition, Ingress, IngressPort
+from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
 from locallb.planning.notices import ordered_of
 from locallb.planning.planned import Placement, PlannedPort, Rejection
 
@@ -63,7 +63,7 @@ def _entry(placement: Placement, address: IPAddress) -> Ingress:
         IngressPort(planned.port.port, str(planned.port.protocol), _error(planned, address))
         for planned in placement.ports
     )
-    return Ingress(str(address), str(placement.ip_mode), tuple(ports))
+    return Ingress(str(address), str(placement.ip_mode), tuple(ports), EntryName(placement.hostname))
 
 
 def _error(planned: PlannedPort, address: IPAddress) -> str:

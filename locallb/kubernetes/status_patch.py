@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
 
 from locallb.model.identities import Uid
-from locallb.model.status_entries import Condition, Ingress, IngressPort
+from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 """Upstream's finalizer of load balancers: the Service stays until everything that serves it is gone."""
@@ -63,7 +63,7 @@ def standing(live: Mapping[Any, Any]) -> Standing:
 
 
 def differences(seen: Standing, ours: Collection[str], wanted: Published, *, alone: bool = False) -> tuple[str, ...]:
-    """Name what a patch would change: addresses, ipMode, ports, conditions. None of it: there is nothing to write.
+    """Name what a patch would change: addresses, ipMode, hostname, ports, conditions. None: nothing is to be written.
 
     What others have beside ours is theirs, wherever it stands. The arguments are those of `publishing`.
     """
@@ -75,6 +75,7 @@ def differences(seen: Standing, ours: Collection[str], wanted: Published, *, alo
         "addresses": not same,
         # An API server that is too old for it doesn't keep the field.
         "ipMode": any(is_.mode not in {"", shall.mode} for is_, shall in pairs),
+        "hostname": any(is_.named != shall.named for is_, shall in pairs),
         "ports": any(is_.ports != shall.ports for is_, shall in pairs),
         "conditions": _typed(seen.conditions) != _typed(wanted.conditions),
     }
@@ -151,7 +152,8 @@ def _patch(live: Live, **metadata: object) -> Mapping[str, object]:
 def _body(entry: Ingress) -> Mapping[str, object]:
     """Write an entry as the API has it: a port that is served has no error."""
     ports = [{name: value for name, value in asdict(port).items() if value != ""} for port in entry.ports]
-    return {"ip": entry.ip, "ipMode": entry.mode, "ports": ports}
+    named = {"hostname": entry.named.hostname} if entry.named.hostname else {}
+    return {"ip": entry.ip, **named, "ipMode": entry.mode, "ports": ports}
 
 
 def _dated(condition: Condition, live: Live, now: str) -> Mapping[str, str]:
@@ -196,7 +198,8 @@ def _entry(raw: Mapping[str, Any]) -> Ingress:
         IngressPort(_number(port.get("port")), str(port.get("protocol") or ""), str(port.get("error") or ""))
         for port in _objects(raw.get("ports"))
     )
-    return Ingress(str(raw.get("ip") or ""), str(raw.get("ipMode") or ""), tuple(ports))
+    named = EntryName(str(raw.get("hostname") or ""))
+    return Ingress(str(raw.get("ip") or ""), str(raw.get("ipMode") or ""), tuple(ports), named)
 
 
 def _number(value: object) -> int:

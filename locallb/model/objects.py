@@ -94,6 +94,8 @@ class Service:
     """The annotation `local-lb.dev/fault`; None where nothing shall go wrong."""
     ordered: Order = NO_ORDER
     """What commands ordered."""
+    name_in_status: bool | None = None
+    """The annotation `local-lb.dev/name-in-status`; None for what the stack says."""
     proxy_protocol: ProxyProtocol | None = None
     """The annotation `local-lb.dev/proxy-protocol`; None where backends get nothing but the client's bytes."""
     source_ranges: tuple[IPNetwork, ...] = ()

@@ -7,6 +7,7 @@ The provider's schema has the same types. Not here: when what is told (`kubernet
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,16 @@ class IngressPort:
     """Why it isn't served; empty while it is."""
 
 
+class EntryName(NamedTuple):
+    """The name of an ingress entry."""
+
+    hostname: str = ""
+    """A name of the load balancer; empty where it shall not be told, or has none."""
+
+
+NAMELESS = EntryName()
+
+
 @dataclass(frozen=True, slots=True)
 class Ingress:
     """An address in a Service's status (core/v1 LoadBalancerIngress)."""
@@ -28,6 +39,7 @@ class Ingress:
     """`Proxy`: kube-proxy leaves the address alone."""
     ports: tuple[IngressPort, ...]
     """Every port of the Service."""
+    named: EntryName = NAMELESS
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from locallb.dns.names import is_hostname, normal
 from locallb.dns.records import Name, Names, Refusal, Wish, assign, ttl_of
 from locallb.dns.zones import DnsSettings, Embedded
 from locallb.envoy import render
 from locallb.gateway.bound import Bound
 from locallb.model.formatting import shown
-from locallb.model.identities import ObjectKey, ProxyName
+from locallb.model.identities import ObjectKey, ObjectKind, ProxyName
 from locallb.model.naming import proxy_id, proxy_owner
 from locallb.model.objects import Discovery, Service
 from locallb.model.serving import NameListener, Proxy, ServedName
@@ -47,7 +48,9 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
     refused = [*problems, *names.refused]
     return replace(
         plan,
-        placements=tuple(_named(placement, names, refused) for placement in plan.placements),
+        placements=tuple(
+            _named(services[placement.key], placement, names, refused, dns) for placement in plan.placements
+        ),
         proxies=(*plan.proxies, *_servers(names, dns, frame)),
         notices=(*plan.notices, *(refusal.message for refusal in refused), *_unserved(frame)),
     )
@@ -78,10 +81,28 @@ def _listed(service: Service, annotation: str) -> Iterator[str]:
     return (part.strip() for part in service.annotations.get(annotation, "").split(",") if part.strip())
 
 
-def _named(placement: Placement, names: Names, refused: Iterable[Refusal]) -> Placement:
+def _named(
+    service: Service, placement: Placement, names: Names, refused: Iterable[Refusal], dns: DnsSettings
+) -> Placement:
     given = names.given.get(placement.key, ())
     told = tuple(Notice(REFUSED, refusal.message) for refusal in refused if refusal.key == placement.key)
-    return replace(placement, names=given, notices=(*placement.notices, *told)) if given or told else placement
+    if not given and not told:
+        return placement
+    hostname = _told_hostname(service, placement, given, dns)
+    return replace(placement, names=given, hostname=hostname, notices=(*placement.notices, *told))
+
+
+def _told_hostname(service: Service, placement: Placement, given: Iterable[Name], dns: DnsSettings) -> str:
+    """Return the name that the status tells: the first that its annotation wishes and gets, or that of the template.
+
+    One that leads elsewhere isn't the load balancer's, and the API takes no name with a wildcard or an underscore.
+    """
+    asked = dns.in_status if service.name_in_status is None else service.name_in_status
+    if not asked or service.key.kind is not ObjectKind.SERVICE:
+        return ""
+    own = [each.name for each in given if set(each.addresses) == set(placement.addresses) and is_hostname(each.name)]
+    wished = [normal(name) for name in _listed(service, HOSTNAME)]
+    return next((name for name in (*wished, *own) if name in own), "")
 
 
 def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[PlannedProxy]:

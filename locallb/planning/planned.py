@@ -138,6 +138,8 @@ class Placement:
     """What a Gateway of a running cluster is told; None for Services, whose frontend says it."""
     names: tuple[Name, ...] = ()
     """Where the stack has zones."""
+    hostname: str = ""
+    """The name that its status tells; empty unless somebody asked for that."""
     statuses: tuple[PlannedStatus, ...] = ()
     """What Ingresses of a running cluster are told that are served here."""
 

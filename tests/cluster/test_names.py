@@ -22,12 +22,16 @@ def test_a_name_follows_its_service(
     """Annotated, contended, freed by the older one."""
     server = play.at(200), 5300
     zones = [{"zone": "test", "embedded": f"{server[0]}:{server[1]}"}]
-    play.configure(sources=[plane.source], dns={"zones": zones})
+    play.configure(sources=[plane.source], dns={"zones": zones, "inStatus": True})
     with watching(play) as watch:
         document = cluster.service(service("web", port(8080, 0), annotations={HOSTNAME: "shop.test"}))
         backend("web", port=document["spec"]["ports"][0]["nodePort"])
         becomes(lambda: addresses(server, "shop.test") == [address(cluster, "web")], watch)
         becomes(lambda: answers(addresses(server, "web.n.real.test")[0], 8080, "web"), watch)
+        said = (cluster.read("web") or {})["status"]["loadBalancer"]["ingress"]
+        assert [(entry["ip"], entry["hostname"], entry["ipMode"]) for entry in said] == [
+            (address(cluster, "web"), "shop.test", "Proxy")
+        ]
         cluster.service(service("z-late", port(8080, 0), annotations={HOSTNAME: "shop.test"}))
         told = "real/n/z-late: the name shop.test is that of real/n/web, which is older; choose another one"
         becomes(lambda: told in [note for _, _, note in cluster.events("z-late")], watch)

@@ -25,7 +25,7 @@ from locallb.kubernetes.status_patch import (
     standing,
 )
 from locallb.model.identities import Uid
-from locallb.model.status_entries import Condition, Ingress, IngressPort
+from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
 
 NOW, THEN = "2026-11-21T05:00:00Z", "2026-11-01T00:00:00Z"
 ENTRY = {"ip": "127.77.0.5", "ipMode": "Proxy", "ports": [{"port": 80, "protocol": "TCP"}]}
@@ -186,6 +186,7 @@ def test_what_others_have_may_stand_anywhere() -> None:
     [
         ({"ip": "127.77.0.9"}, "addresses"),
         ({"ipMode": "VIP"}, "ipMode"),
+        ({"hostname": "x.example"}, "hostname"),
         ({"ports": []}, "ports"),
         ({"ports": [{"port": 81, "protocol": "TCP"}]}, "ports"),
         ({"ports": [{"port": 80, "protocol": "UDP"}]}, "ports"),
@@ -196,6 +197,17 @@ def test_whatever_others_change_in_our_entry_is_named(change: dict[str, Any], na
     """Each field of it, and nothing else."""
     said = live(ingress=[{**ENTRY, **change}], conditions=[FINE])
     assert differences(standing(said), (), TOLD) == (name,)
+
+
+def test_a_name_is_told_beside_the_address() -> None:
+    """In the same entry, which keeps its ipMode; without one the field is absent, and one that was told goes."""
+    named = replace(WORD, named=EntryName("shop.test"))
+    patch: Any = publishing(live(ingress=[ENTRY], conditions=[FINE]), (), replace(TOLD, ingress=(named,)), NOW)
+    told = {**ENTRY, "hostname": "shop.test"}
+    assert patch["status"]["loadBalancer"]["ingress"] == [told]
+    assert published(live(ingress=[told]), ["127.77.0.5"]).ingress == (named,)
+    back: Any = publishing(live(ingress=[told], conditions=[FINE]), (), TOLD, NOW)
+    assert back["status"]["loadBalancer"]["ingress"] == [ENTRY]
 
 
 @pytest.mark.parametrize("field", ["status", "reason", "message"])

@@ -6,8 +6,12 @@ import json
 from dataclasses import replace
 from ipaddress import ip_address
 
+import pytest
+
 from locallb.config.parsing.settings import parse_settings
+from locallb.kubernetes.annotations import NAME_IN_STATUS_ANNOTATION
 from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
 from locallb.planning.names import REFUSED, SERVER
@@ -115,3 +119,37 @@ def test_zones_at_two_places_have_tables_of_their_own() -> None:
     (server,) = [planned for planned in made.proxies if planned.proxy.name == SERVER]
     told = {one.address: [each.name for each in one.table] for one in server.proxy.names}
     assert told == {ip_address("127.0.0.77"): ["a.n.c.test"], ip_address("127.0.0.78"): ["a.lab.test"]}
+
+
+@pytest.mark.parametrize(
+    ("in_status", "annotations", "told"),
+    [
+        (False, {}, ""),
+        (True, {}, "web.n.c.test"),
+        (True, {HOSTNAME: "*.z.test, z.test, a.test"}, "z.test"),
+        (True, {HOSTNAME: "a_b.test"}, "web.n.c.test"),
+        (True, {HOSTNAME: "a.test", TARGET: "127.9.9.9"}, ""),
+        (True, {HOSTNAME: "taken.test"}, "web.n.c.test"),
+        (True, {NAME_IN_STATUS_ANNOTATION: "false"}, ""),
+        (False, {HOSTNAME: "a.test", NAME_IN_STATUS_ANNOTATION: "true"}, "a.test"),
+    ],
+)
+def test_a_status_tells_a_name_of_the_load_balancers_own(
+    in_status: bool,  # noqa: FBT001 - a case
+    annotations: dict[str, str],
+    told: str,
+) -> None:
+    """On request; one that it has, that leads to it, and that a host may have: the first that it wishes."""
+    dns = {**DNS, "records": {"taken.test": ["127.9.9.9"]}, "inStatus": in_status}
+    made = plan(node(), service("web", port(80, 30080), annotations=annotations), dns=dns)
+    (placement,) = made.placements
+    assert [(entry.ip, entry.named.hostname) for entry in publication(placement).ingress] == [
+        (str(address), told) for address in placement.addresses
+    ]
+
+
+def test_a_service_says_yes_or_no_to_its_name() -> None:
+    """Anything else is told."""
+    made = plan(node(), service("web", port(80, 30080), annotations={NAME_IN_STATUS_ANNOTATION: "maybe"}))
+    (rejection,) = made.rejections
+    assert "use true or false, or remove the annotation" in rejection.problem.message

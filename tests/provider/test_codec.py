@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Access
-from locallb.model.status_entries import Condition, Event, Ingress, IngressPort
+from locallb.model.status_entries import Condition, EntryName, Event, Ingress, IngressPort
 from locallb.provider.generate import SCHEMA
-from locallb.resources.codec import CodecError, decode, encode, recall
+from locallb.resources.codec import CodecError, _form, decode, encode, recall
 from locallb.resources.properties import ServiceClaimInputs
 
 texts = st.text(max_size=5)
@@ -60,10 +60,18 @@ def test_what_is_no_owner_is_refused(change: dict[str, object], failure: tuple[s
     assert recall(ServiceClaimInputs, given).owner.service == OWNER.service
 
 
+def test_an_entry_without_a_name_is_written_as_ever() -> None:
+    """States of earlier versions have none; with one it is there, and read again."""
+    plain = Ingress("127.77.0.5", "Proxy", ())
+    assert encode(plain) == {"ip": "127.77.0.5", "mode": "Proxy", "ports": []}
+    named = replace(plain, named=EntryName("shop.test"))
+    assert [decode(Ingress, encode(each)) for each in (plain, named)] == [plain, named]
+
+
 def test_the_schema_has_the_models_fields() -> None:
     """Types of the schema that the model has are those of the model."""
     types = json.loads(SCHEMA.read_text(encoding="utf-8"))["types"]
     for kind in (Access, Ingress, IngressPort, Condition, Event):
-        assert types[f"locallb:index:{kind.__name__}"]["properties"].keys() == {field.name for field in fields(kind)}
+        assert types[f"locallb:index:{kind.__name__}"]["properties"].keys() == set(_form(kind).names)
     assert types["locallb:index:Owner"]["properties"].keys() == owner_fields(GATEWAY).keys()
     assert types["locallb:index:Owner"]["required"] == list(owner_fields(OWNER))

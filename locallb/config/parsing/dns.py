@@ -19,7 +19,7 @@ from locallb.dns.zones import TTL, DnsSettings, Embedded, Rfc2136, Zone, zone_of
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import IPAddress
 
-_KEYS = ("zones", "template", "ttl", "records")
+_KEYS = ("zones", "template", "ttl", "records", "inStatus")
 _ZONE_KEYS = ("zone", "embedded", "rfc2136")
 _PLACE = "127.0.0.77:5300"
 _ZONE = f"{{zone: test, embedded: {_PLACE}}}"
@@ -54,6 +54,7 @@ def parse_dns(mistakes: Mistakes, value: object, pools: Sequence[Pool]) -> DnsSe
         _template(mistakes, entry.get("template", f"{_TEMPLATE}.{zones[0].name}"), zones),
         _ttl(mistakes, entry["ttl"]) if "ttl" in entry else TTL,
         _records(mistakes, entry.get("records", {}), zones),
+        mistakes.flag("dns.inStatus", entry.get("inStatus", False)),
     )
 
 

@@ -13,8 +13,10 @@ from ipaddress import ip_network
 from locallb.kubernetes.annotations import (
     ADDRESSES_ANNOTATION,
     BACKENDS_ANNOTATION,
+    NAME_IN_STATUS_ANNOTATION,
     PROXY_PROTOCOL_ANNOTATION,
     SHARING_ANNOTATION,
+    Decision,
     annotation_path,
     chosen,
     fault_of,
@@ -99,6 +101,7 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         backends=chosen(annotations, BACKENDS_ANNOTATION, BackendChoice),
         proxy_protocol=chosen(annotations, PROXY_PROTOCOL_ANNOTATION, ProxyProtocol),
         fault=fault_of(annotations),
+        name_in_status=_decided(annotations, NAME_IN_STATUS_ANNOTATION),
         source_ranges=_source_ranges(spec, annotations),
         client_ip_affinity=spec.choice("sessionAffinity", _Affinity.NONE) is _Affinity.CLIENT_IP,
         traffic_policy=spec.choice("externalTrafficPolicy", TrafficPolicy.CLUSTER),
@@ -109,6 +112,11 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         annotations=annotations,
         ingress=_ingress(data.get("status")),
     )
+
+
+def _decided(annotations: Mapping[str, str], name: str) -> bool | None:
+    decision = chosen(annotations, name, Decision)
+    return None if decision is None else decision is Decision.YES
 
 
 def _key(cluster: ClusterName, metadata: Fields) -> ObjectKey:
