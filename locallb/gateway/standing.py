@@ -1,4 +1,4 @@
-"""What the status of an object of Gateway API says of what is ours to write, and what of that isn't as it shall be.
+"""What the status of an object of Gateway API, or of an Ingress, says of what is ours to write, and what is otherwise.
 
 Anybody may have written it: what makes no sense is left out, and what others say of theirs as well, so that nobody is
 woken for it. Not here: the patch that repairs it (`status_patch`), and when that is sent.
@@ -10,14 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from locallb.gateway.kinds import KINDS, kind_of_object
+from locallb.gateway.kinds import KINDS, ApiKind, kind_of_object
 from locallb.gateway.parsing.gateways import parse_meta
 from locallb.gateway.status_patch import ENTRIES, OURS, Status, differences, is_ours
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 
-_TOLD = frozenset(kind.name for kind in KINDS.values() if kind.plural in set(ObjectKind))
+_TOLD = {
+    **{kind.name: ObjectKind(kind.plural) for kind in KINDS.values() if kind.plural in set(ObjectKind)},
+    "Ingress": ObjectKind.INGRESS,
+}
 """The kinds whose status is written."""
 _FIELDS = ("addresses", "attachedListenerSets", "supportedFeatures")
+_ADDRESSES = "loadBalancer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,14 @@ class StatusStanding:
 
 def told_kind(name: str) -> ObjectKind | None:
     """Return the kind of objects of the API's kind `name`, whose status is written; None of all others."""
-    return ObjectKind(KINDS[name].plural) if name in _TOLD else None
+    return _TOLD.get(name)
 
 
-def standings(cluster: ClusterName, document: Mapping[Any, Any]) -> tuple[tuple[ObjectKey, StatusStanding], ...]:
-    """Return what an object says, if it is of a kind whose status is written. Never raises."""
-    kind = kind_of_object(document)
+def standings(
+    cluster: ClusterName, document: Mapping[Any, Any], kinds: Mapping[str, ApiKind] = KINDS
+) -> tuple[tuple[ObjectKey, StatusStanding], ...]:
+    """Return what an object says, if it is of one of these kinds and its status is written. Never raises."""
+    kind = kind_of_object(document, kinds)
     told = told_kind(kind.name) if kind else None
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
     if not told or not meta:
@@ -49,6 +55,8 @@ def standings(cluster: ClusterName, document: Mapping[Any, Any]) -> tuple[tuple[
 def _ours(status: Status) -> Status:
     """Return our part of a status, in shapes that the patch understands."""
     kept = {key: status[key] for key in _FIELDS if key in status}
+    if _ADDRESSES in status:
+        kept[_ADDRESSES] = _object(status[_ADDRESSES])
     if "conditions" in status:
         kept["conditions"] = _conditions(status)
     if "listeners" in status:

@@ -27,7 +27,7 @@ from locallb.planning.planned import ROUTES as POD_ROUTES
 from locallb.planning.planned import Plan, PlannedProxy, PlannedStatus
 from locallb.storage import files, paths
 from locallb.watch.checks import Checks
-from locallb.watch.differing import Told, differences_of
+from locallb.watch.differing import differences_of, told_of
 from locallb.watch.outcome import Outcome, failures_of, touched_by
 from locallb.watch.work import FEW, MOST, Batch, Work, together
 
@@ -123,20 +123,17 @@ class Converger:
         Just after an update it may be old news: then returns when to look again.
         """
         wanted = self.wanted(plan)
-        told: list[Told] = [placement for placement in plan.placements if placement.access]
-        told += [rejection for rejection in plan.rejections if rejection.access]
-        told += plan.statuses
         differing: dict[ObjectKey, tuple[str, ...]] = {}
         later: float | None = None
-        for planned in told:
-            key = planned.key
+        for key, planned in told_of(plan):
             if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
-            names = self._compared.of(key, differences_of, planned, said.get(key))
+            name = key, planned.key, type(planned)
+            names = self._compared.of(name, differences_of, planned, said.get(planned.key))
             if names and (settled := self._touched.get(key, 0.0) + SETTLING) > now:
                 later = min(settled, later or settled)
             elif names:
-                differing[key] = names
+                differing[key] = tuple(dict.fromkeys((*differing.get(key, ()), *names)))
         self._compared.evict_unused()
         return differing, later
 

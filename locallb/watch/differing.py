@@ -6,6 +6,7 @@ Not here: when that is known, and when it is repaired (`converge`, `disputes`).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from locallb.config.registry import FRONTENDS
@@ -13,11 +14,21 @@ from locallb.gateway.standing import StatusStanding
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.objects import Said
 from locallb.kubernetes.status_patch import Standing, differences
-from locallb.planning.planned import Placement, PlannedStatus, Rejection
+from locallb.model.identities import ObjectKey
+from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 
 Told: TypeAlias = Placement | Rejection | PlannedStatus
 """What of a plan is told to an object."""
 _SILENT = Standing()
+
+
+def told_of(plan: Plan) -> Iterator[tuple[ObjectKey, Told]]:
+    """Return what is told to objects of live clusters, each with whose update tells it."""
+    live: list[Placement | Rejection] = [*plan.placements, *plan.rejections]
+    yield from ((each.key, each) for each in live if each.access)
+    for placement in plan.placements:
+        yield from ((placement.key, each) for each in placement.statuses)
+    yield from ((each.key, each) for each in plan.statuses)
 
 
 def differences_of(planned: Told, said: Said | None) -> tuple[str, ...]:

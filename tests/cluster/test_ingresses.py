@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
 BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
 INGRESS: Any = create_namespaced_resource("networking.k8s.io", "v1", "Ingress", "ingresses")
+INGRESS_STATUS: Any = INGRESS.Status
 CLASS = create_global_resource("networking.k8s.io", "v1", "IngressClass", "ingressclasses")
 MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "rbac-ingresses.yaml"
 SUBJECT = {"kind": "User", "name": "local-lb", "apiGroup": "rbac.authorization.k8s.io"}
@@ -90,6 +91,11 @@ def test_ingresses_of_a_cluster_serve_change_and_go(
         owner.create(INGRESS.from_dict(leading("two", "second", "b.test")), namespace="n")
         becomes(lambda: is_answered(at, "b.test", "two"), watch)
         becomes(lambda: [each["ip"] for each in told(owner, "second")] == [at], watch)
+        # Somebody else takes the addresses away, and writes others.
+        for written in (None, [{"ip": "192.0.2.1"}]):
+            status: JsonObject = {"status": {"loadBalancer": {"ingress": written}}}
+            owner.patch(INGRESS_STATUS, "web", status, namespace="n", patch_type=PatchType.MERGE)
+            becomes(lambda: told(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
         owner.patch(INGRESS, "web", {"spec": leading("two")["spec"]}, namespace="n", patch_type=PatchType.MERGE)
         becomes(lambda: is_answered(at, "a.test", "two"), watch)
         other = {"spec": {"ingressClassName": "other"}}

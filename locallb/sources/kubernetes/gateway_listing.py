@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from locallb.gateway.needs import SERVICE, by_kind
 from locallb.gateway.parsing.referred import parse_referred
 from locallb.gateway.standing import standings
+from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.identity import Identity
@@ -53,7 +54,7 @@ def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluste
 
 def parsed(cluster: ClusterName, document: Document) -> Parsed:
     """Read one object that is followed: what it is, and what it says of what is ours to write. Never raises."""
-    return Parsed(gateway_api=understood(cluster, document), standings=standings(cluster, document))
+    return Parsed(gateway_api=understood(cluster, document), standings=standings(cluster, document, ROUTED_KINDS))
 
 
 def objects_in(running: Iterable[FollowedKinds]) -> list[ObjectOfCluster]:

@@ -1,0 +1,44 @@
+"""What the status of an Ingress says of ours: whoever wrote it, nothing raises, and what differs is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from locallb.gateway.standing import StatusStanding, standings, told_kind
+from locallb.ingress.kinds import ROUTED_KINDS
+from locallb.model.identities import ObjectKey, ObjectKind
+from tests.gateway.api import DEMO
+from tests.ingress.api import ingress, ingress_class, path, rule
+
+KEY = ObjectKey(DEMO, "shop", "web", ObjectKind.INGRESS)
+ENTRY = {"ip": "127.0.0.9", "ports": [{"port": 80, "protocol": "TCP"}]}
+WANTED = {"loadBalancer": {"ingress": [ENTRY]}}
+
+
+@pytest.mark.parametrize(
+    ("status", "differing"),
+    [
+        (WANTED, ()),
+        ({**WANTED, "theirs": 1}, ()),
+        ({}, ("loadBalancer",)),
+        (None, ("loadBalancer",)),
+        ({"loadBalancer": {}}, ("loadBalancer",)),
+        ({"loadBalancer": 7}, ("loadBalancer",)),
+        ({"loadBalancer": {"ingress": "127.0.0.9"}}, ("loadBalancer",)),
+        ({"loadBalancer": {"ingress": [ENTRY, {"ip": "192.0.2.1"}]}}, ("loadBalancer",)),
+        (7, ("loadBalancer",)),
+    ],
+)
+def test_what_others_changed_is_named(status: object, differing: tuple[str, ...]) -> None:
+    """Only what is ours counts."""
+    ((key, standing),) = standings(DEMO, {**ingress(rule(path())), "status": status}, ROUTED_KINDS)
+    assert key == KEY
+    assert standing.differences(WANTED, 1) == differing
+
+
+def test_classes_are_told_nothing() -> None:
+    """Neither is anybody woken for them, nor for Ingresses of a version that isn't read."""
+    assert standings(DEMO, ingress_class(), ROUTED_KINDS) == ()
+    assert standings(DEMO, {**ingress(), "apiVersion": "extensions/v1beta1"}, ROUTED_KINDS) == ()
+    assert (told_kind("IngressClass"), told_kind("Ingress")) == (None, ObjectKind.INGRESS)
+    assert standings(DEMO, ingress(rule(path())), ROUTED_KINDS) == ((KEY, StatusStanding()),)
