@@ -154,9 +154,11 @@ class Proxy:
 
     @property
     def certificates(self) -> tuple[AnyCertificate, ...]:
-        """Return what its listeners show of themselves, each once."""
+        """Return what it shows of itself to clients and backends, each once."""
         terminations = [chain.termination for listener in self.http for chain in listener.chains if chain.termination]
         used = {certificate for each in terminations for certificate in each.certificates}
+        to_backends = [each.http.tls.client for each in self.upstreams if each.http and each.http.tls]
+        used |= {certificate for certificate in to_backends if certificate}
         return tuple(sorted(used, key=lambda certificate: (certificate.words, certificate.digest)))
 
     @property
