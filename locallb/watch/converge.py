@@ -82,9 +82,14 @@ class Converger:
         self._readings = self.engine.readings
         self._checks.begin(self.home, self.applied, self.engine.known_stamp())
 
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether somebody else wrote the state since it was learned, perhaps between two updates of ours."""
+        return self.engine.readings != self._readings
+
     def _stamp(self) -> object:
         """Return which writing of the state is this code's work; None once somebody else has written it."""
-        return self.engine.known_stamp() if self.engine.readings == self._readings else None
+        return None if self.is_overtaken else self.engine.known_stamp()
 
     def wanted(self, plan: Plan) -> Mapping[ObjectKey, str]:
         """Return the digest of each load balancer of the plan, and of each Service that is told why it gets none.
@@ -185,6 +190,7 @@ class Converger:
             result = self.engine.up(lambda: declare_some(plan, keys, outputs, there), refresh=refresh, scope=scope)
         except FullScopeNeeded:
             result = self.engine.up(lambda: declare(plan), refresh=refresh)
+            self._readings = self.engine.readings  # whatever the state said: all of it was declared
         self._told = result.outputs
         taken = result.ok and all(self._told.get(name) == value for name, value in outputs.items())
         self._exported = plan if taken else None

@@ -146,7 +146,7 @@ class Loop:
             self._schedule = self._schedule.broken(time.monotonic(), random.random())  # noqa: S311 - no secret
 
     def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
-        if self._planner.open(marks):
+        if self._planner.open(marks) or self._converger.is_overtaken:
             self._converger.learn()
             self._planner.updated()
         reading, plan = self._planner.read_and_plan(marks, self._troubles.outages.lasting(began))
@@ -191,7 +191,7 @@ class Loop:
         )
         while left.keys and not self._stopped.is_set():
             left = self._update(plan, wanted, left, first)
-            if left.keys and len(self._inbox):
+            if self._converger.is_overtaken or (left.keys and len(self._inbox)):
                 self._take(*self._inbox.take(), Mark(Cause.RETRY))
                 return
         if not left.keys:

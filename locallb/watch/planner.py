@@ -93,8 +93,9 @@ class Planner:
     def updated(self) -> None:
         """Note that the stack changed, and follow the runs that the state has now."""
         self._cache().updated()
+        state = self.engine.state_stamp()  # before it is read: what somebody writes now is seen at the next look
         self.triggers.runs(self.engine.resources())
-        self._state = self.engine.state_stamp()
+        self._state = state
 
     def doubted(self) -> None:
         """Note that the state may say anything."""

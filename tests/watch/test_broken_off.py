@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pulumi
 import pytest
 
-from locallb.engine.deploy.scope import only
+from locallb.config.settings import Settings
+from locallb.engine.deploy.events import Result
+from locallb.engine.deploy.scope import Scope, only
 from locallb.engine.state.urns import root_urn
 from locallb.model.identities import Home, ObjectKey
+from locallb.model.snapshot import Snapshot
+from locallb.planning.planned import Plan
+from locallb.sources.snapshot import SnapshotResult
+from locallb.watch import converge, work
 from locallb.watch.converge import Converger
+from locallb.watch.events import Cause, Converged, LoopEvent, Mark
+from locallb.watch.loop import Loop
+from locallb.watch.troubles import Troubles
 from tests.engine.support import Bench, Thing, World, make_project
 
+if TYPE_CHECKING:
+    from locallb.sources.workspace import Workspace
+
+SETTINGS = Settings((), ())
 NAMES = ("k/n/a", "k/n/b", "k/n/c")
 KEYS = [ObjectKey.parse(name) for name in NAMES]
 
@@ -81,3 +96,42 @@ def test_what_somebody_else_wrote_is_no_work_of_ours(bench: Bench) -> None:
     scope = only([root_urn("local-lb", "dev", "locallb:index:LoadBalancer", NAMES[2])])
     converger.note(KEYS[2:], engine.up(declaring("2", NAMES[2:]), scope=scope))
     assert not any(learnt(bench)._checks.needs_look_only([key]) for key in KEYS)
+
+
+@pytest.mark.parametrize("at", ["between two updates", "after the last"])
+def test_what_somebody_else_takes_away_is_made_again(bench: Bench, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process's write of the state is no news of ours, and is seen at once: the loop looks again."""
+    home, engine, told = Home("local-lb", "dev", str(bench.project.root)), bench.engine(), list[LoopEvent]()
+    loop = Loop(home, engine, lambda: SETTINGS, bench.project.root / "x.yaml", told.append, observe=lambda _: {})
+    world: Any = SimpleNamespace(
+        stale=dict, unready=lambda: False, updated=lambda: None, surprised=lambda: None, stop=lambda: None
+    )
+    reading = SnapshotResult(Snapshot(home))
+    loop._planner._workspace = cast(
+        "Workspace",
+        SimpleNamespace(settings=SETTINGS, cache=world, read_and_plan=lambda *_, **__: (reading, Plan())),
+    )
+    monkeypatch.setattr(Troubles, "look", lambda *_: ())
+    monkeypatch.setattr(Converger, "wanted", lambda *_: dict.fromkeys(KEYS, "1"))
+    monkeypatch.setattr(work, "MOST", 1)
+    batches = list[tuple[ObjectKey, ...]]()
+
+    def declare_some(_plan: Plan, keys: Collection[ObjectKey], *_: object) -> None:
+        batches.append(tuple(keys))
+        for key in keys:
+            LoadBalancer(str(key), "1")
+
+    def up(program: Callable[[], None], *, refresh: bool, scope: Scope) -> Result:
+        result = ours(program, refresh=refresh, scope=scope)
+        if len(batches) == (1 if at == "between two updates" else len(KEYS)):
+            bench.engine().up(declaring("1", ()))
+        return result
+
+    ours = engine.up
+    monkeypatch.setattr(engine, "up", up)
+    monkeypatch.setattr(converge, "declare_some", declare_some)
+    loop._take(Mark(Cause.RETRY))
+    for _ in KEYS:
+        loop._look()
+    assert Converged() in told
+    assert {*NAMES} <= {resource.name for resource in engine.resources()}

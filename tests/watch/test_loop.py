@@ -112,7 +112,9 @@ def test_what_a_silent_cluster_makes_fail_is_tried_once_it_answers_and_rarely_be
     keys = of_away, of_demo = ObjectKey(AWAY, "n", "web"), ObjectKey(DEMO, "n", "web")
     result: Any = SimpleNamespace(changes={})
     outcome = Outcome(result, dict.fromkeys(keys, "it can't be written"))
-    converger: Any = SimpleNamespace(update=lambda _plan, _wanted, _batch: outcome, learn=lambda: None, applied={})
+    converger: Any = SimpleNamespace(
+        update=lambda _plan, _wanted, _batch: outcome, learn=lambda: None, applied={}, is_overtaken=False
+    )
     loop._converger = converger
     world.old = {AWAY: "source away: it doesn't answer"}
     loop._read(frozenset(), 0.0)
@@ -144,7 +146,12 @@ def test_everything_is_said_to_be_as_planned_once_nothing_is_left_of_the_plan(
 
     known = dict.fromkeys(keys, "digest")
     converger: Any = SimpleNamespace(
-        update=update, learn=lambda: None, applied={}, wanted=lambda _plan: known, work=lambda *_: Work(new=keys)
+        update=update,
+        learn=lambda: None,
+        applied={},
+        is_overtaken=False,
+        wanted=lambda _plan: known,
+        work=lambda *_: Work(new=keys),
     )
     loop._converger = converger
     monkeypatch.setattr(Troubles, "look", lambda *_: ())
