@@ -40,6 +40,8 @@ class Arguments:
     """`destroy` ends a `watch` of the stack first."""
     metrics: str = ""
     """Where `watch` serves metrics and health: a loopback address and a port; empty as the configuration says."""
+    page: str = ""
+    """Where `watch` shows its live page, likewise."""
 
     fail_on: tuple[str, ...] = ()
     """States of Services with which `up` ends badly."""
@@ -108,6 +110,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         plain=getattr(given, "plain", False),
         stop_watch=getattr(given, "stop_watch", False),
         metrics=getattr(given, "metrics", None) or "",
+        page=getattr(given, "page", None) or "",
         services=tuple(getattr(given, "services", ())),
         repeat=getattr(given, "repeat", False),
         traffic=getattr(given, "traffic", False),

@@ -124,6 +124,12 @@ def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParse
         type=_loopback,
         help="serve Prometheus metrics and health there, on the loopback: 127.0.0.1:9477",
     )
+    command.add_argument(
+        "--page",
+        metavar="ADDR:PORT",
+        type=_loopback,
+        help="show a live page there, on the loopback, for a browser of this host: 127.0.0.1:9478",
+    )
 
 
 def _loopback(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import IPv6Address, ip_address
 
 from locallb.config.values import Mistakes
@@ -29,12 +30,14 @@ def loopback_place(text: str) -> tuple[IPAddress, int]:
     return address, int(port)
 
 
-def parse_metrics(mistakes: Mistakes, value: object) -> str:
-    """Read `metrics`, the place where the watch loop serves metrics; empty where it is a mistake."""
-    text = mistakes.text("metrics", value, f"a loopback address with a port, such as {EXAMPLE}")
+def parse_place(mistakes: Mistakes, config: Mapping[str, object], key: str) -> str:
+    """Read the place that a key names; empty where it is a mistake, or not there."""
+    if key not in config:
+        return ""
+    text = mistakes.text(key, config[key], f"a loopback address with a port, such as {EXAMPLE}")
     try:
         if text:
             loopback_place(text)
     except ValueError as error:
-        mistakes.add("metrics", str(error))
+        mistakes.add(key, str(error))
     return text

@@ -183,6 +183,8 @@ class Settings:
     container: ContainerSettings = field(default_factory=ContainerSettings)
     metrics: str = ""
     """Where `locallb watch` serves metrics and health, such as 127.0.0.1:9477; empty for nowhere."""
+    page: str = ""
+    """Where `locallb watch` shows its live page, likewise."""
     proxies: ProxySettings = field(default_factory=ProxySettings)
     leader_election: LeaderElection | None = None
     backends: BackendChoice = BackendChoice.AUTO

@@ -43,6 +43,8 @@ class Task(StrEnum):
     HTTP = "http"
     """Metrics and health."""
     LOOP = "loop"
+    PAGE = "page"
+    """Figures of traffic for the live page."""
     PLUGIN = "plugin"
     """A credential that is renewed while the old one is good."""
     RESOLVER = "resolver"

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.watching import http_server, sd_notify
-from locallb.cli.watching.http_server import AT_ONCE, PATIENCE, Answering, AnsweringError, Page, Pages, _answer
+from locallb.cli.watching import http_messages, http_server, sd_notify
+from locallb.cli.watching.http_messages import Page, Pages, answer
+from locallb.cli.watching.http_server import AT_ONCE, PATIENCE, Answering, AnsweringError
 from locallb.threads.supervised import Escape, Task, Threads
 
 PAGES = {
@@ -156,7 +157,7 @@ def test_stopping_takes_no_longer_whatever_clients_do(beginning: bytes) -> None:
 def test_a_page_that_can_not_be_made_is_told_and_the_others_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an error of ours: told, counted, with the sentence as the answer."""
     mine, told = Threads(), list[Escape]()
-    monkeypatch.setattr(http_server, "THREADS", mine)
+    monkeypatch.setattr(http_messages, "THREADS", mine)
     mine.listen(told.append)
 
     def broken(_accept: str) -> Page:
@@ -173,7 +174,7 @@ def test_a_page_that_can_not_be_made_is_told_and_the_others_are_given(monkeypatc
 @given(st.binary(max_size=200) | st.text(" /:\r\nGETHADmetricsAcp\0", max_size=60).map(str.encode))
 def test_whatever_is_asked_has_an_answer(head: bytes) -> None:
     """Nothing escapes."""
-    assert _answer(head, PAGES).startswith(b"HTTP/1.0 ")
+    assert answer(head, PAGES).data.startswith(b"HTTP/1.0 ")
 
 
 def test_a_port_in_use_is_told_in_a_sentence() -> None:

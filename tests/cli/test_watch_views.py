@@ -37,7 +37,7 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def told() -> list[tuple[LogRecord, Board]]:
     """Return all records of the story."""
     board, narrator = Board(), Narrator()
-    records = [(started(NOON, "dev", "1.2.3", 4711, "http://127.0.0.1:9477/metrics"), board)]
+    records = [(started(NOON, "dev", "1.2.3", 4711, {"metrics": "http://127.0.0.1:9477/metrics"}), board)]
     for batch, seen in story():
         board.seen = seen
         board.take(batch)

@@ -17,7 +17,8 @@ import pytest
 
 from locallb.cli.watching import signals as signals_module
 from locallb.cli.watching.health import Health
-from locallb.cli.watching.http_server import Answering, Page
+from locallb.cli.watching.http_messages import Page
+from locallb.cli.watching.http_server import Answering
 from locallb.cli.watching.lines import plain
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.relay import Relay

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from locallb import __version__
 from locallb.cli.arguments import Arguments
@@ -34,6 +35,9 @@ from locallb.threads.supervised import THREADS, SupervisedThread, Task
 from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark
 from locallb.watch.loop import Loop
 
+if TYPE_CHECKING:
+    from locallb.cli.page.teller import PageTeller
+
 _GLANCE = 0.2
 """Seconds between two looks whether the loop has ended, once it is to end."""
 LAST_WORDS = 1.0
@@ -42,22 +46,21 @@ LAST_WORDS = 1.0
 
 def watch(session: Session, args: Arguments, out: Out) -> int:
     """Watch until a signal says stop; SIGHUP reads everything again."""
-    place = args.metrics or session.settings.metrics
     session.settle()
     if session.settings.leader_election:
-        return _watch_when_leading(session, args, out, place)
+        return _watch_when_leading(session, args, out)
     with only_one(session.watch_lock, f"watch of stack {session.stack}"):
-        return _Watch(session, args, out).run(place)
+        return _Watch(session, args, out).run()
 
 
-def _watch_when_leading(session: Session, args: Arguments, out: Out, place: str) -> int:
+def _watch_when_leading(session: Session, args: Arguments, out: Out) -> int:
     """Watch, and change something only while this process is the leader; others may run beside it."""
     from locallb.cli.leading import taking_part  # noqa: PLC0415 - loads a client of Kubernetes
 
     made: list[_Watch] = []
     with taking_part(session.settings, session.home, lambda leads: made[0].lead(leads) if made else None) as election:
         made.append(_Watch(session, args, out, election.leads if election else None))
-        return made[0].run(place)
+        return made[0].run()
 
 
 class _Watch:
@@ -69,8 +72,10 @@ class _Watch:
 
         self._out = out
         self._stack = session.stack
+        self._metrics_place = args.metrics or session.settings.metrics
         self._relay = Relay()
-        self._health = Health(ask, self._relay.poke)
+        self._health = Health(ask, self._poke)
+        self._page = self._shown(args.page or session.settings.page)
         self._metrics = Metrics(self._health.seen)
         self._supervised = Supervised()
         self._leads = leads or _alone
@@ -91,8 +96,17 @@ class _Watch:
         self._thread = SupervisedThread(Task.LOOP, "loop", self._follow)
         THREADS.listen(lambda escape: self._listen(Broken(escape.task, escape.sentence)))
 
-    def run(self, place: str) -> int:
+    def _shown(self, place: str) -> PageTeller | None:
+        """Listen where the live page is to be, if it is to be anywhere."""
+        if not place:
+            return None
+        from locallb.cli.page.teller import PageTeller  # noqa: PLC0415 - only who wants the page loads it
+
+        return PageTeller(place, self._stack, self._health.seen, lambda: self._loop.pulse)
+
+    def run(self) -> int:
         """Run until stopped; give the exit code."""
+        place = self._metrics_place
         server = Answering(*loopback_place(place), pages(self._metrics, lambda: self._loop.pulse)) if place else None
         signals = Signals(self._stop, self._reload, on_terminal=isinstance(self._face, OnScreen))
         self._wake = signals.wake
@@ -100,14 +114,20 @@ class _Watch:
             if server:
                 server.start()
             self._health.start()
-            metrics = f"http://{server.place}/metrics" if server else ""
-            self._teller.start(started(time.time(), self._stack, __version__, os.getpid(), metrics))
+            places = {"metrics": f"http://{server.place}/metrics"} if server else {}
+            places |= {"page": self._page.url} if self._page else {}
+            first = started(time.time(), self._stack, __version__, os.getpid(), places)
+            self._teller.start(first)
+            if self._page:
+                self._page.start(first)
             self._thread.start()
             if not self._leads():
                 self._supervised.stand_by()
             self._wait(signals)
         if not self._teller.join(LAST_WORDS):  # whoever should read what we say holds up our end
             signals.leave(Exit.FAILED)
+        if self._page:
+            self._page.close()
         self._teller.close()
         if self._fault:
             self._out.error(self._fault)
@@ -123,6 +143,13 @@ class _Watch:
         self._metrics.listen(event)
         self._supervised.listen(event)
         self._relay.listen(event)
+        if self._page:
+            self._page.listen(event)
+
+    def _poke(self) -> None:
+        self._relay.poke()
+        if self._page:
+            self._page.poke()
 
     def _follow(self) -> None:
         """Run the loop; after a mistake of ours it begins again, unless it was to stop."""

@@ -1,7 +1,8 @@
-"""A small HTTP server on the loopback: pages that programs of this host read now and again, metrics for instance.
+"""A small HTTP server on the loopback: pages that programs of this host read now and again, and streams of what is new.
 
 One thread serves all clients and waits for none. Each has so many seconds for its whole request and for taking the
-answer; where too many are there the one that has been there longest goes. Not here: what the pages say.
+answer; where too many are there the one that has been there longest goes. Of a stream no more is made before the client
+has taken what came before, and for that it has the same time. Not here: what the pages say.
 """
 
 from __future__ import annotations
@@ -11,25 +12,31 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from http import HTTPStatus
 
+from locallb.cli.watching.http_messages import Guard, Page, Pages, Stream, answer, written
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress
-from locallb.threads.supervised import THREADS, SupervisedThread, Task
+from locallb.threads.supervised import SupervisedThread, Task
 
 PATIENCE = 5.0
 """Seconds that a client has from its connection on until it has the answer."""
 AT_ONCE = 32
 """Connections that are kept at a time."""
+STREAMS = 8
+"""Of these, clients that follow a stream."""
+LIFE = 600.0
+"""Seconds after which a stream ends: whoever still reads it opens it again."""
+BEAT = 5.0
+"""Seconds after which a stream is asked although nobody said that it has something new."""
 _LONGEST = 16384
 """Bytes of a request's head."""
 _ENDS = (b"\r\n\r\n", b"\n\n")
 _LAST = 0.9
 """Seconds that a page which is being made has to be finished when the server stops."""
+_TOO_MANY = b"too many pages are open: close one\n"
 _PAUSE = 0.1
 """Seconds without new clients where the system has no descriptor left for one."""
 
@@ -38,35 +45,27 @@ class AnsweringError(ClientError):
     """The server can't listen there: one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """An answer."""
-
-    text: bytes
-    kind: str = "text/plain; charset=utf-8"
-    status: int = HTTPStatus.OK
-
-
-Pages = Mapping[str, Callable[[str], Page]]
-"""By path: what gives the page for a client with that Accept header."""
-
-
 @dataclass(slots=True)
 class _Client:
-    """A connection: first its request comes in, then its answer goes out."""
+    """A connection: first its request comes in, then its answer goes out, then a stream if it asked for one."""
 
     socket: socket.socket
     until: float
     request: bytearray = field(default_factory=bytearray)
     answer: memoryview | None = None
+    stream: Stream | None = None
+    ends: float = 0.0
+    """When its stream does."""
 
 
 class Answering:
     """Listens from the beginning, answers once started, until `stop`. Raises AnsweringError."""
 
-    def __init__(self, address: IPAddress, port: int, pages: Pages) -> None:
+    def __init__(
+        self, address: IPAddress, port: int, pages: Pages, guard: Guard | None = None, name: str = "metrics"
+    ) -> None:
         host = str(address)
-        self._pages = pages
+        self._pages, self._guard = pages, guard
         try:
             self._listener = _listening(host, port, address.version)
         except OSError as error:
@@ -84,36 +83,55 @@ class Answering:
         self._ready.register(self._bell, selectors.EVENT_READ)
         self._clients: dict[socket.socket, _Client] = {}
         """The one that has been there longest first."""
-        self._thread = SupervisedThread(Task.HTTP, "metrics", self._serve)
+        self._thread = SupervisedThread(Task.HTTP, name, self._serve)
 
     def start(self) -> None:
         """Begin to answer."""
         self._thread.start()
 
+    def wake(self) -> None:
+        """Let those who follow streams have what is new; from any thread."""
+        with suppress(OSError):  # it is stopped
+            os.eventfd_write(self._bell, 1)
+
     def stop(self) -> None:
-        """Answer no more, whatever clients do."""
+        """Answer no more, whatever clients do; who follows a stream gets what is new if there is room for it."""
         self._thread.stop()
-        os.eventfd_write(self._bell, 1)
+        self.wake()
         if not self._thread.join(_LAST):  # a page that is being made can't be broken off
             return
-        for connection in (*self._clients, self._listener):
-            connection.close()
+        for client in list(self._clients.values()):
+            if client.stream and not client.answer:
+                self._go_on(client, selectors.EVENT_WRITE)
+            self._drop(client)
+        self._listener.close()
         self._ready.close()
         os.close(self._bell)
 
     def _serve(self) -> None:
+        beat = 0.0
         while not self._thread.stopped.is_set():
-            for key, _ in self._ready.select(self._next(time.monotonic())):
+            for key, events in self._ready.select(self._next(time.monotonic())):
                 if key.fileobj is self._listener:
                     self._accept(time.monotonic())
+                elif key.fileobj == self._bell:
+                    os.eventfd_read(self._bell)
+                    beat = 0.0
                 elif client := self._clients.get(key.fileobj):  # type: ignore[call-overload]  # the bell is no socket
-                    self._go_on(client)
+                    self._go_on(client, events)
             for client in [client for client in self._clients.values() if client.until <= time.monotonic()]:
                 self._drop(client)
+            if beat <= time.monotonic():
+                beat = time.monotonic() + BEAT
+                self._tell_news()
 
     def _next(self, now: float) -> float | None:
-        """Return the seconds until a client's time is over; None where there is none."""
-        return max(0.0, next(iter(self._clients.values())).until - now) if self._clients else None
+        """Return the seconds until a client's time is over, or a stream's next beat; None where there is none."""
+        if not self._clients:
+            return None
+        streams = any(client.stream for client in self._clients.values())
+        over = max(0.0, min(client.until for client in self._clients.values()) - now)
+        return min(over, BEAT) if streams else over
 
     def _accept(self, now: float) -> None:
         try:
@@ -131,35 +149,62 @@ class Answering:
         self._ready.register(taken, selectors.EVENT_READ)
 
     def _make_room(self) -> None:
-        if self._clients:
-            self._drop(next(iter(self._clients.values())))
+        if longest := next((client for client in self._clients.values() if client.stream is None), None):
+            self._drop(longest)
 
-    def _go_on(self, client: _Client) -> None:
+    def _tell_news(self) -> None:
+        for client in [client for client in self._clients.values() if client.stream and not client.answer]:
+            self._go_on(client, selectors.EVENT_WRITE)
+
+    def _go_on(self, client: _Client, events: int) -> None:
         """Take what has come, or send what can be sent."""
         try:
             if client.answer is None:
                 self._take(client)
+            elif client.stream and events & selectors.EVENT_READ:  # it has said all that it may
+                self._drop(client)
             else:
-                client.answer = client.answer[client.socket.send(client.answer) :]
+                self._give(client)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:  # it went away
             self._drop(client)
-            return
         except BaseException:
             self._drop(client)
             raise
-        if client.answer is not None and not client.answer:
-            self._drop(client)
 
     def _take(self, client: _Client) -> None:
         part = client.socket.recv(_LONGEST)
         client.request += part
         if any(end in client.request for end in _ENDS):
-            client.answer = memoryview(_answer(bytes(client.request), self._pages))
-            self._ready.modify(client.socket, selectors.EVENT_WRITE)
+            self._begin_answer(client)
         elif not part or len(client.request) > _LONGEST:
             self._drop(client)
+
+    def _begin_answer(self, client: _Client) -> None:
+        made = answer(bytes(client.request), self._pages, self._guard)
+        if made.opens and sum(client.stream is not None for client in self._clients.values()) >= STREAMS:
+            made = written(Page(_TOO_MANY, status=HTTPStatus.SERVICE_UNAVAILABLE))
+        client.answer = memoryview(made.data)
+        client.stream = made.opens() if made.opens else None
+        client.ends = time.monotonic() + LIFE
+        self._ready.modify(client.socket, selectors.EVENT_WRITE | (selectors.EVENT_READ if client.stream else 0))
+
+    def _give(self, client: _Client) -> None:
+        """Send what is left; then what is new of a stream."""
+        if client.stream and not client.answer:
+            self._refill(client, client.stream)
+        if client.answer:
+            client.answer = client.answer[client.socket.send(client.answer) :]
+        if not client.answer and client.stream is None:
+            self._drop(client)
+
+    def _refill(self, client: _Client, stream: Stream) -> None:
+        """Take what is new; where nothing is, wait for it."""
+        client.answer = memoryview(stream.read())
+        client.until = min(client.ends, time.monotonic() + PATIENCE) if client.answer else client.ends
+        waits = 0 if not client.answer else selectors.EVENT_WRITE
+        self._ready.modify(client.socket, selectors.EVENT_READ | waits)
 
     def _drop(self, client: _Client) -> None:
         """Let one go, served or not."""
@@ -169,6 +214,8 @@ class Answering:
             with suppress(OSError):
                 client.socket.shutdown(socket.SHUT_WR)
             client.socket.close()
+            if client.stream:
+                client.stream.close()
 
 
 def _listening(host: str, port: int, version: int) -> socket.socket:
@@ -176,40 +223,3 @@ def _listening(host: str, port: int, version: int) -> socket.socket:
     listener = socket.create_server((host, port), family=family, backlog=AT_ONCE)
     listener.setblocking(False)
     return listener
-
-
-def _answer(request: bytes, pages: Pages) -> bytes:
-    """Write the answer to a request, of which the head has come."""
-    first, _, rest = request.decode("latin-1").partition("\n")
-    words = first.split()
-    if len(words) < 2:  # noqa: PLR2004 - method, target
-        return _written(Page(b"this is no request of HTTP\n", status=HTTPStatus.BAD_REQUEST), with_body=True)
-    method, target = words[:2]
-    if method not in {"GET", "HEAD"}:
-        return _written(Page(b"there is GET, HEAD\n", status=HTTPStatus.NOT_IMPLEMENTED), with_body=True)
-    accept = next((value.strip() for name, _, value in map(_parted, rest.split("\n")) if name.lower() == "accept"), "")
-    return _written(_page(target.partition("?")[0], accept, pages), with_body=method == "GET")
-
-
-def _parted(line: str) -> tuple[str, str, str]:
-    return line.partition(":")
-
-
-def _page(path: str, accept: str, pages: Pages) -> Page:
-    make = pages.get(path)
-    if make is None:
-        return Page(f"there is {', '.join(pages)}\n".encode(), status=HTTPStatus.NOT_FOUND)
-    try:
-        return make(accept)
-    except Exception as error:  # noqa: BLE001 - a page that can't be made is no reason to give no other
-        sentence = THREADS.escaped(Task.HTTP, f"metrics {path}", error)
-        return Page(f"{sentence}\n".encode(errors="replace"), status=HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
-def _written(page: Page, *, with_body: bool) -> bytes:
-    status = HTTPStatus(page.status)
-    head = (
-        f"HTTP/1.0 {status.value} {status.phrase}\r\nServer: local-lb\r\nDate: {formatdate(usegmt=True)}\r\n"
-        f"Content-Type: {page.kind}\r\nContent-Length: {len(page.text)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + (page.text if with_body else b"")

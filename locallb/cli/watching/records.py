@@ -160,12 +160,12 @@ class Narrator:
         yield LogRecord(at, Level.INFO, "converged", sentence, {"services": states, "waiting": converged.waiting})
 
 
-def started(at: float, stack: str, version: str, pid: int, metrics: str) -> LogRecord:
-    """Explain that the loop begins."""
+def started(at: float, stack: str, version: str, pid: int, places: Mapping[str, str]) -> LogRecord:
+    """Explain that the loop begins; `places` are URLs where it is to be seen, by what is there."""
     sentence = f"watching stack {stack} (local-lb {version}, pid {pid})"
-    fields: dict[str, object] = {"version": version, "pid": pid}
-    if metrics:
-        sentence, fields["metrics"] = f"{sentence}; metrics at {metrics}", metrics
+    fields: dict[str, object] = {"version": version, "pid": pid, **places}
+    for what, place in places.items():
+        sentence = f"{sentence}; {what} at {place}"
     return LogRecord(at, Level.INFO, "started", sentence, fields)
 
 

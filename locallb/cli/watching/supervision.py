@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 from locallb.cli.watching import sd_notify
-from locallb.cli.watching.http_server import Page
+from locallb.cli.watching.http_messages import Page
 from locallb.cli.watching.metrics import Metrics
 from locallb.watch.events import Cause, Converged, Failed, Leading, LoopEvent, Planned, Pulse
 

@@ -27,8 +27,9 @@ _GONE = {errno.EPIPE, errno.EIO, errno.EBADF}
 class Face(Protocol):
     """A form in which things are told."""
 
-    pace: float
-    """Seconds between two times at least."""
+    @property
+    def pace(self) -> float:
+        """Seconds between two times at least."""
 
     def open(self) -> None:
         """Begin."""

@@ -13,7 +13,7 @@ from typing import cast
 
 from locallb.config.candidates import candidates, listed
 from locallb.config.entries import output_entry, source_entry
-from locallb.config.loopback_socket import parse_metrics
+from locallb.config.loopback_socket import parse_place
 from locallb.config.parsing.containers import parse_containers
 from locallb.config.parsing.dns import parse_dns
 from locallb.config.parsing.election import parse_election
@@ -37,7 +37,7 @@ KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
-    *("trafficDetails", "certificates"),
+    *("trafficDetails", "certificates", "page"),
 )
 _SECRETS, _LOCAL = "secrets", "local"
 """Where certificates come from."""
@@ -78,7 +78,8 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         local_certificates=_certificates(mistakes, config.get("certificates", _SECRETS)) == _LOCAL,
         policies=parse_policies(mistakes, config.get("policies", {})),
         dns=parse_dns(mistakes, config.get("dns"), pools),
-        metrics=parse_metrics(mistakes, config["metrics"]) if "metrics" in config else "",
+        metrics=parse_place(mistakes, config, "metrics"),
+        page=parse_place(mistakes, config, "page"),
     )
     election = parse_election(mistakes, config.get("leaderElection", {}), settings.sources)
     if not mistakes.sentences:

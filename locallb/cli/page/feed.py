@@ -1,0 +1,176 @@
+"""What is on the live page now, and for each of its readers what of that it doesn't know yet.
+
+Everything has the number of the change that brought it; a reader that was told up to some number gets what came after
+it, however long that took it. So nothing waits for a slow reader, and none is owed more than one message. Not here:
+what the texts say.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from threading import Condition
+
+SILENCE = 4.0
+"""Seconds after which a reader is told that somebody is there."""
+LOG = 100
+"""Lines of what happened that are kept."""
+GONE = 2000
+"""Lanes that are remembered to be gone; a reader who knows none of them is told everything instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A JSON text, and which change brought it."""
+
+    number: int
+    text: str
+
+
+class Feed:
+    """Texts are JSON in ASCII. Methods may be called from any thread."""
+
+    def __init__(self, pulse: Callable[[], str]) -> None:
+        self._pulse = pulse
+        """Gives the JSON text of how the loop is at the moment."""
+        self._changed = Condition()
+        self._number = 0
+        self._head = Part(0, "{}")
+        self._lanes: dict[str, Part] = {}
+        self._rates: dict[str, Part] = {}
+        self._log: deque[Part] = deque(maxlen=LOG)
+        self._gone: dict[str, int] = {}
+        self._forgotten = 0
+        """The number up to which nobody knows any more what is gone."""
+        self._readers = 0
+        self._drawn = False
+        self._ended = False
+
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody looks."""
+        return self._readers > 0
+
+    def wait_for_readers(self) -> bool:
+        """Wait until somebody looks, or it ends; return whether somebody looks."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.is_read or self._ended)
+            return not self._ended
+
+    def end(self) -> None:
+        """Wait for nobody any more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def draw(self, head: str, lanes: Mapping[str, str]) -> None:
+        """Take what there is now, of every lane."""
+        with self._changed:
+            self._number += 1
+            self._drawn = True
+            if head != self._head.text:
+                self._head = Part(self._number, head)
+            self._put(self._lanes, lanes)
+            for name in self._lanes.keys() - lanes.keys():
+                del self._lanes[name]
+                self._gone[name] = self._number
+            self._forget(lanes)
+
+    def flow(self, rates: Mapping[str, str]) -> None:
+        """Take what flows now, of every lane where something does."""
+        with self._changed:
+            self._number += 1
+            still = {name: "[]" for name in self._rates.keys() - rates.keys() if name in self._lanes}
+            self._rates = {name: part for name, part in self._rates.items() if name in self._lanes}
+            self._put(self._rates, {**still, **rates})
+
+    def log(self, lines: Iterable[str]) -> None:
+        """Take what happened."""
+        with self._changed:
+            self._number += 1
+            self._log.extend(Part(self._number, line) for line in lines)
+
+    def open(self) -> Reader:
+        """Let one more look."""
+        with self._changed:
+            self._readers += 1
+            self._changed.notify_all()
+            return Reader(self)
+
+    def close(self) -> None:
+        """Note that one looks no more."""
+        with self._changed:
+            self._readers -= 1
+
+    def since(self, number: int) -> tuple[int, str]:
+        """Return a text, empty where nothing is new, and up to which number somebody then knows everything."""
+        with self._changed:
+            if not self._drawn or number == self._number:
+                return number, ""
+            whole = number < self._forgotten or not number
+            known = 0 if whole else number
+            parts = {
+                "whole": "true" if whole else "false",
+                "head": self._head.text if self._head.number > known else "null",
+                "lanes": _object(self._lanes, known),
+                "gone": _list(json.dumps(name) for name, at in self._gone.items() if at > known and not whole),
+                "rates": _object(self._rates, known),
+                "log": _list(part.text for part in self._log if part.number > known),
+                "pulse": self._pulse(),
+            }
+            return self._number, _json(parts)
+
+    def beat(self) -> str:
+        """Return a message that says no more than that somebody is there."""
+        return _json({"pulse": self._pulse()})
+
+    def _put(self, parts: dict[str, Part], texts: Mapping[str, str]) -> None:
+        for name, text in texts.items():
+            if name not in parts or parts[name].text != text:
+                parts[name] = Part(self._number, text)
+
+    def _forget(self, lanes: Mapping[str, str]) -> None:
+        for name in [name for name in self._gone if name in lanes]:
+            del self._gone[name]
+        while len(self._gone) > GONE:
+            self._forgotten = self._gone.pop(next(iter(self._gone)))
+
+
+class Reader:
+    """One who looks: a stream of server-sent events."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._number = 0
+        self._told = 0.0
+
+    def read(self) -> bytes:
+        """Return what is new; where nothing has been for a while, a sign of life."""
+        now = time.monotonic()
+        self._number, text = self._feed.since(self._number)
+        if not text and now - self._told >= SILENCE:
+            text = self._feed.beat()
+        if not text:
+            return b""
+        self._told = now
+        return f"data: {text}\n\n".encode("ascii")
+
+    def close(self) -> None:
+        """Look no more."""
+        self._feed.close()
+
+
+def _json(parts: Mapping[str, str]) -> str:
+    members = ",".join(f"{json.dumps(name)}:{text}" for name, text in parts.items())
+    return f"{{{members}}}"
+
+
+def _object(parts: Mapping[str, Part], known: int) -> str:
+    return _json({name: part.text for name, part in parts.items() if part.number > known})
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"[{','.join(texts)}]"

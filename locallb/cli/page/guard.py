@@ -1,0 +1,58 @@
+"""Who is answered by the live page: this host's own browser and programs, asking for the page itself. Pure.
+
+Any site that a user visits can make the browser send requests to the loopback. A name that leads here (DNS rebinding)
+shows in Host, another origin in Origin or Sec-Fetch-Site; neither gets anything. Not here: what those get who may.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from http import HTTPStatus
+from ipaddress import ip_address
+
+from locallb.cli.watching.http_messages import Page, Request
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""What every answer says to browsers: nothing of other places, in nobody's frame, kept nowhere."""
+
+
+def refusal(request: Request) -> Page | None:
+    """Return why a request isn't answered; None where it is."""
+    if request.method not in {"GET", "HEAD"}:
+        sentence, allowed = b"the page is only read: there is GET, HEAD\n", {**HEADERS, "Allow": "GET, HEAD"}
+        return Page(sentence, status=HTTPStatus.METHOD_NOT_ALLOWED, headers=allowed)
+    hosts = request.values("host")
+    if len(hosts) != 1 or not _is_of_loopback(hosts[0]):
+        return _forbidden("the page is there under a loopback address or localhost only, not under another name")
+    if any(origin != f"http://{hosts[0]}" for origin in request.values("origin")):
+        return _forbidden("the page is for itself only, not for pages of another origin")
+    if any(site not in {"same-origin", "none"} for site in request.values("sec-fetch-site")):
+        return _forbidden("another page asked for this one: type its address into the browser instead")
+    return None
+
+
+def _is_of_loopback(host: str) -> bool:
+    """Return whether a Host header names this host's loopback; which port doesn't matter, it may be a forwarded one."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()):
+        name = host
+    if name.lower() == "localhost":
+        return True
+    with suppress(ValueError):
+        address = ip_address(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
+        return address.is_loopback and (address.version == 6) == name.startswith("[")  # noqa: PLR2004 - IP version
+    return False
+
+
+def _forbidden(sentence: str) -> Page:
+    return Page(f"{sentence}\n".encode(), status=HTTPStatus.FORBIDDEN, headers=HEADERS)

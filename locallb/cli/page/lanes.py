@@ -1,0 +1,107 @@
+"""What the live page draws of one Service, Gateway or Ingress: a lane from addresses through its proxy to backends.
+
+Documents of plain values, made of what is planned and seen; the page's script draws them as text. Pure. Not here: what
+flows (`rates`), and who has been told what (`feed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from locallb.cli.watching.board import View
+from locallb.model.http.serving import ANY, HttpListener, HttpRoutes
+from locallb.model.identities import ProxyName
+from locallb.model.serving import Upstream
+from locallb.planning.planned import Placement, Plan, PlannedPort
+from locallb.planning.status import PortRow
+from locallb.report.safe import LONGEST_NAME, visible
+
+BACKENDS, HOSTS, ROUTES = 50, 50, 100
+"""How many of each a lane has at most; the rest is counted."""
+Document = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """All that a lane is made of."""
+
+    view: View
+    placement: Placement | None = None
+    """None for what gets no addresses."""
+    upstreams: Sequence[Upstream] = ()
+    """Where the ports of the placement lead."""
+
+
+def subjects(views: Iterable[View], plan: Plan) -> dict[str, Subject]:
+    """Return what lanes are made of, by a name for each. Of objects with the same key each has a lane."""
+    placements = {placement.key: placement for placement in plan.placements}
+    upstreams = {planned.proxy.name: planned.proxy.upstreams for planned in plan.proxies}
+    found: dict[str, Subject] = {}
+    for view in views:
+        name, placement = str(view.row.key), placements.get(view.row.key)
+        subject = Subject(view, placement, _upstreams(placement, upstreams) if placement else ())
+        found[name if name not in found else f"{name} {view.row.reason}"] = subject
+    return found
+
+
+def _upstreams(placement: Placement, of_proxies: Mapping[ProxyName, Sequence[Upstream]]) -> Sequence[Upstream]:
+    return placement.part.part.upstreams if placement.part else of_proxies.get(placement.proxy, ())
+
+
+def lane(subject: Subject) -> Document:
+    """Return the lane of one Service."""
+    view, placement = subject.view, subject.placement
+    row, where = view.row, str(view.row.key).rpartition("/")[0]
+    return {
+        "name": visible(row.key.name, LONGEST_NAME),
+        "place": visible(where, LONGEST_NAME),
+        "state": str(row.state),
+        "reason": visible(row.reason),
+        "message": visible(row.message),
+        "addresses": [str(address) for address in row.addresses],
+        "hosts": [visible(host, LONGEST_NAME) for host in _hosts(row.names, placement)],
+        "ports": _ports(row.ports, placement, subject.upstreams),
+        "proxy": visible(placement.proxy, LONGEST_NAME) if placement else "",
+        "routes": [visible(route) for route in placement.routes[:ROUTES]] if placement else [],
+        "notices": [visible(notice.message) for notice in placement.notices] if placement else [],
+        "changed": round(view.change.at, 3) if view.change else 0,
+        "took": round(view.change.seconds, 3) if view.change else 0,
+    }
+
+
+def _hosts(names: Sequence[str], placement: Placement | None) -> list[str]:
+    """Return the names under which it is reached: those of the stack's zones first, then those that it listens for."""
+    served = (name for port in placement.ports for name in _hostnames(port)) if placement else ()
+    return list(dict.fromkeys((*names, *served)))[:HOSTS]
+
+
+def _hostnames(port: PlannedPort) -> Iterator[str]:
+    chains = [chain for each in port.listeners if isinstance(each, HttpListener) for chain in each.chains]
+    for chain in chains:
+        yield from chain.names
+        if isinstance(chain.serves, HttpRoutes):
+            yield from (name for host in chain.serves.hosts for name in host.domains if name != ANY)
+
+
+def _ports(rows: Sequence[PortRow], placement: Placement | None, upstreams: Sequence[Upstream]) -> list[Document]:
+    planned = {str(port.port): port for port in placement.ports} if placement else {}
+    by_name = {upstream.name: upstream for upstream in upstreams}
+    return [_port(row, _backends(planned.get(str(row.port)), by_name)) for row in rows]
+
+
+def _backends(port: PlannedPort | None, upstreams: Mapping[str, Upstream]) -> list[str]:
+    behind = [name for name in port.upstreams if name in upstreams] if port else []
+    return list(dict.fromkeys(str(backend) for name in behind for backend in upstreams[name].backends))
+
+
+def _port(row: PortRow, backends: Sequence[str]) -> Document:
+    return {
+        "label": str(row.port),
+        "state": str(row.state),
+        "reason": visible(row.reason),
+        "message": visible(row.message),
+        "via": str(row.via or ""),
+        "backends": list(backends[:BACKENDS]),
+        "more": max(0, len(backends) - BACKENDS),
+    }

@@ -1,0 +1,144 @@
+"""The live page beside the loop: takes what is told, asks for figures while somebody looks, and serves both.
+
+A face of a teller of its own, so a terminal that is held up doesn't hold up the page. Not here: what is drawn (`lanes`,
+`rates`) and the page itself (`document`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+
+from locallb.cli.page import document
+from locallb.cli.page.feed import Feed
+from locallb.cli.page.guard import HEADERS, refusal
+from locallb.cli.page.lanes import Subject, lane, subjects
+from locallb.cli.page.rates import rates
+from locallb.cli.watching.board import Board, View
+from locallb.cli.watching.http_messages import Page
+from locallb.cli.watching.http_server import Answering
+from locallb.cli.watching.records import LogRecord
+from locallb.config.loopback_socket import loopback_place
+from locallb.planning.planned import Plan
+from locallb.report.safe import visible
+from locallb.threads.supervised import SupervisedThread, Task
+from locallb.traffic.ask import traffic
+from locallb.traffic.table import TrafficRow, since
+
+QUICK, CALM = 0.2, 1.0
+"""Seconds between two drawings at least, while somebody looks and while nobody does."""
+LOOK = 1.0
+"""Seconds between two looks at figures at least."""
+SHARE = 4
+"""A look that took long is followed by so many times as long without one."""
+_EMPTY = Plan()
+
+
+class LivePage:
+    """Listens from the beginning, answers once opened, until closed. Raises AnsweringError."""
+
+    def __init__(self, place: str, stack: str, stuck: Callable[[], str]) -> None:
+        self._stack = stack
+        self._feed = Feed(lambda: json.dumps({"at": round(time.time(), 3), "stuck": visible(stuck())}))
+        pages = {**document.pages(stack), "/events": lambda _accept: self._events()}
+        self._server = Answering(*loopback_place(place), pages, refusal, "page")
+        self._lock = Lock()
+        self._scene: tuple[Board, Sequence[View]] = Board(), ()
+        self._plan = _EMPTY
+        self._drawn: dict[str, tuple[Subject, str]] = {}
+        """What was drawn last, and of what: most stays as it is."""
+        self._thread = SupervisedThread(Task.PAGE, "page's figures", self._look_again)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://{self._server.place}/"
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two times that something is told."""
+        return QUICK if self._feed.is_read else CALM
+
+    def open(self) -> None:
+        """Begin to answer."""
+        self._server.start()
+        self._thread.start()
+
+    def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
+        """Take what is new; it is drawn if somebody looks."""
+        with self._lock:
+            self._scene = board, views
+            self._plan = board.planned.plan if board.planned else _EMPTY
+            self._feed.log(map(_line, records))
+            if self._feed.is_read:
+                self._draw()
+        self._server.wake()
+
+    def close(self) -> None:
+        """Answer no more; readers are told what there is to tell yet."""
+        self._thread.stop()
+        self._feed.end()
+        self._server.stop()
+
+    def _events(self) -> Page:
+        return Page(b"retry: 1000\n\n", "text/event-stream", headers=HEADERS, opens=self._feed.open)
+
+    def _draw(self) -> None:
+        """Draw all lanes; those of which nothing is new aren't made again."""
+        board, views = self._scene
+        self._drawn = {
+            name: before if (before := self._drawn.get(name)) and before[0] == subject else (subject, _text(subject))
+            for name, subject in subjects(views, self._plan).items()
+        }
+        head = json.dumps(_head(board, self._stack))
+        self._feed.draw(head, {name: text for name, (_, text) in self._drawn.items()})
+
+    def _look_again(self) -> None:
+        """Ask for figures again and again while somebody looks."""
+        before: Sequence[TrafficRow] = ()
+        asked = 0.0
+        while not self._thread.stopped.is_set():
+            if not self._feed.is_read:
+                before = ()
+                if not self._feed.wait_for_readers():
+                    break
+                self._draw_now()
+            began = time.monotonic()
+            now = traffic(self._plan)
+            self._tell_rates(rates(since(now, before), max(began - asked, LOOK)))
+            before, asked = now, began
+            self._thread.stopped.wait(max(LOOK, SHARE * (time.monotonic() - began)))
+
+    def _draw_now(self) -> None:
+        with self._lock:
+            self._draw()
+        self._server.wake()
+
+    def _tell_rates(self, flowing: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
+        self._feed.flow({name: json.dumps(rows) for name, rows in flowing.items()})
+        self._server.wake()
+
+
+def _text(subject: Subject) -> str:
+    return json.dumps(lane(subject))
+
+
+def _line(record: LogRecord) -> str:
+    return json.dumps({"at": round(record.at, 3), "level": str(record.level), "text": visible(record.sentence)})
+
+
+def _head(board: Board, stack: str) -> Mapping[str, object]:
+    """Return how the stack as a whole is."""
+    return {
+        "stack": visible(stack),
+        "converged": round(board.converged, 3),
+        "waiting": board.waiting,
+        "open": board.open,
+        "failure": visible(board.failure),
+        "stale": {visible(name): round(at, 3) for name, at in sorted(board.stale.items())},
+        "notices": [visible(notice) for notice in board.planned.plan.left_out[:3]] if board.planned else [],
+        "begun": board.planned is not None,
+        "ended": board.stopped,
+    }

@@ -1,0 +1,41 @@
+"""The live page's own teller: what the loop tells comes by a relay of its own, so nobody's output holds up the page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from locallb.cli.page.live import LivePage
+from locallb.cli.watching.records import LogRecord
+from locallb.cli.watching.relay import Relay
+from locallb.cli.watching.supervision import stuck
+from locallb.cli.watching.telling import Teller
+from locallb.planning.status import Observation
+from locallb.watch.events import LoopEvent, Pulse
+
+_LAST_WORDS = 0.5
+"""Seconds that the page has to be told of the end."""
+
+
+class PageTeller:
+    """Listens from the beginning. Raises AnsweringError. `listen` and `poke` may be called from any thread."""
+
+    def __init__(
+        self, place: str, stack: str, seen: Callable[[], Mapping[str, Observation | None]], pulse: Callable[[], Pulse]
+    ) -> None:
+        self._page = LivePage(place, stack, lambda: stuck(pulse(), time.monotonic()))
+        self._relay = Relay()
+        self._teller = Teller(self._relay, self._page, seen, lambda _error: None)
+        self.url = self._page.url
+        """Where it is."""
+        self.listen: Callable[[LoopEvent], None] = self._relay.listen
+        self.poke = self._relay.poke
+
+    def start(self, *first: LogRecord) -> None:
+        """Begin to answer."""
+        self._teller.start(*first)
+
+    def close(self) -> None:
+        """Tell those who look that it ends, and end."""
+        self._teller.join(_LAST_WORDS)
+        self._teller.close()

@@ -1,0 +1,117 @@
+"""What a client of the small HTTP server asks, and what it is answered: a page, or a stream of what is new.
+
+Requests have no body and answers end with their connection, as HTTP/1.0 has it. Not here: sockets (`http_server`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Protocol
+
+from locallb.threads.supervised import THREADS, Task
+
+
+class Stream(Protocol):
+    """What one client is told, bit by bit, until it goes."""
+
+    def read(self) -> bytes:
+        """Return what is new since the last time; empty where nothing is. It must not wait."""
+
+    def close(self) -> None:
+        """Note that the client has gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer."""
+
+    text: bytes
+    kind: str = "text/plain; charset=utf-8"
+    status: int = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Others than those that every answer has."""
+    opens: Callable[[], Stream] | None = None
+    """Begins the stream that follows after the text, if one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The head of a request."""
+
+    method: str
+    path: str
+    """Without the query."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Names in lower case, in the order in which they came."""
+
+    def values(self, name: str) -> list[str]:
+        """Return all values of a header."""
+        return [value for each, value in self.headers if each == name]
+
+
+Pages = Mapping[str, Callable[[str], Page]]
+"""By path: what gives the page for a client with that Accept header."""
+Guard = Callable[[Request], Page | None]
+"""Gives the refusal of a request; None for one that is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client gets: these bytes, then a stream if there is one."""
+
+    data: bytes
+    opens: Callable[[], Stream] | None = None
+
+
+def answer(head: bytes, pages: Pages, guard: Guard | None = None) -> Answer:
+    """Make the answer to a request, of which the head has come."""
+    request = _parsed(head)
+    if request is None:
+        return written(Page(b"this is no request of HTTP\n", status=HTTPStatus.BAD_REQUEST))
+    page = (guard(request) if guard else None) or _page(request, pages)
+    return written(page, with_body=request.method != "HEAD")
+
+
+def written(page: Page, *, with_body: bool = True) -> Answer:
+    """Write a page as HTTP has it."""
+    status = HTTPStatus(page.status)
+    headers = {
+        "Server": "local-lb",
+        "Date": formatdate(usegmt=True),
+        "Content-Type": page.kind,
+        **({} if page.opens else {"Content-Length": str(len(page.text))}),
+        **page.headers,
+        "Connection": "close",
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head = f"HTTP/1.0 {status.value} {status.phrase}\r\n{lines}\r\n".encode()
+    return Answer(head + page.text, page.opens) if with_body else Answer(head)
+
+
+def _parsed(head: bytes) -> Request | None:
+    first, _, rest = head.decode("latin-1").partition("\n")
+    words = first.split()
+    if len(words) < 2:  # noqa: PLR2004 - method, target
+        return None
+    headers = tuple((name.strip().lower(), value.strip()) for name, _, value in map(_parted, rest.split("\n")))
+    return Request(words[0], words[1].partition("?")[0], headers)
+
+
+def _parted(line: str) -> tuple[str, str, str]:
+    return line.partition(":")
+
+
+def _page(request: Request, pages: Pages) -> Page:
+    if request.method not in {"GET", "HEAD"}:
+        return Page(b"there is GET, HEAD\n", status=HTTPStatus.NOT_IMPLEMENTED)
+    make = pages.get(request.path)
+    if make is None:
+        return Page(f"there is {', '.join(pages)}\n".encode(), status=HTTPStatus.NOT_FOUND)
+    try:
+        return make(next(iter(request.values("accept")), ""))
+    except Exception as error:  # noqa: BLE001 - a page that can't be made is no reason to give no other
+        sentence = THREADS.escaped(Task.HTTP, f"metrics {request.path}", error)
+        return Page(f"{sentence}\n".encode(errors="replace"), status=HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -1,0 +1,108 @@
+"""What is drawn of a Service: made by the planner's own words, harmless whatever a cluster writes."""
+
+from __future__ import annotations
+
+import json
+
+from locallb.cli.page.lanes import Subject, lane, subjects
+from locallb.cli.page.rates import rates
+from locallb.cli.watching.board import Board, View
+from locallb.cli.watching.relay import Batch
+from locallb.planning.status import Row, State
+from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
+from locallb.traffic.table import TrafficRow
+from tests.cli.watch_story import EVIL, key, planned, serving, snapshot_of, story
+
+
+def test_a_lane_leads_from_addresses_to_backends() -> None:
+    """As the preview draws it."""
+    event = planned(snapshot_of("web"))
+    board = Board(seen=serving(event.plan))
+    board.take(Batch(latest=event))
+    (drawn,) = [lane(subject) for subject in subjects(board.views(), event.plan).values()]
+    assert drawn == {
+        "name": "web",
+        "place": "demo/shop",
+        "state": "serving",
+        "reason": "",
+        "message": "",
+        "addresses": [str(event.plan.placements[0].addresses[0])],
+        "hosts": [],
+        "ports": [
+            {
+                "label": "8080/TCP",
+                "state": "serving",
+                "reason": "",
+                "message": "",
+                "via": "nodePorts",
+                "backends": ["127.0.0.1:30080"],
+                "more": 0,
+            }
+        ],
+        "proxy": "demo/shop/web",
+        "routes": [],
+        "notices": [],
+        "changed": 0,
+        "took": 0,
+    }
+
+
+def test_backends_that_change_make_another_lane() -> None:
+    """Also where the placement is the same: they are its proxy's."""
+    event = planned(snapshot_of("web"))
+    board = Board(seen=serving(event.plan))
+    board.take(Batch(latest=event))
+    (subject,) = subjects(board.views(), event.plan).values()
+    assert subject == subjects(board.views(), event.plan)["demo/shop/web"]
+    assert subject != Subject(subject.view, subject.placement, ())
+
+
+def test_every_moment_of_a_story_can_be_drawn() -> None:
+    """What can't be served is there as well, with the sentence; nothing in it can be seen as anything else."""
+    board, reasons = Board(), set()
+    for batch, seen in story():
+        board.seen = seen
+        board.take(batch)
+        assert board.planned
+        for drawn in map(lane, subjects(board.views(), board.planned.plan).values()):
+            text = json.dumps(drawn)
+            assert text.isascii()
+            assert not {"\x1b", "\u202e", "\x00", "\r", "\n"} & set(str(drawn["message"]))
+            reasons.add(drawn["reason"])
+    assert {"", "Updating", "UpdateFailed", "PoolExhausted"} <= reasons
+
+
+def test_of_two_with_one_key_each_is_drawn() -> None:
+    """A second object of a name is rejected beside the first."""
+    event = planned(snapshot_of("web"))
+    views = [View(Row(key("web"), State.SERVING)), View(Row(key("web"), State.REJECTED, reason="Twice", message=EVIL))]
+    assert list(subjects(views, event.plan)) == ["demo/shop/web", "demo/shop/web Twice"]
+
+
+def test_rates_are_what_flowed_in_a_second() -> None:
+    """Requests only of HTTP, bytes and latencies only where they are counted, nothing where nothing flows."""
+    counts = Counts(20, 2, 3, 200, 10)
+    details = Details(1000, 4000, Latencies({Bin(1, 1): 100}))
+    rows = [
+        TrafficRow(key("web"), ("80/TCP",), True, True, UpstreamFigures({"a": counts}, details)),
+        TrafficRow(key("db"), ("5432/TCP",), False, True, UpstreamFigures({"a": counts})),
+        TrafficRow(key("idle"), ("80/TCP",), True, True, UpstreamFigures({"a": Counts()}, Details())),
+        TrafficRow(key("off"), ("80/TCP",), True, False, UpstreamFigures({"a": counts})),
+    ]
+    assert rates(rows, 2.0) == {
+        "demo/shop/web": [
+            {
+                "ports": ["80/TCP"],
+                "open": 3,
+                "connections": 10.0,
+                "refused": 1.0,
+                "requests": 100.0,
+                "failed": 5.0,
+                "in": 500.0,
+                "out": 2000.0,
+                "p50": 1.5,
+                "p99": 1.99,
+            }
+        ],
+        "demo/shop/db": [{"ports": ["5432/TCP"], "open": 3, "connections": 10.0, "refused": 1.0}],
+    }

@@ -1,0 +1,226 @@
+"""Streams of the small HTTP server: who follows gets what is new, and whoever doesn't take it goes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from ipaddress import ip_address
+
+import pytest
+
+from locallb.cli.watching import http_server
+from locallb.cli.watching.http_messages import Page
+from locallb.cli.watching.http_server import AT_ONCE, STREAMS, Answering
+
+PATIENCE = 20.0
+FOLLOW = b"GET /events HTTP/1.0\r\n\r\n"
+
+
+class News:
+    """What there is to tell, to anybody who follows."""
+
+    def __init__(self) -> None:
+        self.told = b""
+        self.open = 0
+        self.reads = 0
+
+    def follow(self) -> Follower:
+        """Let one more follow."""
+        self.open += 1
+        return Follower(self)
+
+
+class Follower:
+    """One who follows."""
+
+    def __init__(self, news: News) -> None:
+        self._news = news
+        self._known = b""
+
+    def read(self) -> bytes:
+        """Return what is new."""
+        self._news.reads += 1
+        new, self._known = self._news.told if self._news.told != self._known else b"", self._news.told
+        return new
+
+    def close(self) -> None:
+        """Go."""
+        self._news.open -= 1
+
+
+@contextmanager
+def served(news: News) -> Iterator[tuple[Answering, tuple[str, int]]]:
+    """Serve the news; give the server and where it is."""
+    pages = {
+        "/events": lambda _accept: Page(b"", "text/event-stream", opens=news.follow),
+        "/page": lambda _accept: Page(b"here"),
+    }
+    server = Answering(ip_address("127.0.0.1"), 0, pages)
+    server.start()
+    try:
+        yield server, ("127.0.0.1", int(server.place.rpartition(":")[2]))
+    finally:
+        server.stop()
+
+
+def following(place: tuple[str, int], request: bytes = FOLLOW) -> socket.socket:
+    """Ask, and give the connection after the head of the answer."""
+    client = socket.create_connection(place, timeout=PATIENCE)
+    client.sendall(request)
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        part = client.recv(1)
+        assert part, head
+        head += part
+    assert head.startswith(b"HTTP/1.0 200"), head
+    return client
+
+
+def becomes(fact: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.005)
+
+
+def heard(client: socket.socket, size: int) -> bytes:
+    """Receive so many bytes."""
+    got = b""
+    while len(got) < size and (part := client.recv(size - len(got))):
+        got += part
+    return got
+
+
+def test_who_follows_gets_what_is_new_and_pages_go_on() -> None:
+    """Each time that there is something; the end is told by the connection's."""
+    news = News()
+    with served(news) as (server, place), following(place) as client, following(place) as other:
+        for words in (b"one", b"two", b"x" * 5_000_000):
+            news.told = words
+            server.wake()
+            assert heard(client, len(words)) == heard(other, len(words)) == words
+        with following(place, b"GET /page HTTP/1.0\r\n\r\n") as page:
+            assert page.recv(10) == b"here"
+        other.close()
+        becomes(lambda: news.open == 1)
+    assert news.open == 0
+
+
+def test_what_is_new_at_the_end_is_told_before_it() -> None:
+    """Readers shall know that it was meant to end."""
+    news = News()
+    with served(news) as (server, place), following(place) as client:
+        becomes(lambda: news.reads)
+        news.told = b"farewell"
+        server.stop()
+        assert heard(client, 100) == b"farewell"
+
+
+def test_a_reader_that_takes_nothing_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are told meanwhile; no more than one message is made for it."""
+    monkeypatch.setattr(http_server, "PATIENCE", 0.5)
+    news = News()
+    with served(news) as (server, place), following(place), following(place) as quick:
+        large = b"x" * (32 << 20)
+        news.told = large
+        server.wake()
+        assert heard(quick, len(large)) == large
+        becomes(lambda: news.open == 1)
+        news.told = b"more"
+        server.wake()
+        assert heard(quick, 4) == b"more"
+
+
+def test_a_reader_that_drips_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message has one deadline, however busily it is taken."""
+    monkeypatch.setattr(http_server, "PATIENCE", 0.5)
+    news = News()
+    with served(news) as (server, place), following(place) as slow:
+        news.told = b"x" * (64 << 20)
+        server.wake()
+        with suppress(ConnectionError):
+            while slow.recv(1000):
+                time.sleep(0.002)
+        becomes(lambda: news.open == 0)
+
+
+@pytest.mark.parametrize("last", [lambda client: client.shutdown(socket.SHUT_WR), lambda client: client.sendall(b"x")])
+def test_a_half_open_reader_goes(last: Callable[[socket.socket], None]) -> None:
+    """One that closed its side, and one that still talks: a reader has said all that it may."""
+    news = News()
+    with served(news) as (_, place), following(place) as client:
+        last(client)
+        becomes(lambda: news.open == 0)
+        assert client.recv(1) == b""
+
+
+def test_a_stream_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever still reads it opens it again; a browser that was stopped doesn't."""
+    monkeypatch.setattr(http_server, "LIFE", 0.3)
+    news = News()
+    with served(news) as (_, place), following(place) as client:
+        assert client.recv(1) == b""
+        becomes(lambda: news.open == 0)
+
+
+def test_streams_are_asked_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although nobody said that there is anything."""
+    monkeypatch.setattr(http_server, "BEAT", 0.05)
+    news = News()
+    with served(news) as (_, place), following(place) as client:
+        news.told = b"by itself"
+        assert heard(client, 9) == b"by itself"
+
+
+def test_one_too_many_is_told_so_and_takes_no_other_s_place() -> None:
+    """Whatever else comes: neither pages nor silent clients end a stream."""
+    news = News()
+    with served(news) as (server, place), ExitStack() as stack:
+        readers = [stack.enter_context(following(place)) for _ in range(STREAMS)]
+        with socket.create_connection(place, timeout=PATIENCE) as late:
+            late.sendall(FOLLOW)
+            assert late.recv(12) == b"HTTP/1.0 503"
+        silent = [stack.enter_context(socket.create_connection(place)) for _ in range(3 * AT_ONCE)]
+        becomes(lambda: len(server._clients) == AT_ONCE)
+        with following(place, b"GET /page HTTP/1.0\r\n\r\n") as page:
+            assert page.recv(10) == b"here"
+        assert len(server._clients) <= AT_ONCE
+        news.told = b"still here"
+        server.wake()
+        assert [heard(reader, 10) for reader in readers] == [b"still here"] * STREAMS
+        assert silent
+
+
+def test_a_head_alone_opens_nothing() -> None:
+    """HEAD asks what there would be."""
+    news = News()
+    with served(news) as (_, place), following(place, b"HEAD /events HTTP/1.0\r\n\r\n") as client:
+        assert client.recv(1) == b""
+    assert news.open == 0
+
+
+def test_many_at_once_leave_nothing_behind() -> None:
+    """Threads that open, read and go, all at the same time."""
+    news = News()
+
+    def come_and_go() -> None:
+        for _ in range(20):
+            with suppress(OSError, AssertionError), following(place) as client:
+                client.settimeout(0.01)
+                client.recv(100)
+
+    with served(news) as (server, place):
+        visitors = [threading.Thread(target=come_and_go) for _ in range(8)]
+        for visitor in visitors:
+            visitor.start()
+        for number in range(100):
+            news.told = str(number).encode()
+            server.wake()
+            time.sleep(0.001)
+        for visitor in visitors:
+            visitor.join()
+        becomes(lambda: news.open == 0 and not server._clients)
