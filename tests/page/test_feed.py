@@ -130,12 +130,14 @@ def test_a_reader_hears_that_somebody_is_there(monkeypatch: pytest.MonkeyPatch) 
 def test_readers_are_counted() -> None:
     """Nobody looks before one comes and after the last one went."""
     feed = made()
-    assert not feed.is_read
-    one, other = feed.open(), feed.open()
-    one.close()
-    assert feed.is_read
-    other.close()
-    assert not feed.is_read
+    readers, read = [], [feed.is_read]
+    for _ in range(2):
+        readers.append(feed.open())
+        read.append(feed.is_read)
+    for reader in readers:
+        reader.close()
+        read.append(feed.is_read)
+    assert read == [False, True, True, True, False]
 
 
 def test_what_happened_is_bounded() -> None:

@@ -113,10 +113,11 @@ def test_who_follows_gets_what_is_new_and_pages_go_on() -> None:
 def test_what_is_new_at_the_end_is_told_before_it() -> None:
     """Readers shall know that it was meant to end."""
     news = News()
-    with served(news) as (server, place), following(place) as client:
-        becomes(lambda: news.reads)
-        news.told = b"farewell"
-        server.stop()
+    with ExitStack() as stack:
+        with served(news) as (_, place):
+            client = stack.enter_context(following(place))
+            becomes(lambda: news.reads)
+            news.told = b"farewell"
         assert heard(client, 100) == b"farewell"
 
 

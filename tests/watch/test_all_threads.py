@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from locallb.cli.page import live
 from locallb.cli.watching import signals as signals_module
 from locallb.cli.watching.health import Health
 from locallb.cli.watching.http_messages import Page
@@ -225,6 +226,22 @@ def health(case: Case) -> None:
     becomes(lambda: asked)
 
 
+def page(case: Case) -> None:
+    """Ask for figures again while somebody looks."""
+    asked: list[object] = []
+
+    def nothing_flows(plan: object) -> tuple[()]:
+        asked.append(plan)
+        return ()
+
+    case.trap.monkeypatch.setattr(live, "traffic", case.trap.before(nothing_flows))
+    shown = live.LivePage("127.0.0.1:0", "dev", lambda: "")
+    shown.open()
+    case.stack.callback(shown.close)
+    case.stack.callback(shown._feed.open().close)
+    becomes(lambda: asked)
+
+
 def signals(case: Case) -> None:
     """Leave at the end of patience."""
     left: list[int] = []
@@ -255,6 +272,7 @@ CASES: dict[Task, Callable[[Case], None]] = {
     Task.HTTP: http,
     Task.TELLER: teller,
     Task.HEALTH: health,
+    Task.PAGE: page,
     Task.SIGNALS: signals,
 }
 ELSEWHERE = {

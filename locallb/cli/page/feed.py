@@ -16,6 +16,8 @@ from threading import Condition
 
 SILENCE = 4.0
 """Seconds after which a reader is told that somebody is there."""
+NOTHING = "[]"
+"""The rates of a lane where nothing flows."""
 LOG = 100
 """Lines of what happened that are kept."""
 GONE = 2000
@@ -77,15 +79,15 @@ class Feed:
             for name in self._lanes.keys() - lanes.keys():
                 del self._lanes[name]
                 self._gone[name] = self._number
+            self._put(self._rates, dict.fromkeys(self._rates.keys() - lanes.keys(), NOTHING))
             self._forget(lanes)
 
     def flow(self, rates: Mapping[str, str]) -> None:
         """Take what flows now, of every lane where something does."""
         with self._changed:
             self._number += 1
-            still = {name: "[]" for name in self._rates.keys() - rates.keys() if name in self._lanes}
-            self._rates = {name: part for name, part in self._rates.items() if name in self._lanes}
-            self._put(self._rates, {**still, **rates})
+            flowing = {name: text for name, text in rates.items() if name in self._lanes}
+            self._put(self._rates, {**dict.fromkeys(self._rates, NOTHING), **flowing})
 
     def log(self, lines: Iterable[str]) -> None:
         """Take what happened."""
@@ -136,7 +138,9 @@ class Feed:
         for name in [name for name in self._gone if name in lanes]:
             del self._gone[name]
         while len(self._gone) > GONE:
-            self._forgotten = self._gone.pop(next(iter(self._gone)))
+            name = next(iter(self._gone))
+            self._forgotten = self._gone.pop(name)
+            self._rates.pop(name, None)
 
 
 class Reader:

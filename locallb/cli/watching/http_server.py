@@ -15,6 +15,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from threading import Lock
+from typing import cast
 
 from locallb.cli.watching.http_messages import Guard, Page, Pages, Stream, answer, written
 from locallb.model.errors import ClientError
@@ -77,7 +79,8 @@ class Answering:
         number = self._listener.getsockname()[1]
         self.place = f"[{host}]:{number}" if address.version == 6 else f"{host}:{number}"  # noqa: PLR2004 - IP version
         """Where it listens, with the port that it got where 0 was asked for."""
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._bell: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._bell_lock = Lock()
         self._ready = selectors.DefaultSelector()
         self._ready.register(self._listener, selectors.EVENT_READ)
         self._ready.register(self._bell, selectors.EVENT_READ)
@@ -91,8 +94,9 @@ class Answering:
 
     def wake(self) -> None:
         """Let those who follow streams have what is new; from any thread."""
-        with suppress(OSError):  # it is stopped
-            os.eventfd_write(self._bell, 1)
+        with self._bell_lock:
+            if self._bell is not None:
+                os.eventfd_write(self._bell, 1)
 
     def stop(self) -> None:
         """Answer no more, whatever clients do; who follows a stream gets what is new if there is room for it."""
@@ -106,7 +110,10 @@ class Answering:
             self._drop(client)
         self._listener.close()
         self._ready.close()
-        os.close(self._bell)
+        with self._bell_lock:
+            bell, self._bell = self._bell, None
+        if bell is not None:
+            os.close(bell)
 
     def _serve(self) -> None:
         beat = 0.0
@@ -114,10 +121,10 @@ class Answering:
             for key, events in self._ready.select(self._next(time.monotonic())):
                 if key.fileobj is self._listener:
                     self._accept(time.monotonic())
-                elif key.fileobj == self._bell:
-                    os.eventfd_read(self._bell)
+                elif isinstance(key.fileobj, int):
+                    os.eventfd_read(key.fileobj)
                     beat = 0.0
-                elif client := self._clients.get(key.fileobj):  # type: ignore[call-overload]  # the bell is no socket
+                elif client := self._clients.get(cast("socket.socket", key.fileobj)):
                     self._go_on(client, events)
             for client in [client for client in self._clients.values() if client.until <= time.monotonic()]:
                 self._drop(client)
