@@ -93,6 +93,14 @@ def get(watch: Watch, path: str) -> tuple[int, str]:
         return answer.status, answer.read().decode()
 
 
+def page_of(watch: Watch) -> str:
+    """Return the URL of the live page, which the first line tells."""
+    match = re.search(r"page at (http://\S+)", watch.told())
+    if not match:
+        raise OSError("it doesn't listen yet")
+    return match[1]
+
+
 def answers(address: str, port: int, name: str) -> bool:
     """Return whether the backend of that name answers there."""
     return ask(address, port) == f"{name}: hello"

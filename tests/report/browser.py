@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,9 @@ FLAGS = (
 )
 SECONDS = 60.0
 """How long an answer may take, the browser's start included."""
-KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "/": 191}
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowUp": 38, "ArrowDown": 40, "/": 191}
+COMPLAINTS = {"Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"}
+REQUEST = "Network.requestWillBeSent"
 
 
 def chromium() -> str:
@@ -52,8 +54,8 @@ def chromium() -> str:
 
 
 @contextmanager
-def running() -> Iterator[Browser]:
-    """Start a browser that remembers nothing, and end it."""
+def running(*flags: str) -> Iterator[Browser]:
+    """Start a browser that remembers nothing, with more `flags` if need be, and end it."""
     path = chromium()
     with tempfile.TemporaryDirectory(prefix="llb-browser-", ignore_cleanup_errors=True) as profile:
         theirs_in, ours_out = os.pipe()
@@ -61,8 +63,9 @@ def running() -> Iterator[Browser]:
         # The browser takes descriptors 3 and 4, which may be taken here: they move out of the way first.
         low = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 20) for descriptor in (theirs_in, theirs_out)]
         homes = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), profile)
+        words = (path, *FLAGS, *flags, f"--user-data-dir={profile}")
         child = subprocess.Popen(
-            ["bash", "-c", f'exec "$0" "$@" 3<&{low[0]} 4>&{low[1]}', path, *FLAGS, f"--user-data-dir={profile}"],
+            ["bash", "-c", f'exec "$0" "$@" 3<&{low[0]} 4>&{low[1]}', *words],
             pass_fds=low,
             env={**os.environ, **homes},
             stdout=subprocess.DEVNULL,
@@ -90,20 +93,31 @@ class Browser:
         self._number = 0
         self._rest = b""
         self._events: list[dict[str, Any]] = []
+        self._kept: list[dict[str, Any]] = []
 
     def open(self, page: Path, width: int, height: int = 800, *, dark: bool = False, search: str = "") -> Tab:
         """Open a file in a window of so many pixels, and wait until it has loaded; `search` stands behind the `#`."""
+        url = f"file://{page}{'#' + quote(search) if search else ''}"
+        return self.visit(url, width, height, {"prefers-color-scheme": "dark" if dark else "light"})
+
+    def visit(self, url: str, width: int, height: int = 800, media: Mapping[str, str] | None = None) -> Tab:
+        """Open a page, where `media` is so, and wait until it has loaded."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         tab = Tab(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        tab.call(
-            "Emulation.setEmulatedMedia",
-            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
-        )
-        tab.call("Page.enable")
-        tab.call("Page.navigate", url=f"file://{page}{'#' + quote(search) if search else ''}")
+        features = [{"name": name, "value": value} for name, value in (media or {}).items()]
+        tab.call("Emulation.setEmulatedMedia", features=features)
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            tab.call(f"{domain}.enable")
+        tab.call("Page.navigate", url=url)
         self.await_event("Page.loadEventFired", tab.session)
         return tab
+
+    def kept(self, methods: Collection[str], session: str) -> list[dict[str, Any]]:
+        """Return what a tab has complained of or asked for so far: complaints and requests are kept."""
+        self.call("Browser.getVersion")  # what it told before has come then
+        told = [event for event in self._kept if event["method"] in methods and event["sessionId"] == session]
+        return [event["params"] for event in told]
 
     def call(self, method: str, session: str = "", /, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - the protocol's
         """Call a method of the protocol and give its result."""
@@ -131,6 +145,8 @@ class Browser:
             self._rest += some
         text, _, self._rest = self._rest.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
+        if message.get("method") in {*COMPLAINTS, REQUEST}:
+            self._kept.append(message)
         return message
 
 
@@ -150,6 +166,16 @@ class Tab:
         done = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
+
+    @property
+    def complaints(self) -> list[dict[str, Any]]:
+        """Return what the console says, and what nobody caught."""
+        return self.browser.kept(COMPLAINTS, self.session)
+
+    @property
+    def requests(self) -> list[str]:
+        """Return the URLs that it asked for."""
+        return [event["request"]["url"] for event in self.browser.kept({REQUEST}, self.session)]
 
     def dom(self) -> str:
         """Return the document as it is now."""

@@ -66,11 +66,13 @@ export class Lane {
     element.className = `lane ${data.state}${element.classList.contains("changed") ? " changed" : ""}`;
     element.style.containIntrinsicSize = `auto ${Math.max(rows * STEP, data.hosts.length ? 66 : 48) + 17}px`;
     this.ports = data.ports.map((port) => this.port(port));
+    this.inward = wires(data.addresses.length, false);
+    this.outward = wires(data.ports.length, true);
     element.replaceChildren(
       make("ul", "addresses", ...data.addresses.map((address) => make("li", "", titled(make("span", "pill", label("address "), address), address)))),
-      wires(data.addresses.length, false),
+      this.inward,
       make("div", "proxies", this.proxy()),
-      wires(data.ports.length, true),
+      this.outward,
       make("ul", "ports", ...this.ports),
     );
     if (this.isOpen) element.append(this.all());
@@ -140,20 +142,27 @@ export class Lane {
 
   flow() {
     if (!this.isSeen || !this.data) return;
-    const { data, history } = this;
-    this.element.classList.toggle("flows", this.rates.some((rate) => rate.requests || rate.connections || rate.in || rate.out));
-    for (const element of this.ports) { element.classList.remove("flowing"); element.lastChild.replaceChildren(); }
-    for (const rate of this.rates) {
-      const at = data.ports.findIndex((port) => rate.ports.includes(port.label));
-      if (at < 0) continue;
-      this.ports[at].lastChild.replaceChildren(...words(rate));
-      for (const [n, port] of data.ports.entries()) {
-        this.ports[n].classList.toggle("flowing", Boolean(rate.ports.includes(port.label) && (rate.requests || rate.connections || rate.in || rate.out)) || this.ports[n].classList.contains("flowing"));
-      }
+    const flowing = this.rates.filter(flows);
+    this.element.classList.toggle("flows", flowing.length > 0);
+    for (const path of this.inward.children) path.classList.toggle("flowing", flowing.length > 0);
+    for (const [n, { label }] of this.data.ports.entries()) {
+      const isFlowing = flowing.some((rate) => rate.ports.includes(label));
+      this.outward.children[n].classList.toggle("flowing", isFlowing);
+      this.ports[n].classList.toggle("flowing", isFlowing);
+      const rate = this.rates.find((each) => each.ports[0] === label);
+      this.ports[n].lastChild.replaceChildren(...(rate ? words(rate) : []));
     }
-    const top = Math.max(...history, 1e-9), from = SEEN - history.length;
-    this.spark.setAttribute("d", history.map((value, n) => `${n ? "L" : "M"}${((from + n) * 72 / (SEEN - 1)).toFixed(1)} ${(22.5 - 21 * value / top).toFixed(1)}`).join(""));
+    this.spark.setAttribute("d", curve(this.history));
   }
+}
+
+const flows = (rate) => Boolean(rate.requests || rate.connections || rate.in || rate.out);
+
+// The last minute, its busiest second on top.
+function curve(history) {
+  const top = Math.max(...history, 1e-9), from = SEEN - history.length;
+  const points = history.map((value, n) => `${((from + n) * 72 / (SEEN - 1)).toFixed(1)} ${(22.5 - 21 * value / top).toFixed(1)}`);
+  return points.length > 1 ? `M${points.join("L")}` : "";
 }
 
 const number = (value) => (value >= 100 ? Math.round(value).toLocaleString("en") : String(value));

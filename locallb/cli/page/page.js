@@ -100,7 +100,7 @@ function put(name, data) {
   lane.element.hidden = !fits(lane);
   if (!isFresh) {
     mark(lane.element);
-    if (told) news.set(name, told);
+    if (told) tell(name, told);
   }
 }
 
@@ -122,7 +122,13 @@ function remove(name) {
   lane.element.classList.add("gone");
   setTimeout(() => lane.element.remove(), isFresh ? 0 : 900);
   if (next) reach(next, true);
-  if (!isFresh) news.set(name, `${name}: gone`);
+  if (!isFresh) tell(name, `${name}: gone`);
+}
+
+// What those hear who don't see it: the latest of each first.
+function tell(name, sentence) {
+  news.delete(name);
+  news.set(name, sentence);
 }
 
 function flow(rates) {
@@ -304,7 +310,7 @@ document.addEventListener("visibilitychange", () => (document.hidden ? disconnec
 setInterval(step, 1000);
 setInterval(() => {
   if (!news.size) return;
-  const sentences = [...news.values()];
+  const sentences = [...news.values()].reverse();
   find("news").textContent = [...sentences.slice(0, 3), ...(sentences.length > 3 ? [`and ${sentences.length - 3} more`] : [])].join(". ");
   news = new Map();
 }, NEWS);

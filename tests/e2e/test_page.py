@@ -1,0 +1,305 @@
+"""The live page of `locallb watch` in a real Chromium: beside a churn, through kills, and shut to everybody else."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.e2e.support import Backend, Stage, ask, node, port, service
+from tests.e2e.watching import PATIENCE, Watch, becomes, page_of, watching
+from tests.report.browser import Browser, Tab, running
+
+pytestmark = [pytest.mark.envoy, pytest.mark.slow, pytest.mark.browser]
+Backends = Callable[..., Backend]
+LANES = """Object.fromEntries([...document.querySelectorAll("#lanes > .lane:not(.gone)")].map((lane) => [
+  lane.querySelector(".name").textContent,
+  [lane.className.match(/serving|degraded|pending|rejected/)[0],
+   [...lane.querySelectorAll(".ports > li > .pill:first-child")].map((port) => port.lastChild.textContent).sort(),
+   [...lane.querySelectorAll(".addresses .pill")].map((pill) => pill.lastChild.textContent)]]))"""
+COUNT_CHANGES = """window.marked = new Set(); new MutationObserver((all) => all.forEach(({ target }) =>
+  target.classList.contains("changed") && marked.add(target.querySelector(".name").textContent)))
+  .observe(document.getElementById("lanes"), { attributes: true, attributeFilter: ["class"], subtree: true })"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return a browser to which two names of elsewhere lead here."""
+    with running("--host-resolver-rules=MAP rebound.test 127.0.0.1, MAP evil.test 127.0.0.1") as one:
+        yield one
+
+
+def shared(play: Stage) -> None:
+    """Serve all from two proxies, with room for 250."""
+    pools = [{"name": "default", "addresses": [f"{play.at(0)}/24"]}]
+    play.configure(proxies={"mode": "shared", "count": 2}, pools=pools)
+
+
+def lanes(tab: Tab) -> dict[str, Any]:
+    """Return what is drawn."""
+    drawn: dict[str, Any] = tab.evaluate(LANES)
+    return drawn
+
+
+def as_drawn(play: Stage) -> dict[str, Any]:
+    """Return what `status` says, in the same form."""
+    return {
+        row["name"]: [
+            row["state"],
+            sorted(f"{each['port']}/{each['protocol']}" for each in row["ports"]),
+            row["addresses"],
+        ]
+        for row in play.status().values()
+    }
+
+
+def is_served_by_itself(tab: Tab, url: str) -> None:
+    """Check that a tab has no complaint, and asked nobody but the page."""
+    assert tab.complaints == []
+    assert {request[: len(url)] for request in tab.requests} == {url}
+
+
+def test_beside_a_churn_of_a_hundred(play: Stage, backend: Backends, browser: Browser) -> None:
+    """What comes, changes and goes is seen to do so, and in the end the page says what `status` says."""
+    web = backend("web")
+    shared(play)
+    play.write("base.yaml", node())
+
+    def write(number: int, *ports: int) -> None:
+        name = f"web-{number:03d}"
+        play.write(f"{name}.yaml", service(name, *(port(each, web.port) for each in ports)))
+
+    for number in range(100):
+        write(number, 8080)
+    with watching(play, "--page", "127.0.0.1:0") as watch:
+        becomes(lambda: "converged: 100 Services" in watch.told(), watch)
+        url = page_of(watch)
+        tab = browser.visit(url, 1280)
+        becomes(lambda: len(lanes(tab)) == 100, watch)
+        tab.evaluate(COUNT_CHANGES)
+        for number in range(0, 100, 2):
+            write(number, 8080, 8443)
+        for number in range(1, 100, 10):
+            (play.manifests / f"web-{number:03d}.yaml").unlink()
+        for number in range(100, 110):
+            write(number, 9090)
+        becomes(lambda: "8443/TCP" in str(lanes(tab)["web-098"]) and "web-091" not in lanes(tab), watch)
+        becomes(lambda: lanes(tab) == as_drawn(play), watch)
+        assert {state for state, _, _ in lanes(tab).values()} == {"serving"}
+        marked = set(tab.evaluate("[...marked]"))
+        assert {f"web-{number:03d}" for number in (*range(0, 100, 2), *range(100, 110))} <= marked
+        assert "web-003" not in marked
+        is_served_by_itself(tab, url)
+        flows(play, tab, watch)
+
+
+def flows(play: Stage, tab: Tab, watch: Watch) -> None:
+    """Check that connections are seen where they are made, and nowhere else."""
+    address, ends = play.addresses()["n/web-003"], threading.Event()
+
+    def knock() -> None:
+        while not ends.wait(0.02):
+            with suppress(OSError):
+                ask(address, 8080)
+
+    client = threading.Thread(target=knock)
+    client.start()
+    seen = "[...document.querySelectorAll('#lanes > .flows')].map((lane) => lane.innerText)"
+    try:
+        becomes(
+            lambda: tab.evaluate(f"{seen}.join()").count("conn/s") == 1 and "web-003" in tab.evaluate(seen)[0], watch
+        )
+    finally:
+        ends.set()
+        client.join()
+    becomes(lambda: tab.evaluate(seen) == [], watch)
+
+
+def test_it_says_when_the_loop_ended_and_comes_back_with_it(play: Stage, backend: Backends, browser: Browser) -> None:
+    """Stopped, killed and started again, at the same place: without a reload."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        place = f"127.0.0.1:{other.getsockname()[1]}"
+    link = "document.getElementById('link').textContent"
+    banner = "document.getElementById('banner').innerText"
+    with watching(play, "--page", place) as watch:
+        becomes(partial(page_of, watch), watch)
+        tab = browser.visit(f"http://{place}/", 1280)
+        becomes(lambda: lanes(tab)["web"][0] == "serving", watch)
+        assert watch.stop() == 0
+        becomes(lambda: tab.evaluate(link) == "ended")
+        assert "was stopped" in tab.evaluate(banner)
+    with watching(play, "--page", place) as watch:
+        becomes(lambda: tab.evaluate(link) == "live" and not tab.evaluate(banner), watch)
+        watch.process.send_signal(signal.SIGKILL)
+        watch.process.wait(PATIENCE)
+        becomes(lambda: tab.evaluate(link) == "not live")
+        assert "What serves goes on serving" in tab.evaluate(banner)
+    play.write("base.yaml", node(), service("web", port(8080, web.port)), service("api", port(8080, web.port)))
+    with watching(play, "--page", place) as watch:
+        becomes(lambda: tab.evaluate(link) == "live" and lanes(tab)["api"][0] == "serving", watch)
+        (play.manifests / "base.yaml").write_text("{ broken")
+        becomes(lambda: "can't be read and counts as last read" in tab.evaluate(banner), watch)
+
+
+def test_by_keyboard_and_for_those_who_hear_it(play: Stage, backend: Backends, browser: Browser) -> None:
+    """One stop of Tab, arrows from one Service to the next, Enter tells all, `/` filters; all have names."""
+    web = backend("web")
+    good = [service(name, port(8080, web.port)) for name in ("api", "db", "web")]
+    play.write("base.yaml", node(), *good, service("odd", port(7, 31001, "SCTP")))
+    with watching(play, "--page", "127.0.0.1:0") as watch:
+        becomes(partial(page_of, watch), watch)
+        tab = browser.visit(page_of(watch), 1280, media={"prefers-reduced-motion": "reduce"})
+        becomes(lambda: [each[0] for each in lanes(tab).values()].count("serving") == 3, watch)
+        tab.press("/", *"web", "Enter")
+        assert tab.evaluate("document.activeElement.innerText").startswith("web")
+        tab.press("Enter")
+        assert "Proxy\nc/n/web" in tab.evaluate("document.querySelector('.all').innerText")
+        assert tab.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
+        tab.press("Escape", "Home", "ArrowDown", "ArrowDown")
+        assert tab.evaluate("document.activeElement.innerText").startswith("odd")
+        assert tab.evaluate("document.querySelectorAll('#lanes button[tabindex=\"0\"]').length") == 1
+        tab.call("Accessibility.enable")
+        tree = tab.call("Accessibility.getFullAXTree")["nodes"]
+        names = [entry["name"]["value"] for entry in tree if entry.get("role", {}).get("value") == "button"]
+        assert any("web" in name and "serving" in name for name in names)
+        assert any("odd" in name and "rejected" in name for name in names)
+        assert all(names)
+        play.write("more.yaml", service("more", port(8080, web.port)))
+        told = "document.getElementById('news').textContent"
+        becomes(lambda: "c/n/more: serving" in tab.evaluate(told), watch)
+        moving = "document.getAnimations().filter((each) => each.playState === 'running').length"
+        assert tab.evaluate(moving) == 0
+        assert tab.complaints == []
+
+
+@pytest.mark.parametrize("media", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 900, 1440])
+def test_at_any_width_and_in_the_dark(play: Stage, browser: Browser, width: int, media: str) -> None:
+    """Nothing is wider than the window; where there is nothing it says so."""
+    with watching(play, "--page", "127.0.0.1:0") as watch:
+        becomes(partial(page_of, watch), watch)
+        tab = browser.visit(page_of(watch), width, media={"prefers-color-scheme": media})
+        becomes(lambda: "no Service of type LoadBalancer yet" in tab.evaluate("document.body.innerText"), watch)
+        play.write("base.yaml", node(), service("x" * 63, *(port(8000 + each, 31000) for each in range(9))))
+        becomes(lambda: lanes(tab)["x" * 63][0] == "serving", watch)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert background == {"light": "rgb(245, 246, 248)", "dark": "rgb(13, 17, 23)"}[media]
+        assert tab.complaints == []
+
+
+class _Evil(BaseHTTPRequestHandler):
+    """A page of another origin."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>evil</title>")
+
+    def log_message(self, *_words: object) -> None:
+        """Say nothing."""
+
+
+READ = """(async () => {
+  const found = {};
+  const attempt = async (name, work) => {
+    try { found[name] = await work(); } catch (error) { found[name] = "refused"; }
+  };
+  const loaded = (kind, more) => new Promise((good, bad) => {
+    const element = document.createElement(kind);
+    document.body.append(Object.assign(element, { src: URL + more, onload: () => good(element), onerror: bad }));
+  });
+  await attempt("fetch", async () => (await fetch(URL)).text());
+  await attempt("no-cors", async () => (await fetch(URL, { mode: "no-cors" })).type);
+  await attempt("post", async () => (await fetch(URL, { method: "POST", body: "x" })).text());
+  await attempt("stream", () => new Promise((good, bad) => {
+    const stream = new EventSource(URL + "events");
+    stream.onopen = () => good("open");
+    stream.onerror = () => { stream.close(); bad(); };
+  }));
+  await attempt("script", () => loaded("script", "page.js"));
+  await attempt("image", () => loaded("img", "icon.svg"));
+  await attempt("frame", async () => (await loaded("iframe", "")).contentWindow.document.body.innerText);
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("host", ["evil.test", "localhost", "127.0.0.1"])
+def test_pages_of_other_origins_get_nothing(play: Stage, browser: Browser, host: str) -> None:
+    """Of another site, and of another port of this host."""
+    other = ThreadingHTTPServer(("127.0.0.1", 0), _Evil)
+    thread = threading.Thread(target=other.serve_forever)
+    thread.start()
+    try:
+        with watching(play, "--page", "127.0.0.1:0") as watch:
+            becomes(partial(page_of, watch), watch)
+            tab = browser.visit(f"http://{host}:{other.server_address[1]}/", 800)
+            tried = tab.evaluate(READ.replace("URL", json.dumps(page_of(watch))))
+    finally:
+        other.shutdown()
+        other.server_close()
+        thread.join()
+    assert tried == dict.fromkeys(("fetch", "no-cors", "post", "stream", "script", "image", "frame"), "refused")
+
+
+def test_a_name_that_leads_here_gets_nothing(play: Stage, browser: Browser) -> None:
+    """DNS rebinding: for the browser it would be one origin."""
+    play.write("base.yaml", node(), service("secret-name", port(8080, 31000)))
+    with watching(play, "--page", "127.0.0.1:0") as watch:
+        becomes(partial(page_of, watch), watch)
+        tab = browser.visit(page_of(watch).replace("127.0.0.1", "rebound.test"), 800)
+        assert "not under another name" in tab.evaluate("document.body.innerText")
+        assert tab.evaluate("fetch('/events').then((answer) => answer.status)") == 403
+
+
+def test_a_flood_and_dead_readers_hold_up_nobody(play: Stage, backend: Backends, browser: Browser) -> None:
+    """Neither the page nor the loop; descriptors stay bounded."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    with watching(play, "--page", "127.0.0.1:0") as watch, ExitStack() as stack:
+        becomes(partial(page_of, watch), watch)
+        tab = browser.visit(page_of(watch), 1280)
+        becomes(lambda: lanes(tab)["web"][0] == "serving", watch)
+        host, _, number = page_of(watch)[7:-1].rpartition(":")
+        words = (b"", b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HT", b"\0\r\n\r\n")
+        for count in range(300):
+            client = stack.enter_context(socket.create_connection((host, int(number)), timeout=PATIENCE))
+            with suppress(OSError):
+                client.sendall(words[count % 4])
+        play.write("more.yaml", service("more", port(8080, web.port)))
+        becomes(lambda: lanes(tab)["more"][0] == "serving", watch)
+        assert len(list((play.root / f"/proc/{watch.process.pid}/fd").iterdir())) < 200
+        assert tab.complaints == []
+
+
+@pytest.mark.parametrize("place", ["0.0.0.0:9478", "192.0.2.1:9478", "9478"])
+def test_it_is_for_this_host_only(play: Stage, place: str) -> None:
+    """Refused before anything begins, by the option as by the key."""
+    done = play.spawn("watch", "--page", place)
+    assert (done.code, "127.0.0.1:9477" in done.err) == (2, True)
+    play.configure(page=place)
+    done = play.spawn("watch")
+    assert (done.code, "local-lb:page" in done.err, "Traceback" in done.err) == (1, True, False)
+    assert not (play.root / ".state/.pulumi").exists()
+
+
+def test_a_port_that_others_have_is_told(play: Stage) -> None:
+    """In one sentence; nothing begins."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        play.configure(page=f"127.0.0.1:{other.getsockname()[1]}")
+        done = play.spawn("watch")
+    assert done.code == 1
+    assert "can't be listened on (Address already in use): choose another port" in done.err
+    assert len(done.err.strip().splitlines()) == 1
