@@ -16,6 +16,7 @@ from locallb.kubernetes.rights import (
     GATEWAY_RULES,
     INGRESS_RULES,
     NAME,
+    RANGE_RULES,
     RULES,
     SECRET_RULES,
     Rule,
@@ -38,6 +39,7 @@ class ClusterAccess(pulumi.ComponentResource):
         leader_election: bool = False,
         gateways: Sequence[str] | None = None,
         ingresses: Sequence[str] | None = None,
+        pod_ranges: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Declare it.
@@ -48,6 +50,7 @@ class ClusterAccess(pulumi.ComponentResource):
             leader_election: let it hold a Lease there.
             gateways: let it serve Gateways, and read any Secret and ConfigMap of these namespaces for their TLS.
             ingresses: let it serve Ingresses, and read any Secret of these.
+            pod_ranges: let it read where Calico or Cilium says that pods are, for routes to them.
             opts: the provider of the cluster, for example.
 
         """
@@ -65,6 +68,8 @@ class ClusterAccess(pulumi.ComponentResource):
         for word, rules, namespaces in (("gateways", GATEWAY_RULES, gateways), ("ingresses", INGRESS_RULES, ingresses)):
             if namespaces is not None:
                 _bind(name, f"{NAME}-{word}", rules, subjects, below)
+        if pod_ranges:
+            _bind(name, f"{NAME}-pod-ranges", RANGE_RULES, subjects, below)
         if gateways is not None or ingresses is not None:
             _read_in(name, "secrets", {*(gateways or ()), *(ingresses or ())}, subjects, below)
         if gateways is not None:
@@ -79,7 +84,7 @@ def _bind(
     subjects: Sequence[k8s.rbac.v1.SubjectArgs],
     below: pulumi.ResourceOptions,
 ) -> None:
-    """Declare what deploy/rbac-gateways.yaml or deploy/rbac-ingresses.yaml has."""
+    """Declare a ClusterRole and its binding, as one of the files deploy/rbac-*.yaml has them."""
     rbac, metadata, called = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs(name=role_name), role_name.replace(NAME, name, 1)
     rbac.ClusterRole(called, metadata=metadata, rules=_rules(rules), opts=below)
     role = _role("ClusterRole", role_name)

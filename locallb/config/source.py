@@ -42,6 +42,9 @@ class Source(Finder, Protocol):
     def pod_cidrs(self) -> tuple[IPNetwork, ...]:
         """Where its pods have their addresses; empty: where its Nodes say."""
 
+    def with_pod_ranges(self) -> Source:
+        """Return the same, of which is also read what its CNI says of the ranges of pods."""
+
     @property
     def node_routes(self) -> tuple[PodRoute, ...] | None:
         """The ways to its Nodes, where they are pods of another cluster; None where that isn't the source's to say."""

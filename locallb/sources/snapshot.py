@@ -105,6 +105,8 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
         parsed = Parsed(notices=finding.notices)
         found = SourceResult(parsed, finding.complaints)
         told.append(SourceRead(found, unready=finding.unready, node_routes=ways_to_nodes(finding.sources)))
+    if settings.pod_routes is not PodRouting.OFF:
+        sources = [source.with_pod_ranges() for source in sources]
     return tuple(sources), tuple(told)
 
 

@@ -15,6 +15,7 @@ from locallb.kubernetes.rights import (
     ELECTION_RULES,
     GATEWAY_RULES,
     INGRESS_RULES,
+    RANGE_RULES,
     RULES,
     SECRET_RULES,
     Rule,
@@ -40,7 +41,8 @@ from components.access import ClusterAccess
 
 @pulumi.runtime.test
 def declare():
-    return ClusterAccess("local-lb", leader_election=True, gateways=["shop"], ingresses=[]).account.metadata
+    rights = {"gateways": ["shop"], "ingresses": [], "pod_ranges": True}
+    return ClusterAccess("local-lb", leader_election=True, **rights).account.metadata
 
 declare()
 print(json.dumps(made))
@@ -85,6 +87,14 @@ def test_the_manifest_for_ingresses_gives_the_least_rights() -> None:
     assert klass["metadata"] == {"name": "local-lb"}
 
 
+def test_the_manifest_for_ranges_of_pods_gives_the_least_rights() -> None:
+    """They are read and never written."""
+    roles, bound = roles_of("rbac-pod-ranges.yaml")
+    assert roles == {"local-lb-pod-ranges": fields(RANGE_RULES)}
+    assert bound == {"local-lb-pod-ranges"}
+    assert {verb for rule in RANGE_RULES for verb in rule.verbs} == {"list", "watch"}
+
+
 def fields(rules: tuple[Rule, ...]) -> list[dict[str, list[str]]]:
     """Return rules as the API has them."""
     return [rule.fields for rule in rules]
@@ -110,8 +120,11 @@ def test_the_component_declares_what_the_manifests_have() -> None:
     for kind, document in expected.items():
         found = {key: value for key, value in made[kind].items() if key != "type"}
         assert found == document, kind
-    (roles, bound), (more, also) = roles_of("rbac-gateways.yaml"), roles_of("rbac-ingresses.yaml")
-    roles, bound = roles | more, bound | also
+    roles: dict[str, Any] = {}
+    bound: set[str] = set()
+    for name in ("gateways", "ingresses", "pod-ranges"):
+        of_file, bound_there = roles_of(f"rbac-{name}.yaml")
+        roles, bound = roles | of_file, bound | bound_there
     assert {name: others.pop(("ClusterRole", name))["rules"] for name in roles} == roles
     assert {others.pop(("ClusterRoleBinding", name))["roleRef"]["name"] for name in bound} == bound
     readings = {reading["roleRef"]["name"]: reading for reading in others.values()}

@@ -20,6 +20,8 @@ from typing import Any
 import yaml
 
 from locallb.ingress.kinds import INGRESS_KINDS, ROUTED_KINDS
+from locallb.kubernetes.api.range_kinds import PLURALS
+from locallb.kubernetes.pod_ranges import VERSIONS
 from locallb.model.gateway.objects import GROUP
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
@@ -29,6 +31,9 @@ NAME = ClusterName("demo")
 PATIENCE = 20.0
 KINDS = {"services": "Service", "nodes": "Node", "endpointslices": "EndpointSlice", "namespaces": "Namespace"}
 KINDS |= {kind.plural: kind.name for kind in ROUTED_KINDS.values()}
+KINDS |= {plural: kind for kind, plural in PLURALS.items()}
+RANGES = {f"/apis/{VERSIONS[kind]}": plural for kind, plural in PLURALS.items()}
+"""Kinds of a CNI, by where it is asked for them."""
 INGRESSES = frozenset(kind.plural for kind in INGRESS_KINDS.values())
 ROOT = f"/apis/{GROUP}"
 
@@ -41,9 +46,9 @@ def becomes(fact: Callable[[], object], what: Callable[[], object] = lambda: "")
         time.sleep(0.005)
 
 
-def follower(access: Access) -> FollowedCluster:
+def follower(access: Access, *, reads_ranges: bool = False) -> FollowedCluster:
     """Follow a cluster, and wait until everything is listed."""
-    followed = FollowedCluster(NAME, access, lambda: None)
+    followed = FollowedCluster(NAME, access, lambda: None, reads_ranges=reads_ranges)
     becomes(followed.ready, followed.stale)
     return followed
 
@@ -90,6 +95,8 @@ class Api:
     """By path, from `namespaces` on."""
     odd: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     """By path, from `namespaces` on: what is answered instead."""
+    discoveries: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    """By path: what is answered instead to who asks for the kinds of a CNI."""
     refused: set[str] = field(default_factory=set)
     """Plurals that may not be read."""
     asked: list[tuple[float, str]] = field(default_factory=list)
@@ -107,8 +114,11 @@ class Api:
         return sum(kind == what for _, kind in tuple(self.asked))
 
     def discovered(self, path: str) -> tuple[int, bytes]:
-        """Say which kinds of Gateway API there are, all in v1."""
-        kinds = [plural for plural in self.others if plural not in {"namespaces", *INGRESSES}]
+        """Say which kinds of Gateway API there are, all in v1, or which of a CNI."""
+        if path in RANGES:
+            there = json.dumps({"kind": "APIResourceList", "resources": [{"name": RANGES[path]}]}).encode()
+            return self.discoveries.get(path, (200, there) if RANGES[path] in self.others else (404, b"{}"))
+        kinds = [plural for plural in self.others if plural not in {"namespaces", *INGRESSES, *RANGES.values()}]
         if not kinds or path not in {ROOT, f"{ROOT}/v1"}:
             return 404, b"{}"
         group = {"kind": "APIGroup", "versions": [{"version": "v1"}]}
@@ -155,9 +165,8 @@ class _Handler(BaseHTTPRequestHandler):
         renewed = api.renewed
         path = self.path.partition("?")[0]
         of, plural = path.split("/")[-2:]
-        other = (
-            "" if plural in KINDS else "object" if of in KINDS else "discovery" if path.startswith(ROOT) else "secret"
-        )
+        elsewhere = "discovery" if path.startswith((ROOT, *RANGES)) else "secret"
+        other = "" if plural in KINDS else "object" if of in KINDS else elsewhere
         api.asked.append((time.monotonic(), other or ("watch" if watched else "list")))
         api.paths.append(path)
         if api.silent:

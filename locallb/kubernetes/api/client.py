@@ -205,9 +205,8 @@ class Cluster:
             return KubeError(Fault.UNREACHABLE, f"{connected.server} can't serve {what} now ({code}: {message})")
         remedy = ""
         if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
-            rights = (
-                "deploy/rbac.yaml, for Gateways deploy/rbac-gateways.yaml, for Ingresses deploy/rbac-ingresses.yaml"
-            )
+            others = "for Gateways deploy/rbac-gateways.yaml, for Ingresses deploy/rbac-ingresses.yaml"
+            rights = f"deploy/rbac.yaml, {others}, for ranges of pods deploy/rbac-pod-ranges.yaml"
             remedy = f"; give the user of context {self.access.context} the rights of {rights}"
         told = f"{connected.server} refuses {what} ({code}: {message}){remedy}"
         return KubeError(Fault.REFUSED, told, forbidden=code == httpx2.codes.FORBIDDEN)

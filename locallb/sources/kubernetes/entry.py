@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from locallb.config.parsing.pod_routes import parse_pod_cidrs
@@ -35,8 +35,14 @@ class KubernetesSource:
     """Why its API needn't answer, such as `is hibernated`; then it counts as last read, and nothing is wrong."""
     node_routes: tuple[PodRoute, ...] | None = None
     """The ways to its Nodes, where they are pods of another cluster; with any, even none, pods of its own have none."""
+    reads_pod_ranges: bool = False
+    """Its CNI is asked where its pods have their addresses."""
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
+
+    def with_pod_ranges(self) -> KubernetesSource:
+        """Return the same, of which is also read what its CNI says; not where that makes no difference."""
+        return self if self.pod_cidrs or self.node_routes is not None else replace(self, reads_pod_ranges=True)
 
     @property
     def place(self) -> str:

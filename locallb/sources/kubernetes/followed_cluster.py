@@ -16,10 +16,13 @@ from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.watch_pace import Tempo
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
+from locallb.model.objects import PodRanges
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_gateways import REFUSED, FollowedGateways
 from locallb.sources.kubernetes.followed_kinds import NOBODY, Follow, FollowedKinds
 from locallb.sources.kubernetes.missing_rights import SLICE, slice_notices
+from locallb.sources.kubernetes.pod_ranges import KINDS as RANGES
+from locallb.sources.kubernetes.pod_ranges import FollowedRanges
 from locallb.sources.kubernetes.routed import GATEWAYS, INGRESSES
 from locallb.sources.kubernetes.told_writers import ToldWriters
 
@@ -33,6 +36,8 @@ class FollowedCluster:
         access: Access,
         changed: Callable[[], None],
         tempos: Mapping[str, Tempo] = NOBODY,
+        *,
+        reads_ranges: bool = False,
     ) -> None:
         self.cluster = cluster
         self.access = access
@@ -56,11 +61,14 @@ class FollowedCluster:
         self._routed = self.gateways, self.ingresses
         self._kinds = follow(PATHS.keys() - {SLICE})
         self._slices = follow([SLICE])
+        self._ranges = FollowedRanges(how) if reads_ranges else None
 
     def stop(self) -> None:
         """Follow it no more: threads and connections end as soon as they see it, also in the midst of an answer."""
         for each in (*self._routed, self._kinds, self._slices):
             each.stop()
+        if self._ranges:
+            self._ranges.stop()
         self._writers.end()
 
     def await_answer(self, seconds: float) -> None:
@@ -76,6 +84,8 @@ class FollowedCluster:
         """Break off answers that take longer than they may; to be called now and again."""
         for each in (self._kinds, self._slices, *self._routed):
             each.look_after()
+        if self._ranges:
+            self._ranges.look_after()
 
     def ready(self) -> bool:
         """Return whether everything but what Gateways need was listed once."""
@@ -85,11 +95,14 @@ class FollowedCluster:
         """Return why what is known may be old; empty if it isn't."""
         return self._kinds.broken() or ("" if self._slices.forbidden() else self._slices.broken())
 
-    def parsed(self, last: tuple[ObjectOfCluster, ...] = ()) -> Parsed:
-        """Return what the cluster has, as far as is known; `last` is what it had of Gateway API at the last look."""
+    def parsed(self, last: tuple[ObjectOfCluster, ...] = (), ranges: tuple[PodRanges, ...] = ()) -> Parsed:
+        """Return what the cluster has, as far as is known.
+
+        `last` is what it had of Gateway API, and `ranges` what its CNI said of pods, at the last look.
+        """
         without, routed = self._slices.forbidden(), self._routed
         parts = [*self._kinds.parts(), *(() if without else self._slices.parts())]
-        told = () if self.stale() else [notice for each in routed for notice in each.notices()]
+        told = () if self.stale() else self._notices()
         return Parsed(
             services=tuple(service for part in parts for service in part.services),
             malformed=tuple(malformed for part in parts for malformed in part.malformed),
@@ -101,7 +114,7 @@ class FollowedCluster:
                 *told,
             ),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
-            ranges=tuple(each for part in parts for each in part.ranges),
+            ranges=self._ranges.ranges(ranges) if self._ranges else (),
             standings=(
                 *(standing for part in parts for standing in part.standings),
                 *(said for each in routed for said in each.standings()),
@@ -114,11 +127,21 @@ class FollowedCluster:
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
         known = () if self._slices.forbidden() else self._slices.objects()
-        return (*self._kinds.objects(), *known, *(one for each in self._routed for one in each.objects()))
+        return (
+            *self._kinds.objects(),
+            *known,
+            *(one for each in self._routed for one in each.objects()),
+            *(self._ranges.objects() if self._ranges else ()),
+        )
 
     def lacks(self) -> frozenset[str]:
-        """Return the kinds that routes are made of and of which isn't known what there is."""
-        return frozenset(kind for each in self._routed for kind in each.lacks())
+        """Return the kinds beside Services and Nodes of which isn't known what there is."""
+        unknown = frozenset() if not self._ranges or self._ranges.is_known() else RANGES
+        return unknown.union(*(each.lacks() for each in self._routed))
+
+    def _notices(self) -> tuple[str, ...]:
+        ranges = self._ranges.notices() if self._ranges else ()
+        return (*(notice for each in self._routed for notice in each.notices()), *ranges)
 
     def _need(self, before: Document | None, after: Document | None) -> bool:
         return any(each.need(before, after) for each in self._routed)

@@ -23,6 +23,7 @@ from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.followed_kinds import NOBODY
 from locallb.sources.kubernetes.gateway_listing import of_gateways
+from locallb.sources.kubernetes.pod_ranges import of_ranges
 from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
 from locallb.sources.kubernetes.routed import word_of
 from locallb.sources.kubernetes.told_writers import hold_back
@@ -152,11 +153,12 @@ class Following:
             return  # an API that comes up answers some questions before others: that is no complaint yet
         if live.followed.ready():
             self._keep(live, due=False)
-            parsed = live.followed.parsed(live.read.reading.parsed.gateway_api)
+            before = live.read.reading.parsed
+            parsed = live.followed.parsed(before.gateway_api, before.ranges)
             # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event, and
             # not while the cluster doesn't answer.
             asked = live.read.health_ports
-            if not (why or stale) and (everything or parsed.nodes != live.read.reading.parsed.nodes):
+            if not (why or stale) and (everything or parsed.nodes != before.nodes):
                 asked = {cluster: health_ports(parsed)}
             live.read = SourceRead(SourceResult(parsed, stale), {cluster: live.followed.access}, asked)
         elif live.read.unready:
@@ -170,7 +172,13 @@ class Following:
     def _follow(
         self, source: KubernetesSource, access: Access, tempos: Mapping[str, Tempo] = NOBODY
     ) -> FollowedCluster:
-        return FollowedCluster(source.cluster, access, lambda: self.changed(source.cluster), tempos)
+        return FollowedCluster(
+            source.cluster,
+            access,
+            lambda: self.changed(source.cluster),
+            tempos,
+            reads_ranges=source.reads_pod_ranges,
+        )
 
     def _keep(self, live: _Live, *, due: bool) -> None:
         """Write the last good reading, now and again."""
@@ -182,6 +190,7 @@ class Following:
         last = cache.load(followed.cluster) or {} if lacking else {}
         objects = followed.objects()
         kept = [one for listed in last.values() for one in of_gateways(listed) if word_of(one) in lacking]
+        kept += [one for listed in last.values() for one in of_ranges(listed) if one["kind"] in lacking]
         known = {Identity.of(one) for one in objects} if kept else set()
         others = (one for one in kept if Identity.of(one) not in known)
         cache.keep(followed.cluster, {followed.access.context: (*objects, *others)})

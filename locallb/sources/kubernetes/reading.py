@@ -25,6 +25,7 @@ from locallb.sources import SourceError
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.gateway_listing import list_routed, of_gateways
 from locallb.sources.kubernetes.missing_rights import list_objects, slice_notices
+from locallb.sources.kubernetes.pod_ranges import list_ranges, notices_of_ranges
 from locallb.sources.kubernetes.routed import GATEWAYS, INGRESSES
 from locallb.sources.readings import Objects, ReadCache, readings_directory, slim
 from locallb.sources.source import SourceRead, SourceResult
@@ -71,15 +72,21 @@ def read_kubernetes(
         listed, unread = list_objects(Cluster(access))
     except KubeError as error:
         return _from_copy(source, root, readings, error, needed=held or not source.found)
-    last = _gateways_of(readings, source)
-    told = {routed.name: list_routed(routed, source.cluster, access, last) for routed in (GATEWAYS, INGRESSES)}
-    objects = _interesting([*listed, *(one for each in told.values() for one in each.objects)])
+    last = _last_of(readings, source)
+    gateways = of_gateways(last)
+    told = {routed.name: list_routed(routed, source.cluster, access, gateways) for routed in (GATEWAYS, INGRESSES)}
+    ranges, unknown = list_ranges(access, last) if source.reads_pod_ranges else ((), "")
+    objects = _interesting([*listed, *(one for each in told.values() for one in each.objects), *ranges])
     if keep:
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
     troubles = (routed.notices(source.cluster, told[routed.name].trouble) for routed in (GATEWAYS, INGRESSES))
-    missing = (*slice_notices(source.cluster, unread), *(trouble for some in troubles for trouble in some))
+    missing = (
+        *slice_notices(source.cluster, unread),
+        *(trouble for some in troubles for trouble in some),
+        *notices_of_ranges(source.cluster, unknown),
+    )
     parsed = replace(parsed, notices=(*parsed.notices, *missing))
     return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed))
 
@@ -92,10 +99,10 @@ def read_cluster(source: KubernetesSource, home: Home, known: Collection[ObjectK
     return SourceRead(read.reading, {source.cluster: read.access}, ports, read.unready)
 
 
-def _gateways_of(readings: ReadCache, source: KubernetesSource) -> Objects:
-    """Return what the last good reading has of Gateways; nothing where it can't be used."""
+def _last_of(readings: ReadCache, source: KubernetesSource) -> Objects:
+    """Return what the last good reading has; nothing where it can't be used."""
     with suppress(SourceError):
-        return tuple(one for listed in (readings.load(source.cluster) or {}).values() for one in of_gateways(listed))
+        return tuple(one for listed in (readings.load(source.cluster) or {}).values() for one in listed)
     return ()
 
 

@@ -26,6 +26,10 @@ class ManifestsSource:
     pod_cidrs: ClassVar[tuple[IPNetwork, ...]] = ()
     node_routes: ClassVar[None] = None
 
+    def with_pod_ranges(self) -> ManifestsSource:
+        """Return the same: what there is is read anyway."""
+        return self
+
     @property
     def place(self) -> str:
         """The directory."""

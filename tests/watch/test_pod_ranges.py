@@ -1,0 +1,157 @@
+"""Where a CNI says that pods are: read of running clusters where routes are asked for, and followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.config.settings import PodRouting, Settings
+from locallb.kubernetes import watch_pace
+from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.pod_ranges import with_ranges
+from locallb.model.identities import Home
+from locallb.model.pacing import Pace
+from locallb.model.snapshot import Access
+from locallb.sources.kubernetes import pod_ranges
+from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.kubernetes.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.reading import ClusterResult, read_kubernetes
+from locallb.sources.snapshot import find_sources
+from tests.watch.api import NAME, RANGES, Api, balancer, becomes, follower, node, served
+
+BLOCKS, CILIUM_NODES = "blockaffinities", "ciliumnodes"
+CORE = ("Service", "Node", "EndpointSlice")
+SOON = Pace(first=0.02, longest=0.05, floor=0.02)
+CALICO_PATH, _ = RANGES
+REFUSAL = 403, b'{"kind": "Status", "code": 403}'
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Access]]:
+    """Serve an API of a cluster with a Service and a Node, which is asked again soon."""
+    monkeypatch.setattr(watch_pace, "LISTS", SOON)
+    monkeypatch.setattr(watch_pace, "WATCHES", SOON)
+    monkeypatch.setattr(pod_ranges, "ASKED", SOON)
+    monkeypatch.setattr(pod_ranges, "EVERY", 0.05)
+    with served(tmp_path) as (answers, access):
+        answers.nodes, answers.services = [node("a")], [balancer("web")]
+        yield answers, access
+
+
+def block(cidr: str, version: str = "1") -> dict[str, Any]:
+    """Write a block of Calico's that the Node has."""
+    metadata = {"name": f"a-{cidr.replace('/', '-')}", "resourceVersion": version}
+    return {"metadata": metadata, "spec": {"node": "a", "cidr": cidr, "state": "confirmed"}}
+
+
+def ranges_of(parsed: Parsed) -> list[str]:
+    """Return where the pods of the Node are."""
+    return [str(network) for one in with_ranges(parsed.nodes, parsed.ranges) for network in one.pod_cidrs]
+
+
+def read(access: Access, directory: Path, *, asked: bool = True) -> ClusterResult:
+    """Read the cluster as `up` does."""
+    source = KubernetesSource(NAME, access.kubeconfig, access.context, reads_pod_ranges=asked)
+    return read_kubernetes(source, directory, directory / "readings", keep=True)
+
+
+def test_blocks_of_calico_and_ranges_of_cilium_are_read(api: tuple[Api, Access], tmp_path: Path) -> None:
+    """By `up`, and kept for when they can't be; nothing is asked where nobody wants routes."""
+    answers, access = api
+    assert ranges_of(read(access, tmp_path, asked=False).reading.parsed) == []
+    assert not any(path in RANGES for path in answers.paths)
+    answers.others[BLOCKS] = [block("10.9.0.0/26")]
+    answers.others[CILIUM_NODES] = [
+        {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"ipam": {"podCIDRs": ["10.8.0.0/24"]}}}
+    ]
+    assert ranges_of(read(access, tmp_path).reading.parsed) == ["10.9.0.0/26", "10.8.0.0/24"]
+
+
+@pytest.mark.parametrize("odd", [(500, b"{}"), (200, b"rubbish"), (200, b'{"kind": "Odd"}'), (200, b"[]"), REFUSAL])
+def test_what_cannot_be_asked_counts_as_last_read_and_is_told(
+    odd: tuple[int, bytes], api: tuple[Api, Access], tmp_path: Path
+) -> None:
+    """Services are served all the same, by `up` and while it is followed; the sentence goes with the trouble."""
+    answers, access = api
+    answers.others[BLOCKS] = [block("10.9.0.0/26")]
+    read(access, tmp_path)
+    answers.discoveries[CALICO_PATH] = odd
+    last = read(access, tmp_path).reading.parsed
+    assert ranges_of(last) == ["10.9.0.0/26"]
+    (notice,) = last.notices
+    assert "deploy/rbac-pod-ranges.yaml" in notice
+    with following(access) as followed:
+        becomes(lambda: len(followed.parsed().notices) == 1)
+        assert ranges_of(followed.parsed(ranges=last.ranges)) == ["10.9.0.0/26"]
+        assert followed.lacks() >= {"BlockAffinity", "CiliumNode"}
+        assert not followed.stale()
+        answers.others[BLOCKS] = [block("10.9.0.64/26")]
+        answers.discoveries.clear()
+        becomes(lambda: ranges_of(followed.parsed()) == ["10.9.0.64/26"])
+        assert followed.parsed().notices == ()
+
+
+def test_blocks_that_come_and_go_are_heard_of(api: tuple[Api, Access]) -> None:
+    """Also those of a CNI that is installed later, and removed: then spec.podCIDRs count again."""
+    answers, access = api
+    answers.nodes[0]["spec"] = {"podCIDRs": ["10.244.0.0/24"]}
+    with following(access) as followed:
+        becomes(lambda: not followed.lacks() & pod_ranges.KINDS)
+        assert ranges_of(followed.parsed()) == ["10.244.0.0/24"]
+        answers.others[BLOCKS] = [block("10.9.0.0/26")]
+        becomes(lambda: ranges_of(followed.parsed()) == ["10.9.0.0/26"])
+        becomes(lambda: f"{CALICO_PATH}/{BLOCKS}" in answers.paths and answers.count("watch") > len(CORE))
+        answers.other_events[BLOCKS] = [("ADDED", block("10.9.0.64/26", "2"))]
+        becomes(lambda: ranges_of(followed.parsed()) == ["10.9.0.0/26", "10.9.0.64/26"])
+        assert {one["kind"] for one in followed.objects()} >= {"BlockAffinity"}
+        del answers.others[BLOCKS]
+        becomes(lambda: ranges_of(followed.parsed()) == ["10.244.0.0/24"])
+
+
+def test_a_missing_right_is_told_and_what_was_read_last_counts(api: tuple[Api, Access], tmp_path: Path) -> None:
+    """The kind is there, and may not be listed: in `up` and in `watch`, whose Services go on."""
+    answers, access = api
+    answers.others[BLOCKS] = [block("10.9.0.0/26")]
+    last = read(access, tmp_path).reading.parsed
+    answers.refused.add(BLOCKS)
+    again = read(access, tmp_path).reading.parsed
+    with following(access) as followed:
+        becomes(lambda: len(followed.parsed().notices) == 1)
+        for parsed in (again, followed.parsed(ranges=last.ranges)):
+            (notice,) = parsed.notices
+            assert "403" in notice
+            assert "by the rights of deploy/rbac-pod-ranges.yaml" in notice
+            assert ranges_of(parsed) == ["10.9.0.0/26"]
+            assert parsed.services
+        assert not followed.stale()
+
+
+@pytest.mark.parametrize("routing", list(PodRouting))
+def test_a_cluster_is_asked_only_where_routes_are_wanted(
+    routing: PodRouting, api: tuple[Api, Access], tmp_path: Path
+) -> None:
+    """Not where its ranges are named, nor where its Nodes are pods: whoever knows better is believed."""
+    _, access = api
+    plain = KubernetesSource(NAME, access.kubeconfig, access.context)
+    named = replace(plain, pod_cidrs=(ip_network("10.0.0.0/16"),))
+    shoot = replace(plain, node_routes=())
+    home = Home(str(tmp_path), "dev", "local-lb")
+    sources, _ = find_sources(home, Settings((plain, named, shoot), (), pod_routes=routing), keep=False)
+    asked = [source.reads_pod_ranges for source in sources if isinstance(source, KubernetesSource)]
+    assert asked == [routing is not PodRouting.OFF, False, False]
+
+
+@contextmanager
+def following(access: Access) -> Iterator[FollowedCluster]:
+    """Follow the cluster and its ranges."""
+    followed = follower(access, reads_ranges=True)
+    try:
+        yield followed
+    finally:
+        followed.stop()
