@@ -65,7 +65,9 @@ class Arguments:
     ends: bool = False
     """`fault` ends what was ordered."""
     backends: tuple[str, ...] = ()
-    """Which ones `drain` is about; none for all."""
+    """Which ones `drain` and `fault --down` are about; none for all."""
+    down: bool = False
+    """`fault` has these count as if they refused."""
     undo: bool = False
     """`drain` lets them have new connections again."""
     place: Path | None = None
@@ -122,6 +124,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         seconds=getattr(given, "seconds", 0),
         ends=getattr(given, "ends", False),
         backends=tuple(getattr(given, "backends", ())),
+        down=getattr(given, "down", False),
         undo=getattr(given, "undo", False),
         place=getattr(given, "place", None),
         sources=tuple(getattr(given, "sources", ())),
@@ -149,8 +152,10 @@ def _contradiction(given: argparse.Namespace) -> str:
 def _contradiction_of_fault(given: argparse.Namespace) -> str:
     """Return what of a fault can't be."""
     whole = given.refuse + given.hang + given.reset
-    if whole and given.ends:
-        return "--end takes no shares"
-    if whole and not given.services:
+    if (whole or given.down) and given.ends:
+        return "--end takes no shares, and no --down"
+    if given.down != bool(given.backends) and not given.ends:
+        return "--backend NAME and --down belong together: which backends count as if they refused"
+    if (whole or given.backends) and not given.services:
         return "name the SERVICE whose connections shall fail"
     return "shares are together at most 100%" if whole > WHOLE else ""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from locallb.envoy.document import Message, typed
 from locallb.model.faults import WHOLE, Fault
+from locallb.model.serving import Listener
 
 NOBODY = "local-lb-nobody"
 """A cluster that there isn't: a connection to it is reset at once."""
@@ -28,28 +29,36 @@ _DRAWN = f"((({_MIXED}) * ({_MIXED})) % {_PRIME} * ({_MIXED})) % {_PRIME} % {WHO
 _FILTERS = "envoy.extensions.filters.network"
 
 
-def faulty(chain: Message, fault: Fault, port: int, upstream: str) -> Message:
-    """Make the chain with a fault of connections that come to `port`, from the chain that leads to `upstream`."""
+def faulty(chain: Message, spec: Listener) -> Message:
+    """Make the chain with what is ordered for a listener, from the chain that leads to its upstream."""
     match, filters = chain.get("filter_chain_match"), chain["filters"]
+    port = spec.container_port or spec.port
     return {
         "filter_chain_match": {**(match if isinstance(match, Mapping) else {}), "destination_port": port},
         "filters": [
-            _noted(fault, upstream),
-            _denied(_HANG, delay_deny=_HANGS),
-            _denied(_RESET),
+            _noted(spec.fault, _leading(spec)),
+            *([_denied(_HANG, delay_deny=_HANGS), _denied(_RESET)] if spec.fault else []),
             *(filters if isinstance(filters, list) else []),
         ],
     }
 
 
-def _noted(fault: Fault, upstream: str) -> Message:
+def _leading(spec: Listener) -> str:
+    """Return the expression of where connections go that nothing befalls."""
+    upstream, detour = f'"{spec.upstream}"', spec.detour
+    return _before(detour.until, f'"{detour.upstream or NOBODY}"', upstream) if detour else upstream
+
+
+def _noted(fault: Fault | None, leading: str) -> Message:
     """Draw and note what becomes of each connection that is made before the end."""
-    refused, hanging = fault.refuse, fault.refuse + fault.hang
-    fate = f'{_DRAWN} < {refused} ? "" : {_DRAWN} < {hanging} ? "{_HANG}" : {_DRAWN} < {hanging + fault.reset}'
-    notes = {
-        _CLUSTER: _before(fault.until, f'{_DRAWN} < {refused} ? "{NOBODY}" : "{upstream}"', upstream),
-        _FATE: _before(fault.until, f'{fate} ? "{_RESET}" : ""', ""),
-    }
+    notes = {_CLUSTER: leading}
+    if fault:
+        refused, hanging = fault.refuse, fault.refuse + fault.hang
+        fate = f'{_DRAWN} < {refused} ? "" : {_DRAWN} < {hanging} ? "{_HANG}" : {_DRAWN} < {hanging + fault.reset}'
+        notes = {
+            _CLUSTER: _before(fault.until, f'{_DRAWN} < {refused} ? "{NOBODY}" : {leading}', leading),
+            _FATE: _before(fault.until, f'{fate} ? "{_RESET}" : ""', '""'),
+        }
     values: list[Message] = [
         {"object_key": key, "factory_key": _FACTORIES[key], "format_string": _format(expression)}
         for key, expression in notes.items()
@@ -62,7 +71,7 @@ _FACTORIES = {_CLUSTER: _CLUSTER, _FATE: "envoy.string"}
 
 
 def _before(until: str, then: str, otherwise: str) -> str:
-    return f'request.time < timestamp("{until}") ? ({then}) : "{otherwise}"'
+    return f'request.time < timestamp("{until}") ? ({then}) : {otherwise}'
 
 
 def _format(expression: str) -> Message:

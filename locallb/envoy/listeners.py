@@ -85,8 +85,8 @@ def _tcp(spec: Listener) -> Message:
     sources = ranges(spec.source_ranges)
     match: Message = {"filter_chain_match": {"source_prefix_ranges": sources}} if sources else {}
     chains: list[Message] = [{**chain, **match}]
-    if spec.fault:
-        chains.append(faulty(chains[0], spec.fault, spec.container_port or spec.port, spec.upstream))
+    if spec.fault or spec.detour:
+        chains.append(faulty(chains[0], spec))
     return {"filter_chains": chains, "tcp_keepalive": KEEPALIVE}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 WHOLE = 10_000
 """Hundredths of a percent: all connections."""
@@ -34,8 +35,7 @@ class Fault:
         """Raise ValueError with half a sentence for what can't be."""
         if not 0 < self.refuse + self.hang + self.reset <= WHOLE or min(self.refuse, self.hang, self.reset) < 0:
             raise ValueError("its shares are together more than 0% and at most 100%")
-        if not _UNTIL.fullmatch(self.until) or not _is_time(self.until):
-            raise ValueError("until is a time such as 2026-11-22T18:00:00Z")
+        _require_end(self.until)
 
     def __str__(self) -> str:
         shares = {"refused": self.refuse, "left hanging": self.hang, "reset": self.reset}
@@ -63,6 +63,31 @@ def parse_fault(text: str) -> Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Down:
+    """Backends that count as if they refused, to the end that whoever serves them ends it by."""
+
+    names: frozenset[str]
+    """Of Nodes and Pods, and addresses."""
+    until: str
+
+    def __post_init__(self) -> None:
+        """Raise ValueError with half a sentence for what can't be."""
+        _require_end(self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Detour:
+    """Where connections go instead, to its end."""
+
+    upstream: str
+    """Empty for nowhere."""
+    until: str
+
+
+_Ends = TypeVar("_Ends", Fault, Down)
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
     """What was ordered for one Service by a command, beside what its annotation says."""
 
@@ -70,18 +95,19 @@ class Order:
     """Counts instead of the annotation's."""
     drained: frozenset[str] = frozenset()
     """Names of Nodes and Pods, and addresses, that get no new connections; `ALL` for every one."""
+    down: Down | None = None
 
     def at(self, now: str) -> Order:
         """Leave out what is over at that time, written as ends are."""
-        return replace(self, fault=fault_at(self.fault, now))
+        return replace(self, fault=at_time(self.fault, now), down=at_time(self.down, now))
 
 
 NO_ORDER = Order()
 
 
-def fault_at(fault: Fault | None, now: str) -> Fault | None:
-    """Return a fault unless it is over at that time, written as ends are."""
-    return fault if fault and fault.until > now else None
+def at_time(order: _Ends | None, now: str) -> _Ends | None:
+    """Return what was ordered unless it is over at that time, written as ends are."""
+    return order if order and order.until > now else None
 
 
 def parse_share(text: str) -> int:
@@ -90,6 +116,11 @@ def parse_share(text: str) -> int:
     if not match:
         raise ValueError(f"{text!r} is no share such as 10% or 0.5%")
     return int(match[1]) * 100 + int((match[2] or "").ljust(2, "0"))
+
+
+def _require_end(text: str) -> None:
+    if not _UNTIL.fullmatch(text) or not _is_time(text):
+        raise ValueError("until is a time such as 2026-11-22T18:00:00Z")
 
 
 def _is_time(text: str) -> bool:

@@ -114,6 +114,11 @@ class Service:
         """What shall go wrong with its connections, whoever ordered it."""
         return self.ordered.fault or self.fault
 
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """When what is ordered for it is over, as far as that ends by itself."""
+        return tuple(each.until for each in (self.failing, self.ordered.down) if each)
+
 
 @dataclass(frozen=True, slots=True)
 class MalformedService:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from locallb.model.faults import Fault
+from locallb.model.faults import Detour, Fault
 from locallb.model.http.serving import AnyCertificate, HttpBackends, HttpListener
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, place
 from locallb.model.objects import Discovery, ProxyProtocol
@@ -89,6 +89,8 @@ class Listener:
     """Whether a client whom no backend lets in is held for about a second, in which another backend may be told."""
     fault: Fault | None = None
     """What shall go wrong with its connections, of TCP."""
+    detour: Detour | None = None
+    """Where they go instead for a while, of TCP."""
 
     @property
     def name(self) -> str:

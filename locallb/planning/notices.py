@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from locallb.config.settings import Settings
-from locallb.model.faults import ALL, Fault
+from locallb.model.faults import ALL
 from locallb.model.formatting import few
 from locallb.model.identities import ClusterName, IPAddress, Protocol
 from locallb.model.objects import Service
@@ -51,8 +51,8 @@ def notices_of(
         told.append(Notice(OTHERS, _other_controller(service, others)))
     if service.proxy_protocol and any(port.protocol is Protocol.UDP for port in service.ports):
         told.append(Notice(PROXY_PROTOCOL, _only_tcp(service)))
-    if service.failing:
-        told.append(Notice(FAULT, _ordered(service, service.failing)))
+    if service.failing or service.ordered.down:
+        told.append(Notice(FAULT, _ordered(service)))
     if service.ordered.drained:
         told.append(Notice(DRAIN, _drained(service)))
     return tuple(told)
@@ -63,11 +63,15 @@ def ordered_of(notices: Iterable[Notice]) -> tuple[Notice, ...]:
     return tuple(notice for notice in notices if notice.reason in _OF_ORDERS)
 
 
-def _ordered(service: Service, fault: Fault) -> str:
-    by, end = ("its annotation local-lb.dev/fault", "remove the annotation to end it before")
-    if service.ordered.fault:
+def _ordered(service: Service) -> str:
+    fault, down = service.failing, service.ordered.down
+    told = [f"of new TCP connections {fault}"] if fault else []
+    if down:
+        told.append(f"as if refusing, {few(sorted(down.names))} gets no new TCP connections, until {down.until}")
+    by, end = "its annotation local-lb.dev/fault", "remove the annotation to end it before"
+    if service.ordered.fault or down:
         by, end = "a command", f"`locallb fault {service.key} --end` ends it before"
-    return f"{service.key}: a fault {ORDERED} {by}: of new TCP connections {fault}; {end}"
+    return f"{service.key}: a fault {ORDERED} {by}: {'; '.join(told)}; {end}"
 
 
 def _drained(service: Service) -> str:

@@ -56,6 +56,8 @@ class PlannedPort:
 def _upstreams(listener: Listener | HttpListener) -> Iterator[str]:
     if isinstance(listener, Listener):
         yield listener.upstream
+        if listener.detour and listener.detour.upstream:
+            yield listener.detour.upstream
         return
     for serves in (chain.serves for chain in listener.chains):
         actions = (

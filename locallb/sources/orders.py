@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from locallb.model.errors import ClientError
-from locallb.model.faults import NO_ORDER, Order, fault_at, parse_fault
+from locallb.model.faults import NO_ORDER, Down, Order, at_time, parse_fault
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.sources.readings import readings_directory
@@ -44,7 +44,7 @@ class Orders:
 
     def _with_order(self, service: Service) -> Service:
         """Return the very same one where nothing is ordered: whoever knows it need not compare."""
-        order, fault = self.by_service.get(service.key, NO_ORDER), fault_at(service.fault, self.now)
+        order, fault = self.by_service.get(service.key, NO_ORDER), at_time(service.fault, self.now)
         if order == service.ordered and fault == service.fault:
             return service
         return replace(service, ordered=order, fault=fault)
@@ -86,8 +86,8 @@ def change_orders(home: Home, keys: Iterable[ObjectKey], change: Callable[[Order
 
 
 def next_end(services: Iterable[Service]) -> str:
-    """Return when the first fault is over that is in force; empty where there is none."""
-    return min((service.failing.until for service in services if service.failing), default="")
+    """Return when the first order is over that is in force and has an end; empty where there is none."""
+    return min((end for service in services for end in service.ends), default="")
 
 
 def seconds_until(end: str) -> float:
@@ -103,14 +103,24 @@ def _read(path: Path) -> Mapping[ObjectKey, Order]:
 
 
 def _order(fields: Mapping[str, Any]) -> Order:
-    drained = fields.get("drained", ())
-    if not isinstance(drained, list | tuple):
+    down = _names(fields, "down")
+    return Order(
+        parse_fault(fields["fault"]) if fields.get("fault") else None,
+        _names(fields, "drained"),
+        Down(down, str(fields.get("downUntil"))) if down else None,
+    )
+
+
+def _names(fields: Mapping[str, Any], name: str) -> frozenset[str]:
+    names = fields.get(name, ())
+    if not isinstance(names, list | tuple):
         raise ValueError  # noqa: TRY004 - one kind of mistake: the file isn't ours
-    return Order(parse_fault(fields["fault"]) if fields.get("fault") else None, frozenset(map(str, drained)))
+    return frozenset(map(str, names))
 
 
 def _fields(order: Order) -> Mapping[str, object]:
-    return {"fault": order.fault.words if order.fault else "", "drained": sorted(order.drained)}
+    down = {"down": sorted(order.down.names), "downUntil": order.down.until} if order.down else {}
+    return {"fault": order.fault.words if order.fault else "", "drained": sorted(order.drained), **down}
 
 
 def _write(path: Path, orders: Mapping[ObjectKey, Order]) -> None:

@@ -53,7 +53,7 @@ def test_a_share_of_clients_fails_from_the_order_to_its_end(proxies: str) -> Non
         at, pids = play.addresses(), envoys(play.root)
         done = play.run("fault", "web", "--refuse", "8%", "--reset", "2%", "--for", "1h")
         assert (done.code, done.err) == (0, "")
-        assert re.search(r"c/n/web +8% +0% +2% +(1h 0m|59m \d+s) ", done.out)
+        assert re.search(r"c/n/web +8% +- +2% +- +(1h 0m|59m \d+s) ", done.out)
         told = Counter(answer(at["n/web"]) for _ in range(CLIENTS))
         failed = CLIENTS - told["b: hello"]
         assert told.keys() <= {"b: hello", *FAILS}
@@ -93,7 +93,7 @@ def test_it_ends_by_itself_in_the_loop_and_after_it_was_killed() -> None:
             becomes(lambda: play.addresses() and answer(play.addresses()["n/web"]) == "b: hello", watch)
             address = play.addresses()["n/web"]
             plain = listeners(play)
-            assert play.run("fault", "web", "--refuse", "100%", "--for", "8s").code == 0
+            assert play.run("fault", "web", "--refuse", "100%", "--for", "15s").code == 0
             becomes(lambda: TOLD in watch.told(), watch)
             becomes(lambda: answer(address) == "b: hello" and listeners(play) == plain, watch)
             assert play.run("fault", "web", "--refuse", "100%", "--for", "15s").code == 0
@@ -151,7 +151,7 @@ def test_what_makes_no_sense_changes_nothing() -> None:
             (["udp", "--refuse", "1%"], 1, "c/n/udp has no TCP port"),
             (["nobody", "--refuse", "1%"], 1, "there is no load balancer 'nobody'"),
             (["--refuse", "1%"], 2, "name the SERVICE"),
-            (["web", "--end", "--refuse", "1%"], 2, "--end takes no shares"),
+            (["web", "--end", "--refuse", "1%"], 2, "--end takes no shares, and no --down"),
             (["web", "--refuse", "1"], 2, "'1' is no share such as 10% or 0.5%"),
             (["web", "--refuse", "60%", "--hang", "41%"], 2, "at most 100%"),
             (["web", "--refuse", "1%", "--for", "8d"], 2, "'8d' is no time such as 90s"),

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from locallb.model.faults import ALL, Order
-from locallb.planning.backends.backends import PortBackends, upstreams
+from locallb.model.faults import ALL, Down, Order
+from locallb.planning.backends.backends import PortBackends, detours, upstreams
 from locallb.planning.backends.drained import names_of, names_of_endpoints
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
@@ -91,3 +91,21 @@ def test_the_names_of_backends_are_known() -> None:
     result = parsed(A, service(), endpoints(pod("web-1", "10.1.0.1", "a"), endpoint("10.1.0.9")))
     assert names_of(result.nodes) == {"a", "10.0.0.1", "fd00::1"}
     assert names_of_endpoints(result.slices) == {"web-1", "10.1.0.1", "10.1.0.9"}
+
+
+def test_a_detour_is_there_where_backends_differ() -> None:
+    """For TCP, without what is drained; it is empty where all are down."""
+    ports = [{"port": 8080, "nodePort": 30080}, {"port": 53, "nodePort": 30053, "protocol": "UDP"}]
+    result = parsed(service(ports=ports), A, B, node("c", "10.0.0.3"))
+    index = BackendIndex.of(eligible(result.nodes)[0], result.slices)
+
+    def found_where(down: set[str], drained: set[str]) -> list[list[str]]:
+        order = Order(drained=frozenset(drained), down=Down(frozenset(down), "2999-01-01T00:00:00Z"))
+        wanted = replace(result.services[0], ordered=order)
+        return [[str(backend) for backend in entry.backends] for entry in detours(wanted, index)]
+
+    assert found_where({"a"}, set()) == [["10.0.0.2:30080", "10.0.0.3:30080"]]
+    assert found_where({"a"}, {"b"}) == [["10.0.0.3:30080"]]
+    assert found_where({"a", "b", "c"}, set()) == [[]]
+    assert found_where({"a"}, {"a"}) == found_where({"nobody"}, set()) == []
+    assert list(detours(result.services[0], index)) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from locallb.cli.arguments import Arguments
@@ -11,14 +11,12 @@ from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.cli.orders.effect import bring_about
-from locallb.cli.orders.services import Served, chosen_of, served
+from locallb.cli.orders.services import chosen_of, require_backends, served
 from locallb.cli.session import Session
 from locallb.model.faults import ALL, Order
 from locallb.model.formatting import clipped, few
 from locallb.model.identities import ObjectKey
 from locallb.model.objects import Service
-from locallb.planning.backends.drained import names_of, names_of_endpoints
-from locallb.planning.planned import Via
 from locallb.sources.orders import change_orders, read_orders
 
 
@@ -32,7 +30,7 @@ def drain(session: Session, args: Arguments, out: Out) -> int:
         told = _undo(session, chosen or every, names, args, out)
     elif chosen:
         for key in chosen:
-            _require(known, key, names)
+            require_backends(known, key, names)
         more = names or frozenset({ALL})
         change_orders(session.home, chosen, lambda order: replace(order, drained=order.drained | more))
         told = bring_about(session, chosen, args, out)
@@ -53,22 +51,6 @@ def _undo(session: Session, keys: Sequence[ObjectKey], names: frozenset[str], ar
 
     change_orders(session.home, keys, less)
     return bring_about(session, keys, args, out)
-
-
-def _require(known: Served, key: ObjectKey, names: Iterable[str]) -> None:
-    """Check that a Service has backends of these names. Raises Refused."""
-    nodes = names_of(node for node in known.snapshot.nodes if node.cluster == key.cluster)
-    endpoints = names_of_endpoints(each for each in known.snapshot.slices if each.service == key)
-    straight = any(port.via in {Via.PODS, Via.BOTH} for port in known.placements[key].ports)
-    for name in names:
-        if name in endpoints and name not in nodes and not straight:
-            raise Refused(
-                f"{key}: {clipped(name)} is behind NodePorts, where Kubernetes chooses the pod; name a Node,"
-                " or have pods reached straight (local-lb:backends)"
-            )
-        if name not in nodes | endpoints:
-            there = few(sorted(nodes | (endpoints if straight else frozenset()))) or "none"
-            raise Refused(f"{key} has no backend {clipped(name)}; name a Node, a Pod or an address: {there}")
 
 
 def _show(services: Sequence[Service], args: Arguments, out: Out) -> None:

@@ -3,53 +3,75 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.model.faults import WHOLE, Fault
+from locallb.model.faults import WHOLE
+from locallb.model.formatting import few
 from locallb.model.objects import Service
 from locallb.sources.orders import seconds_until
 
-_HEAD = ("SERVICE", "REFUSED", "HANGING", "RESET", "LEFT", "UNTIL", "ORDERED BY")
+_HEAD = ("SERVICE", "REFUSED", "HANGING", "RESET", "DOWN", "LEFT", "UNTIL", "ORDERED BY")
+_MOST = 3
+"""Backends that are named."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
+class _Row(NamedTuple):
+    """What ends at one time."""
+
+    service: Service
+    until: str
+    by: str
+    shares: tuple[int, int, int] = (0, 0, 0)
+    down: tuple[str, ...] = ()
+
+
 def show(services: Sequence[Service], args: Arguments, out: Out) -> None:
-    """Show the faults of these, all of which have one."""
-    faults = [(service, service.failing) for service in services if service.failing]
+    """Show the faults of these."""
+    rows = [row for service in services for row in _rows(service)]
     if args.json:
-        out.raw(json.dumps([_fields(service, fault) for service, fault in faults], indent=2))
-    elif faults:
-        out.table(_HEAD, [_cells(service, fault) for service, fault in faults])
+        out.raw(json.dumps([_fields(row) for row in rows], indent=2))
+    elif rows:
+        out.table(_HEAD, [_cells(row) for row in rows])
     else:
         out.line("No fault is ordered.")
 
 
-def _fields(service: Service, fault: Fault) -> dict[str, object]:
+def _rows(service: Service) -> Iterator[_Row]:
+    if fault := service.failing:
+        by = "command" if service.ordered.fault else "annotation"
+        yield _Row(service, fault.until, by, (fault.refuse, fault.hang, fault.reset))
+    if down := service.ordered.down:
+        yield _Row(service, down.until, "command", down=tuple(sorted(down.names)))
+
+
+def _fields(row: _Row) -> dict[str, object]:
     return {
-        **service.key._asdict(),
-        "refuse": _percent(fault.refuse),
-        "hang": _percent(fault.hang),
-        "reset": _percent(fault.reset),
-        "until": fault.until,
-        "seconds": _left(fault),
-        "by": "command" if service.ordered.fault else "annotation",
+        **row.service.key._asdict(),
+        **{name: _percent(share) for name, share in zip(("refuse", "hang", "reset"), row.shares, strict=True)},
+        "down": list(row.down),
+        "until": row.until,
+        "seconds": _left(row.until),
+        "by": row.by,
     }
 
 
-def _cells(service: Service, fault: Fault) -> tuple[str, ...]:
-    shares = (f"{_percent(share):g}%" for share in (fault.refuse, fault.hang, fault.reset))
-    by = "locallb fault" if service.ordered.fault else "local-lb.dev/fault"
-    return str(service.key), *shares, duration(_left(fault)), fault.until, by
+def _cells(row: _Row) -> tuple[str, ...]:
+    shares = (f"{_percent(share):g}%" if share else "-" for share in row.shares)
+    by = {"command": "locallb fault", "annotation": "local-lb.dev/fault"}[row.by]
+    down = few(row.down, _MOST) or "-"
+    return str(row.service.key), *shares, down, duration(_left(row.until)), row.until, by
 
 
 def _percent(share: int) -> float:
     return share * 100 / WHOLE
 
 
-def _left(fault: Fault) -> int:
-    return max(0, round(seconds_until(fault.until)))
+def _left(until: str) -> int:
+    return max(0, round(seconds_until(until)))
 
 
 def duration(seconds: int) -> str:

@@ -25,21 +25,20 @@ def add_fault(command: argparse.ArgumentParser, _common: argparse.ArgumentParser
     command.add_argument(
         "--for", dest="seconds", metavar="TIME", type=_time, default=_time("5m"), help="such as 90s or 1h (default: 5m)"
     )
+    _add_backends(command, "this Node, Pod or address, with --down; may be repeated")
+    command.add_argument("--down", action="store_true", help="the backends count as if they refused")
     command.add_argument("--end", dest="ends", action="store_true", help="end it now; without SERVICE all of them")
 
 
 def add_drain(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     """Add what `drain` takes."""
     command.add_argument("services", metavar="SERVICE", nargs="*", help="which; without any: list what is drained")
-    command.add_argument(
-        "--backend",
-        dest="backends",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="only this Node, Pod or address; may be repeated",
-    )
+    _add_backends(command, "only this Node, Pod or address; may be repeated")
     command.add_argument("--undo", action="store_true", help="let them have new connections again; all without SERVICE")
+
+
+def _add_backends(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("--backend", dest="backends", metavar="NAME", action="append", default=[], help=text)
 
 
 def _share(text: str) -> int:

@@ -8,7 +8,7 @@ usable (`usable_endpoints`) and reached (`reach`), whether a backend answers (th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from locallb.model.formatting import counted
@@ -48,6 +48,17 @@ class _Found:
     health: HealthCheck = None
     standby: Iterable[Backend] = ()
     straight: bool = False
+
+
+def detours(service: Service, around: BackendIndex) -> Iterator[PortBackends]:
+    """Find the backends that TCP ports have as long as some of theirs count as if they refused; none where alike."""
+    if not service.ordered.down:
+        return
+    left = without(around, service.ordered.drained | service.ordered.down.names)
+    for entry in upstreams(service, around):
+        others = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, left))
+        if entry.port.protocol is Protocol.TCP and others.backends != entry.backends:
+            yield others
 
 
 def upstreams(service: Service, around: BackendIndex) -> tuple[PortBackends, ...]:

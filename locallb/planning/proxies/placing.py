@@ -15,6 +15,7 @@ from locallb.config.settings import PodRouting, Settings
 from locallb.envoy import render, render_empty, render_part
 from locallb.gateway.bound import Bound
 from locallb.gateway.telling import route_lines
+from locallb.model.faults import Detour
 from locallb.model.http.serving import HttpListener
 from locallb.model.identities import Family, Home, IPAddress, Owner, Protocol, ProxyName
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
@@ -22,7 +23,7 @@ from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Listener, Part, Proxy, Upstream
 from locallb.model.snapshot import Access, HostFacts
-from locallb.planning.backends.backends import PortBackends, upstreams
+from locallb.planning.backends.backends import PortBackends, detours, upstreams
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.gateways import Serving, Where, serve
 from locallb.planning.notices import Notice
@@ -30,6 +31,9 @@ from locallb.planning.planned import Placement, PlannedPart, PlannedPort, Planne
 from locallb.planning.ports import PortProblems
 from locallb.planning.proxies.assignment import ProxyAssignment
 from locallb.planning.runs import Place, RunInputs, RunPlanner, run_planner
+
+DETOUR = "-detour"
+"""Added to an upstream's name: where connections go while backends of it are down."""
 
 
 class PlanContext(NamedTuple):
@@ -111,9 +115,16 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     service = given.service
     mine = f"{part_id(service.key)}-" if given.seat.proxy else ""
     usable = [entry for entry in upstreams(service, given.around) if entry.port not in given.problems]
-    served = tuple(upstream for entry in usable if (upstream := _upstream(service, entry, mine)))
+    others = [entry for entry in detours(service, given.around) if entry.port not in given.problems]
+    served = tuple(
+        upstream
+        for entries, suffix in ((usable, ""), (others, DETOUR))
+        for entry in entries
+        if (upstream := _upstream(service, entry, mine, suffix))
+    )
     straight = any(entry.straight for entry in usable)
-    listen = partial(_listener, service, mine, _is_patient(given, frame, straight=straight))
+    leads = {(entry.port, entry.family): bool(entry.backends) for entry in others}
+    listen = partial(_listener, service, mine, _is_patient(given, frame, straight=straight), leads)
     ports = tuple(_planned_port(given, port, usable, listen) for port in service.ports)
     listeners = tuple(one for port in ports for one in port.listeners if isinstance(one, Listener))
     return Serving(ports, listeners, (), served)
@@ -150,11 +161,11 @@ def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
                     yield address, planned.port.port, planned.port.protocol
 
 
-def _upstream(service: Service, entry: PortBackends, prefix: str) -> Upstream | None:
+def _upstream(service: Service, entry: PortBackends, prefix: str, suffix: str) -> Upstream | None:
     if not entry.backends:
         return None
     return Upstream(
-        prefix + upstream_name(entry.port.protocol, entry.port.port, entry.family),
+        prefix + upstream_name(entry.port.protocol, entry.port.port, entry.family) + suffix,
         entry.port.protocol,
         entry.backends,
         service.client_ip_affinity,
@@ -197,14 +208,24 @@ def _is_patient(given: PlacementInputs, frame: PlanContext, *, straight: bool) -
     return choice is BackendChoice.PODS or (choice is BackendChoice.AUTO and wanted)
 
 
-def _listener(service: Service, prefix: str, patient: bool, port: ServicePort, address: IPAddress) -> Listener:  # noqa: FBT001 - a part of the listener
+def _listener(  # noqa: PLR0913, PLR0917 - what a listener is made from
+    service: Service,
+    prefix: str,
+    patient: bool,  # noqa: FBT001 - a part of the listener
+    leads: Mapping[tuple[ServicePort, Family], bool],
+    port: ServicePort,
+    address: IPAddress,
+) -> Listener:
+    family, down = Family.of(address), service.ordered.down
+    upstream, leads_on = prefix + upstream_name(port.protocol, port.port, family), leads.get((port, family))
     return Listener(
         address,
         port.port,
         port.protocol,
-        prefix + upstream_name(port.protocol, port.port, Family.of(address)),
+        upstream,
         service.source_ranges,
         service.client_ip_affinity,
         patient=patient,
         fault=service.failing if port.protocol is Protocol.TCP else None,
+        detour=Detour(upstream + DETOUR if leads_on else "", down.until) if down and leads_on is not None else None,
     )

@@ -1,0 +1,88 @@
+"""`locallb fault --backend NAME --down`: as if that backend refused, until the end that the proxy itself keeps."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.e2e.support import Stage, ask, envoys
+from tests.e2e.test_drain import answers, two_nodes
+from tests.e2e.test_orders import FAILS, answer, listeners
+from tests.e2e.watching import becomes
+
+pytestmark = pytest.mark.envoy
+
+TOLD = "c/n/web: a fault is ordered by a command: as if refusing, a gets no new TCP connections, until "
+
+
+@pytest.mark.parametrize("proxies", ["per-service", "shared"])
+def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -> None:
+    """Open ones stay; whoever looks is told; a fault of shares goes beside it; figures are of all."""
+    with two_nodes(proxies) as (play, address):
+        pids = envoys(play.root)
+        becomes(lambda: answers(address) == {"a", "b"})
+        with socket.create_connection((address, 8080), 10) as client, client.makefile("rb") as lines:
+            client.sendall(b"one\n")
+            mine = lines.readline()[:1]
+            done = play.run("fault", "web", "--backend", "a", "--down", "--for", "1h")
+            assert (done.code, done.err) == (0, "")
+            assert answers(address) == {"b"}
+            assert TOLD in play.run("preview").err
+            assert [notice["reason"] for notice in play.status()["n/web"]["ordered"]] == ["FaultOrdered"]
+            (row,) = play.run("fault", "--json").json
+            assert (row["down"], row["refuse"], row["by"]) == (["a"], 0, "command")
+            (counted,) = play.run("top", "--once", "--json").json["services"]
+            assert counted["connections"] >= 40
+            assert play.run("fault", "web", "--hang", "0.01%", "--for", "2h").code == 0
+            assert [row["down"] for row in play.run("fault", "--json").json] == [[], ["a"]]
+            assert answers(address) == {"b"}
+            assert play.run("up", "--yes", "--expect-no-changes").code == 0
+            assert play.run("fault", "web", "--end", "--backend", "a").code == 0
+            becomes(lambda: answers(address) == {"a", "b"})
+            client.sendall(b"two\n")
+            assert lines.readline()[:1] == mine
+        play.run("fault", "--end")
+        assert envoys(play.root) == pids
+
+
+def test_where_all_backends_are_down_clients_are_reset() -> None:
+    """The port listens on: nobody else can have it."""
+    with two_nodes() as (play, address):
+        assert play.run("fault", "web", "--backend", "a", "--backend", "127.0.0.2", "--down").code == 0
+        assert {answer(address) for _ in range(20)} <= FAILS
+        assert play.status()["n/web"]["state"] == "serving"
+        assert play.run("fault", "--end").out.endswith("No fault is ordered.\n")
+        becomes(lambda: answers(address) == {"a", "b"})
+
+
+def test_the_proxy_ends_it_where_nothing_else_runs() -> None:
+    """And the next `up` takes back the last byte of it."""
+    with two_nodes() as (play, address):
+        plain = listeners(play)
+        assert play.run("fault", "web", "--backend", "a", "--backend", "b", "--down", "--for", "15s").code == 0
+        faulty = listeners(play)
+        assert faulty != plain
+        becomes(lambda: ended(play, address))
+        assert listeners(play) == faulty
+        play.up()
+        assert listeners(play) == plain
+
+
+def ended(play: Stage, address: str) -> bool:
+    """Return whether nothing is ordered any more, and clients are served."""
+    return play.run("fault", "--json").json == [] and ask(address, 8080)[:1] in {"a", "b"}
+
+
+def test_what_makes_no_sense_is_one_sentence() -> None:
+    """Each with what would."""
+    with two_nodes() as (play, _):
+        for words, code, told in (
+            (["web", "--backend", "a"], 2, "--backend NAME and --down belong together"),
+            (["web", "--down"], 2, "--backend NAME and --down belong together"),
+            (["--backend", "a", "--down"], 2, "name the SERVICE"),
+            (["web", "--end", "--down"], 2, "--end takes no shares, and no --down"),
+            (["web", "--backend", "z", "--down"], 1, "c/n/web has no backend z"),
+        ):
+            done = play.run("fault", *words)
+            assert (done.code, told in " ".join(done.err.split())) == (code, True), done.err
