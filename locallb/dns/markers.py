@@ -43,10 +43,10 @@ class Marker:
     """Which object of it."""
 
     @classmethod
-    def of(cls, home: Home, key: ObjectKey) -> Marker:
+    def of(cls, owner: str, key: ObjectKey) -> Marker:
         """Mark what an object of a stack has."""
         kind = key.kind.removesuffix("s")
-        return cls(owner_id(home), f"{kind}/{key.cluster}/{key.namespace}/{key.name}")
+        return cls(owner, f"{kind}/{key.cluster}/{key.namespace}/{key.name}")
 
     @classmethod
     def parse(cls, text: str) -> Marker | None:
@@ -61,6 +61,6 @@ class Marker:
         return f"{_HERITAGE},{_PREFIX}owner={self.owner},{_PREFIX}resource={self.resource}"
 
 
-def owner_id(home: Home) -> str:
-    """Return how the markers of a stack name it."""
+def early_owner_id(home: Home) -> str:
+    """Return how the markers of a stack name it that has no id of its own."""
     return f"local-lb-{digest([home.project, home.stack, home.root])[:_DIGITS]}"

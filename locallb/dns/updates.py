@@ -30,6 +30,10 @@ class Seen:
         parsed = {kind: Marker.parse(texts[0]) for kind, texts in self.markers.items() if len(texts) == 1}
         return {kind: marker for kind, marker in parsed.items() if marker and marker.owner == owner}
 
+    def having(self, marker: Marker) -> Mapping[str, Marker]:
+        """Return the markers that are just this one, by type."""
+        return {kind: known for kind, known in self.ours(marker.owner).items() if known == marker}
+
 
 @dataclass(frozen=True, slots=True)
 class Set:
@@ -53,12 +57,12 @@ class Update:
     gone: tuple[Set, ...] = ()
 
 
-def putting(name: str, wanted: Records, marker: Marker, seen: Seen) -> Update:
-    """Return how the name gets these records and no others of ours.
+def putting(name: str, wanted: Records, marker: Marker, seen: Seen, before: Marker | None = None) -> Update:
+    """Return how the name gets these records and no others of ours, among which are those marked as `before`.
 
     A mark of somebody else's may be a wildcard's answer: whether it stands there only the server can tell.
     """
-    ours = seen.ours(marker.owner)
+    ours = {**(seen.having(before) if before else {}), **seen.ours(marker.owner)}
     # A CNAME where a mark is to be would make servers leave the mark out silently (RFC 2136, 3.4.2.2).
     free = tuple(kind for kind in TYPES if kind not in ours)
     return Update(
@@ -78,7 +82,7 @@ def putting(name: str, wanted: Records, marker: Marker, seen: Seen) -> Update:
 
 def removing(name: str, marker: Marker, seen: Seen) -> Update | None:
     """Return how what this object has of the name goes; None where it has nothing any more."""
-    ours = {kind: known for kind, known in seen.ours(marker.owner).items() if known == marker}
+    ours = seen.having(marker)
     return Update(present=_marked(name, ours), gone=_sets(name, ours)) if ours else None
 
 

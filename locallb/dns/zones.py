@@ -35,6 +35,8 @@ class Rfc2136:
     port: int
     tsig: str = ""
     """The file that has the key, as the configuration names it; empty where the server wants none."""
+    owner: str = ""
+    """Which owner the marks of names have; empty for the stack's own id."""
 
     def __str__(self) -> str:
         return place(self.address, self.port)

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from locallb.config.settings import Settings
-from locallb.dns.markers import Marker, owner_id
-from locallb.dns.rfc2136 import NameServer, NameServerError
+from locallb.dns.markers import Marker
+from locallb.dns.owner_ids import owner_id
+from locallb.dns.rfc2136 import NameServer
 from locallb.dns.updates import removing
 from locallb.dns.zones import Rfc2136
+from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 
 
@@ -38,7 +40,8 @@ def left_names(home: Home, settings: Settings, root: Path, known: Collection[str
             key = root / Path(zone.server.tsig).expanduser() if zone.server.tsig else None
             server = NameServer(zone.name, str(zone.server.address), zone.server.port, key)
             try:
-                found = sorted(set(server.marked(owner_id(home))), key=lambda both: both[0])
-            except NameServerError:
+                owner = zone.server.owner or owner_id(home)
+                found = sorted(set(server.marked(owner)), key=lambda both: both[0])
+            except ClientError:
                 continue
             yield from (LeftName(name, marker, server) for name, marker in found if name not in known)

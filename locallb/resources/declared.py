@@ -417,6 +417,8 @@ class DnsName(pulumi.CustomResource):
     server: pulumi.Output[str]
     port: pulumi.Output[int]
     tsig: pulumi.Output[str]
+    mark: pulumi.Output[str]
+    marked: pulumi.Output[str]
     ttl: pulumi.Output[int]
     records: pulumi.Output[Sequence[str]]
 
@@ -431,6 +433,7 @@ class DnsName(pulumi.CustomResource):
         server: pulumi.Input[str],
         port: pulumi.Input[int],
         tsig: pulumi.Input[str],
+        mark: pulumi.Input[str],
         ttl: pulumi.Input[int],
         records: pulumi.Input[Sequence[pulumi.Input[str]]],
         opts: pulumi.ResourceOptions | None = None,
@@ -442,6 +445,8 @@ class DnsName(pulumi.CustomResource):
             "server": server,
             "port": port,
             "tsig": tsig,
+            "mark": mark,
+            "marked": None,
             "ttl": ttl,
             "records": records,
         }

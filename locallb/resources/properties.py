@@ -358,6 +358,8 @@ class DnsNameInputs:
 
     The key is in no state.
     """
+    mark: str
+    """The owner that its marks name; empty for the stack's own id."""
     ttl: int
     """Seconds for which an answer may be kept."""
     records: tuple[str, ...]
@@ -367,3 +369,6 @@ class DnsNameInputs:
 @dataclass(frozen=True, slots=True)
 class DnsNameState(DnsNameInputs):
     """What is known of one `DnsName`: its inputs and its outputs."""
+
+    marked: str
+    """The owner that its marks name, whatever that is."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from locallb.dns.owner_ids import establish
 from locallb.model.identities import Home
 from locallb.model.state_resource import ADDRESS, CONFIG
 from locallb.sources import SourceError
@@ -103,7 +104,17 @@ def refuse_copy(home: Home, known: Belonging) -> None:
 def write(home: Home, state: Path | None) -> None:
     """Check that the stack belongs here, and write it down where it isn't yet. Raises SourceError."""
     require_here(home, state)
+    if belonging(home, state) is None:
+        _establish(home)
     settle(home)
+
+
+def _establish(home: Home) -> None:
+    """Give a stack that was never deployed an id for the marks of its names. Raises SourceError."""
+    try:
+        establish(home)
+    except (files.FilesError, paths.PlaceError) as error:
+        raise SourceError(f"stack {home.stack} can't get an id of its own: {error}") from None
 
 
 def settle(home: Home) -> None:

@@ -59,6 +59,14 @@ def test_a_server_that_takes_updates(text: str, address: str, number: int) -> No
     assert not dns.embedded
 
 
+def test_a_zone_may_name_the_owner_of_its_marks() -> None:
+    """A word; without one the stack has its own."""
+    named = {**OTHER, "rfc2136": {"server": "::1", "owner": "laptop-1"}}
+    dns = parse_settings({**SOURCES, "dns": {"zones": [named]}}).dns
+    assert dns is not None
+    assert dns.zones == (Zone("lab.example", Rfc2136(ip_address("::1"), 53, owner="laptop-1")),)
+
+
 @pytest.mark.parametrize(
     ("dns", "sentence"),
     [
@@ -81,6 +89,10 @@ def test_a_server_that_takes_updates(text: str, address: str, number: int) -> No
         ),
         ({"zones": [{"zone": "a", "rfc2136": {"server": "::1:x"}}]}, 'dns.zones[0].rfc2136.server: "::1:x" is no'),
         ({"zones": [{"zone": "a", "rfc2136": {"server": "::1", "key": 1}}]}, "dns.zones[0].rfc2136.key: no such key;"),
+        (
+            {"zones": [{"zone": "a", "rfc2136": {"server": "::1", "owner": "a,b"}}]},
+            'dns.zones[0].rfc2136.owner: "a,b" can\'t stand in a mark; use up to 63 letters, digits,',
+        ),
         (
             {"zones": [OTHER], "records": {"a.lab.example": ["::1"]}},
             "dns.records.a.lab.example: the zone lab.example has",

@@ -10,7 +10,9 @@ from locallb.dns.tsig import parse_key
 from locallb.dns.updates import Seen, putting, removing
 
 MINE, OTHER = Marker("local-lb-1", "service/c/n/web"), Marker("local-lb-1", "service/c/n/x")
-TEXTS = (str(MINE), str(OTHER), str(Marker("default", "ingress/a/b")), "v=spf1 -all", "heritage=external-dns")
+EARLIER = Marker("local-lb-0", "service/c/n/web")
+OTHERS = Marker("local-lb-0", "service/c/n/x"), Marker("default", "ingress/a/b")
+TEXTS = (*map(str, (MINE, OTHER, EARLIER, *OTHERS)), "v=spf1 -all", "heritage=external-dns")
 VALUES = st.lists(st.sampled_from(["1", "2", "3"]), min_size=1, max_size=2, unique=True).map(tuple)
 RECORDS = st.dictionaries(st.sampled_from(TYPES), VALUES)
 SEEN = st.builds(
@@ -21,15 +23,18 @@ SEEN = st.builds(
 NAME = "web.lab.example"
 
 
-@given(SEEN, RECORDS.filter(bool))
-def test_an_update_changes_what_has_our_mark_and_what_is_free(seen: Seen, wanted: dict[str, tuple[str, ...]]) -> None:
+@given(SEEN, RECORDS.filter(bool), st.sampled_from([None, EARLIER]))
+def test_an_update_changes_what_has_our_mark_and_what_is_free(
+    seen: Seen, wanted: dict[str, tuple[str, ...]], before: Marker | None
+) -> None:
     """Whatever it changes is either marked as ours, which the server checks again, or must not be there."""
-    update = putting(NAME, wanted, MINE, seen)
+    update = putting(NAME, wanted, MINE, seen, before)
+    kinds = {*seen.ours(MINE.owner), *(seen.having(before) if before else ())}
     present, absent = {each.name for each in update.present}, {(each.name, each.kind) for each in update.absent}
     for each in (*update.put, *update.gone):
         kind = each.kind if each.name == NAME else each.name.partition("-")[0].upper()
         ours = marker_name(NAME, kind) in present
-        assert ours == (kind in seen.ours(MINE.owner))
+        assert ours == (kind in kinds)
         marks = {(marker_name(NAME, kind), held) for held in ("TXT", "CNAME")}
         assert ours or {(NAME, kind), *marks} <= absent
     assert {each.kind: each.values for each in update.put if each.name == NAME} == wanted

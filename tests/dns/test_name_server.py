@@ -10,7 +10,8 @@ import dns.query
 import dns.update
 import pytest
 
-from locallb.dns.markers import owner_id
+from locallb.dns.markers import early_owner_id
+from locallb.dns.owner_ids import establish, owner_id
 from locallb.dns.rfc2136 import NameServer
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
@@ -34,7 +35,7 @@ def wanted(
 ) -> DnsNameInputs:
     """Want a name."""
     whose = Owner(home, ObjectKey(ClusterName("c"), "n", owner), Uid("u"))
-    given = DnsNameInputs(whose, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", 60, records)
+    given = DnsNameInputs(whose, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", "", 60, records)
     return replace(given, **more)  # type: ignore[arg-type]
 
 
@@ -99,13 +100,59 @@ def test_what_others_have_is_never_touched(server: Bind) -> None:
             )
             with pytest.raises(ProviderError, match=told.replace(".", r"\.")):
                 put(wanted(server, name, *records))
-        KIND.delete(DnsNameState(**{f: getattr(wanted(server, name, "A 192.0.2.2"), f) for f in _FIELDS}))
+        KIND.delete(blank(wanted(server, name, "A 192.0.2.2")))
     with pytest.raises(ProviderError, match="isn't this stack's to change"):
         put(wanted(server, "mail", "CNAME elsewhere.lab.example."))
     assert server.records() == before
 
 
-_FIELDS = tuple(DnsNameInputs.__dataclass_fields__)
+def blank(new: DnsNameInputs) -> DnsNameState:
+    """Return the state that an earlier version, or an interrupted creation, has of it."""
+    return DnsNameState(**{field: getattr(new, field) for field in DnsNameInputs.__dataclass_fields__}, marked="")
+
+
+def test_two_hosts_with_the_same_directory_leave_each_others_names_alone(server: Bind, tmp_path: Path) -> None:
+    """Each has an id of its own, which stays; neither changes nor removes what the other has."""
+    home, root = Home("local-lb", "dev", str(tmp_path / "p")), tmp_path / "p"
+    establish(home)
+    theirs = owner_id(home)
+    other = put(wanted(server, "both", "A 127.0.0.1", home=home))
+    assert other.marked == theirs
+    root.rename(tmp_path / "other-host")
+    establish(home)
+    establish(home)
+    assert theirs != owner_id(home) != early_owner_id(home)
+    mine = wanted(server, "both", "A 127.0.0.2", home=home)
+    with pytest.raises(ProviderError, match=f"has it for service/c/n/web of {theirs};"):
+        put(mine)
+    assert KIND.leaves_nothing(blank(mine))
+    DnsName(root).delete(blank(mine))
+    assert server.records()[f"both.{ZONE}"] == {"A 127.0.0.1"}
+    assert KIND.read(other) == other
+    DnsName(root).delete(other)
+    assert f"both.{ZONE}" not in server.records()
+
+
+def test_what_has_an_earlier_mark_of_the_stack_is_taken_over_and_nothing_else(server: Bind, tmp_path: Path) -> None:
+    """By a stack that names its owner now, or whose directory was moved; what an earlier version put is known by it."""
+    early = blank(put(wanted(server, "early", "A 127.0.0.1", "AAAA fd00::1")))
+    assert KIND.read(early) == replace(early, records=("A 127.0.0.1", "AAAA fd00::1"))
+    moved = wanted(server, "early", "A 127.0.0.2", home=Home("local-lb", "dev", str(tmp_path / "moved")))
+    state = KIND.update(early, moved)
+    named = replace(moved, mark="laptop", records=("A 127.0.0.3",))
+    assert KIND.diff(state, named).changed == {"mark", "records"}
+    state = KIND.update(state, named)
+    records = server.records()
+    assert records[f"early.{ZONE}"] == {"A 127.0.0.3"}
+    (mark,) = records[f"a-early.{ZONE}"]
+    assert "external-dns/owner=laptop,external-dns/resource=service/c/n/web" in mark
+    assert f"aaaa-early.{ZONE}" not in records
+    other = put(wanted(server, "early2", "A 127.0.0.1", owner="other"))
+    with pytest.raises(ProviderError, match="has it for service/c/n/other of local-lb-"):
+        KIND.update(early, replace(named, name=f"early2.{ZONE}"))
+    for each in (state, other):
+        KIND.delete(each)
+    assert not [name for name in server.records() if "early" in name]
 
 
 def test_a_name_beside_other_records_and_below_a_wildcard(server: Bind) -> None:

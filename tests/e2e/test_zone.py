@@ -31,9 +31,9 @@ def server() -> Iterator[Bind]:
         yield running
 
 
-def zoned(play: Stage, server: Bind, **more: object) -> None:
-    """Have the stack write into the server's zone."""
-    told = {"server": f"127.0.0.1:{server.port}", "tsig": str(server.key)}
+def zoned(play: Stage, server: Bind, *, owner: str = "", **more: object) -> None:
+    """Have the stack write into the server's zone, with an owner of its own if one is given."""
+    told = {"server": f"127.0.0.1:{server.port}", "tsig": str(server.key), **({"owner": owner} if owner else {})}
     dns = {"zones": [{"zone": ZONE, "rfc2136": told}], "template": False}
     play.configure(dns=dns, **more)
 
@@ -66,6 +66,13 @@ def test_names_come_change_and_go(play: Stage, backend: Callable[..., Backend], 
     play.write("all.yaml", node(), named("web", to, "web"), named("x", to, "x", "y"))
     play.up()
     assert server.names() == planned(play)
+    zoned(play, server, owner="laptop")
+    play.up()
+    assert server.names() == planned(play)
+    marks = [text for values in server.records().values() for text in values if "heritage=" in text]
+    assert len(marks) == 3
+    assert all("external-dns/owner=laptop," in mark for mark in marks)
+    assert play.run("preview", "--expect-no-changes").code == 0
     assert play.run("destroy", "--yes").code == 0
     assert server.records() == before
 

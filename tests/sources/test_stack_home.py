@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from locallb.dns.markers import early_owner_id
+from locallb.dns.owner_ids import owner_id
+from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError
-from locallb.sources.stack_home import FORMAT, belonging, require_here, write
+from locallb.sources.stack_home import FORMAT, belonging, require_here, settle, write
 
 
 def test_whoever_may_not_read_where_a_stack_belongs_is_sent_to_its_user(
@@ -56,3 +59,20 @@ def test_a_stack_that_a_newer_version_serves_is_left_to_that(tmp_path: Path) -> 
             attempt(home, None)
         assert "remove" not in str(told.value)
     assert path.read_text() == newer
+
+
+def test_a_stack_that_was_never_deployed_gets_an_id_of_its_own_and_an_earlier_one_keeps_its(tmp_path: Path) -> None:
+    """Once; what an earlier version deployed has written nothing but where it belongs."""
+    first, second = (Home("local-lb", "dev", str(tmp_path / name)) for name in "ab")
+    write(first, None)
+    mine = owner_id(first)
+    write(first, None)
+    assert owner_id(first) == mine != early_owner_id(first)
+    settle(second)
+    write(second, None)
+    assert owner_id(second) == early_owner_id(second)
+    (path,) = tmp_path.rglob("dns-owner")
+    for text in ("", "local-lb-1", f"{mine},external-dns/owner=x"):
+        path.write_text(text)
+        with pytest.raises(ClientError, match=r"dns-owner doesn't say which owner the marks of names have; write one"):
+            owner_id(first)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from locallb.dns.markers import Marker
+from locallb.dns.owner_ids import owner_id
 from locallb.dns.updates import NOBODY, Records, holder, putting, removing
 from locallb.model.errors import ClientError
 from locallb.resources.errors import ProviderError
@@ -55,8 +56,7 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
 
     def update(self, old: DnsNameState, new: DnsNameInputs) -> DnsNameState:
         """Put it there as it shall be now."""
-        del old
-        return self._put(new)
+        return self._put(new, _marker(old))
 
     def delete(self, state: DnsNameState) -> None:
         """Remove it, where it still has the mark of this object: another one of this stack may have it now."""
@@ -69,14 +69,14 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
                 return
         raise _contended(state.name, server)
 
-    def _put(self, new: DnsNameInputs) -> DnsNameState:
+    def _put(self, new: DnsNameInputs, before: Marker | None = None) -> DnsNameState:
         server, marker, wanted = self._server(new), _marker(new), records_of(new.records)
         seen = server.look(new.name)
         for _ in range(ATTEMPTS):
-            update = putting(new.name, wanted, marker, seen)
+            update = putting(new.name, wanted, marker, seen, before)
             taken, seen = server.send(update, new.ttl), server.look(new.name)
             if taken and seen.records.keys() >= wanted.keys():
-                return grown(self.state, new)
+                return grown(self.state, new, marked=marker.owner)
             if taken and (left := removing(new.name, marker, seen)):
                 server.send(left, new.ttl)  # servers leave a CNAME out silently that has other records beside it
                 raise _foreign(new.name, server, NOBODY)
@@ -106,7 +106,9 @@ def records_of(texts: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _marker(known: DnsNameInputs) -> Marker:
-    return Marker.of(known.owner.home, known.owner.service)
+    """Return the mark of what is there, or is to be. Raises ClientError."""
+    marked = known.marked if isinstance(known, DnsNameState) else ""  # earlier versions' states don't say it
+    return Marker.of(marked or known.mark or owner_id(known.owner.home), known.owner.service)
 
 
 def _foreign(name: str, server: NameServer, who: str) -> ProviderError:

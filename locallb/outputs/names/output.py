@@ -30,7 +30,7 @@ class Names(Output):
     def words(self, planned: Planned) -> Sequence[object]:
         """Return all that their resources get."""
         return [
-            [name.name, name.zone.name, str(server), server.tsig, name.ttl, *written(name.records)]
+            [name.name, name.zone.name, str(server), server.tsig, name.ttl, *written(name.records), *_mark(server)]
             for name, server in _told(planned)
         ]
 
@@ -64,6 +64,7 @@ class Names(Output):
                 server=str(server.address),
                 port=server.port,
                 tsig=server.tsig,
+                mark=server.owner,
                 ttl=name.ttl,
                 records=list(written(name.records)),
                 opts=pulumi.ResourceOptions(parent=telling.parent, depends_on=list(telling.ready)),
@@ -77,6 +78,10 @@ def _told(planned: Planned) -> Iterator[tuple[Name, Rfc2136]]:
     for name in planned.names if isinstance(planned, Placement) else ():
         if isinstance(name.zone.server, Rfc2136):
             yield name, name.zone.server
+
+
+def _mark(server: Rfc2136) -> tuple[str, ...]:
+    return (server.owner,) if server.owner else ()
 
 
 OUTPUT = Names()

@@ -1,0 +1,52 @@
+"""Which owner the marks of a stack name: an id of its own, made when it is deployed first and kept with its project.
+
+A stack that was deployed before there were such ids keeps the one of its project, name and directory, although another
+host may have the same: of a mark with it nobody can tell whose it is. Not here: marks (`markers`).
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from pathlib import Path
+
+from locallb.dns.markers import early_owner_id
+from locallb.model.errors import ClientError
+from locallb.model.identities import Home
+from locallb.storage import files, paths
+
+NAME = "dns-owner"
+"""Of the file, beside the stack's last readings."""
+_ID = re.compile(r"local-lb-[0-9a-f]{12}")
+
+
+class OwnerIdError(ClientError):
+    """The file doesn't say it: one sentence."""
+
+
+def establish(home: Home) -> None:
+    """Give a stack an id of its own, where it has none yet. Raises FilesError, PlaceError."""
+    path = _path(home)
+    paths.private_directory(path.parent)
+    with files.locked(path.parent):
+        if files.read(path) is None:
+            files.write(path, f"local-lb-{secrets.token_hex(6)}\n", durable=True)
+
+
+def owner_id(home: Home) -> str:
+    """Return the id of a stack. Raises ClientError."""
+    path = _path(home)
+    try:
+        text = files.read(path)
+    except files.FilesError as error:
+        raise OwnerIdError(f"{error}: it says which owner the marks of names have; make it readable") from None
+    if text is None:
+        return early_owner_id(home)
+    if not _ID.fullmatch(text.strip()):
+        example = f"local-lb-{12 * '0'}"
+        raise OwnerIdError(f"{path} doesn't say which owner the marks of names have; write one such as {example} there")
+    return text.strip()
+
+
+def _path(home: Home) -> Path:
+    return Path(home.root) / ".state" / "locallb" / home.stack / NAME
