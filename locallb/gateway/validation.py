@@ -45,6 +45,8 @@ def clients_by_port(gateway: Gateway, objects: GatewayObjects) -> Mapping[int, C
 
 def _clients(asked: FrontendValidation, gateway: Gateway, objects: GatewayObjects, grants: Grants) -> Clients:
     """Put together the authorities that can be used; of those that can't the first one is told."""
+    if asked.problem:
+        return Clients(accepted=Trouble("UnsupportedValue", asked.problem))
     text, troubles = "", list[Trouble]()
     for named in asked.authorities:
         bundle = _bundle(named, gateway, objects, grants)

@@ -134,8 +134,8 @@ GATEWAYS: dict[str, tuple[JsonObject, Outcome, str, str]] = {
         "Accepted",
         "InvalidParameters",
     ),
-    "clients' certificates that nobody signs": (
-        {"tls": {"frontend": {"default": {"validation": {"caCertificateRefs": []}}}}},
+    "two validations of clients for a port": (
+        {"tls": {"frontend": {"perPort": [{"port": 1}, {"port": 1}]}}},
         SERVING,
         "Accepted",
         "Invalid",

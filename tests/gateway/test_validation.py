@@ -167,12 +167,9 @@ def test_an_insecure_mode_is_said_at_the_gateway_for_as_long_as_it_is_there(pems
 @pytest.mark.parametrize(
     ("frontend", "problem"),
     [
-        ({"default": asking()}, "spec.tls.frontend.default.validation.caCertificateRefs is empty; name a ConfigMap"),
-        ({"default": asking(*[named()] * 17)}, "has 17 entries; 16 are allowed"),
-        ({"default": asking(named(), mode="Maybe")}, "use AllowValidOnly or AllowInsecureFallback"),
         ({"perPort": [at(1, {}), at(1, {})]}, "spec.tls.frontend.perPort has port 1 twice; write each once"),
         ({"perPort": [at(0, {})]}, "use a number from 1 to 65535"),
-        ({"default": asking(named("../a"))}, "use lower-case letters"),
+        ({"perPort": 7}, "spec.tls.frontend.perPort is 7; give a list"),
     ],
 )
 def test_what_makes_no_sense_serves_nobody(frontend: JsonObject, problem: str, pems: tuple[str, str]) -> None:
@@ -181,6 +178,29 @@ def test_what_makes_no_sense_serves_nobody(frontend: JsonObject, problem: str, p
     assert one.chains == {}
     assert one.trouble
     assert problem in one.trouble.message
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "problem"),
+    [
+        (asking(), "spec.tls.frontend.default.validation.caCertificateRefs is empty; name a ConfigMap"),
+        (asking(*[named()] * 17), "has 17 entries; 16 are allowed"),
+        (asking(named(), mode="Maybe"), "use AllowValidOnly or AllowInsecureFallback"),
+        (asking(named("../a")), "use lower-case letters"),
+        ({"validation": 7}, "give an object"),
+    ],
+)
+def test_what_makes_no_sense_for_a_port_lets_nobody_in_there(
+    asked_for: JsonObject, problem: str, pems: tuple[str, str]
+) -> None:
+    """Others of the Gateway are served."""
+    ports = [at(8443, asking(named()))]
+    one = only(*world(pems, https(), https("b", 8443), listener(), default=asked_for, perPort=ports))
+    assert sorted(one.chains) == [80, 8443]
+    refused = one.listeners[0].accepted
+    assert refused
+    assert refused.reason == "UnsupportedValue"
+    assert problem in refused.message
 
 
 def test_authorities_are_bounded_for_each_listener_and_all_of_a_gateway(pems: tuple[str, str]) -> None:

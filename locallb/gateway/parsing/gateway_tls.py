@@ -1,6 +1,7 @@
 """TLS of a Gateway as a whole: what clients are asked for, and what backends are shown.
 
-Raises FieldError. Not here: TLS of single listeners (`gateways`), and whether what is named can be used (`validation`).
+Raises FieldError, but for what concerns single ports. Not here: TLS of single listeners (`gateways`), and whether what
+is named can be used (`validation`).
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ def validations(frontend: Fields, namespace: str) -> Mapping[int, FrontendValida
 def _validation(tls: Fields, namespace: str) -> FrontendValidation | None:
     if tls.get("validation") is None:
         return None
-    fields = tls.inner("validation")
-    named = items(fields, "caCertificateRefs", _MOST_AUTHORITIES)
-    authorities = tuple(reference(item, "", "ConfigMap", namespace) for item in named)
-    if not authorities:
-        raise FieldError(f"{fields.at('caCertificateRefs')} is empty; name a ConfigMap with a ca.crt")
-    return FrontendValidation(authorities, fields.choice("mode", ValidationMode.VALID_ONLY))
+    try:
+        fields = tls.inner("validation")
+        named = items(fields, "caCertificateRefs", _MOST_AUTHORITIES)
+        authorities = tuple(reference(item, "", "ConfigMap", namespace) for item in named)
+        mode = fields.choice("mode", ValidationMode.VALID_ONLY)
+    except FieldError as error:
+        return FrontendValidation((), problem=str(error))
+    empty = f"{fields.at('caCertificateRefs')} is empty; name a ConfigMap with a ca.crt"
+    return FrontendValidation(authorities, mode, "" if authorities else empty)
 
 
 def client_certificate(backend: Fields, namespace: str) -> Reference | None:

@@ -107,6 +107,7 @@ class FrontendValidation:
 
     authorities: tuple[Reference, ...]
     mode: ValidationMode = ValidationMode.VALID_ONLY
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
