@@ -99,13 +99,12 @@ def _transport(upstream: Upstream, discovery: Discovery) -> Message:
 
 
 def _is_special(upstream: Upstream) -> bool:
-    return bool(upstream.proxy_protocol or (upstream.http and upstream.http.tls))
+    return bool(upstream.proxy_protocol or upstream.tls)
 
 
 def _socket(upstream: Upstream, discovery: Discovery) -> Message:
     """Make the socket: TLS where that is wanted, and before it whose connection it is."""
-    http = upstream.http
-    inner = tls.upstream(upstream, http.tls, http.speaks, discovery) if http and http.tls else _PLAIN
+    inner = tls.upstream(upstream, upstream.tls, discovery) if upstream.tls else _PLAIN
     if upstream.proxy_protocol is None:
         return inner
     told = typed(

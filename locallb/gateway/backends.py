@@ -72,7 +72,7 @@ class Backends:
 
     def served(self, target: BackendTarget) -> BackendTarget | Trouble:
         """Return a target with the TLS that its policy wants, or why nobody may be spoken to."""
-        policy = self.policies.of(target.named, target.port.name) if target.speaks else None
+        policy = self.policies.of(target.named, target.port.name)
         if policy is None:
             return target
         tls = self.policies.made(policy).tls
@@ -113,22 +113,31 @@ class Upstreams:
         self._backends, self._prefix, self._client = backends, prefix, client
         self.targets: dict[str, BackendTarget] = {}
         self.services: set[Named] = set()
-        """Those that requests are for, also where no backend may be spoken to."""
+        """Those to which policies matter, also where no backend may be spoken to."""
 
-    def name(self, route: Route, ref: BackendRef) -> str:
-        """Return the name of a backend's upstream; empty where the reference leads nowhere."""
-        found = self.find(route, ref)
+    def name(self, route: Route, ref: BackendRef, *, opened: bool = False) -> str:
+        """Return the name of a backend's upstream; empty where the reference leads nowhere.
+
+        `opened` are bytes of which the TLS ended here; those of others a client may have closed itself.
+        """
+        found = self.find(route, ref, opened=opened)
         return found if isinstance(found, str) else ""
 
     def find(
-        self, route: Route, ref: BackendRef, change: Callable[[BackendTarget], BackendTarget] = lambda target: target
+        self,
+        route: Route,
+        ref: BackendRef,
+        change: Callable[[BackendTarget], BackendTarget] = lambda target: target,
+        *,
+        opened: bool = False,
     ) -> str | Trouble:
         """Return the name of a backend's upstream, or why there is none; `change` says more of it than its port."""
         meant = self._backends.target(route, ref)
         if isinstance(meant, Trouble):
             return meant
-        self.services |= {meant.named} if meant.speaks else set()
-        target = self._backends.served(change(meant))
+        by_policy = opened or meant.speaks is not None
+        self.services |= {meant.named} if by_policy else set()
+        target = self._backends.served(change(meant)) if by_policy else meant
         if isinstance(target, Trouble):
             return target
         name = f"{self._prefix}{target.name}"

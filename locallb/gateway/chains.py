@@ -68,13 +68,14 @@ def _by_name(
         if any(covers(other, name) and specificity(other) < specificity(mine) for other in others):
             continue
         having = [each for each in routes if name in each.names]
-        yield Chain(_forward(having[:1], upstreams), (name,) if name else (), termination)
+        serves = _forward(having[:1], upstreams, opened=termination is not None)
+        yield Chain(serves, (name,) if name else (), termination)
 
 
-def _forward(routes: Sequence[Attached], upstreams: Upstreams) -> TcpForward:
+def _forward(routes: Sequence[Attached], upstreams: Upstreams, *, opened: bool = False) -> TcpForward:
     return TcpForward(
         tuple(
-            Target(upstreams.name(one.route, ref), ref.weight)
+            Target(upstreams.name(one.route, ref, opened=opened), ref.weight)
             for one in routes
             for rule in one.route.rules
             for ref in rule.backends

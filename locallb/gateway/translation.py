@@ -45,7 +45,7 @@ class BoundGateway(Bound):
     sets: tuple[ListenerSet, ...]
     attachment: Attachment
     services: frozenset[Named] = frozenset()
-    """Those that its requests are for."""
+    """Those to which policies matter."""
     resolved: Trouble | None = None
     """Why what backends are to be shown can't be."""
 

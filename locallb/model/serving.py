@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from locallb.model.faults import Detour, Fault
-from locallb.model.http.serving import AnyCertificate, HttpBackends, HttpListener
+from locallb.model.http.serving import AnyCertificate, BackendTls, HttpBackends, HttpListener
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, place
 from locallb.model.objects import Discovery, ProxyProtocol
 
@@ -71,6 +71,13 @@ class Upstream:
     """Whether Envoy counts bytes and latencies as well."""
     weights: tuple[int, ...] = ()
     """Of `backends`, one by one; empty where all are alike."""
+    bytes_by: BackendTls | None = None
+    """The TLS by which bytes go there that are no requests."""
+
+    @property
+    def tls(self) -> BackendTls | None:
+        """The TLS by which backends are spoken to; None: none."""
+        return self.http.tls if self.http else self.bytes_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,10 @@ def _behind(target: BackendTarget, around: BackendIndex) -> PortBackends:
 
 def _upstream(name: str, target: BackendTarget, entry: PortBackends) -> Upstream:
     http = HttpBackends(target.speaks, target.tls) if target.speaks else None
-    return Upstream(name, target.port.protocol, entry.backends, health=entry.health, standby=entry.standby, http=http)
+    upstream = Upstream(
+        name, target.port.protocol, entry.backends, health=entry.health, standby=entry.standby, http=http
+    )
+    return upstream if http else replace(upstream, bytes_by=target.tls)
 
 
 def _is_udp(entry: PortBackends) -> bool:

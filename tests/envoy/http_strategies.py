@@ -220,6 +220,7 @@ def _proxy(listeners: tuple[object, ...], certificate: Certificate, authorities:
         Upstream("web", Protocol.TCP, nodes, health=HttpCheck(10256), http=HttpBackends(Speaks.HTTP1, system)),
         Upstream("grpc", Protocol.TCP, nodes, health=ConnectCheck(), http=HttpBackends(Speaks.HTTP2)),
         Upstream("secure", Protocol.TCP, nodes, http=HttpBackends(Speaks.HTTP2, secure)),
+        Upstream("bytes", Protocol.TCP, nodes, bytes_by=secure),
         Upstream("empty", Protocol.TCP, (), http=HttpBackends(tls=BackendTls("", believes_all=True))),
     )
     made = tuple(each for each in listeners if isinstance(each, HttpListener))

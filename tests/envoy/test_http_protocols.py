@@ -116,9 +116,14 @@ def test_names_choose_certificates_and_routes(
         answering("b", "*.b.test", pair=b),
         Chain(TcpForward((Target("web"), Target("other", 0))), ("through.test", "*.through.test")),
         Chain(TcpForward((Target("plain"),)), ("tcp.a.test",), terminated),
+        Chain(TcpForward((Target("again"),)), ("again.test",), terminated),
+        Chain(TcpForward((Target("wrong"),)), ("wrong.test",), terminated),
         Chain(TcpForward(()), ("nobody.test",)),
     ]
     tcp = [Upstream(name, Protocol.TCP, (echo.backend,)) for name, echo in (("web", secure), ("plain", plain))]
+    for name, theirs in (("again", "through.test"), ("wrong", "else.test")):
+        tls = BackendTls(theirs, authority.own.pem)
+        tcp.append(Upstream(name, Protocol.TCP, (secure.backend,), bytes_by=tls))
     start(running, tmp_path, rendering(block[9], chains, tcp, discovery), a, b)
     trusted, anyone = trusting(authority), ssl.create_default_context()
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
@@ -129,6 +134,8 @@ def test_names_choose_certificates_and_routes(
     }
     assert '"by": "secure"' in asked(block[9], "x.through.test", trusted)
     assert '"by": "plain"' in asked(block[9], "tcp.a.test", anyone)
+    assert '"by": "secure"' in asked(block[9], "again.test", anyone)
+    assert asked(block[9], "wrong.test", anyone) in {"RemoteDisconnected", "ConnectionResetError"}
     refused = {name: asked(block[9], name, anyone) for name in ("nobody.test", "c.test")}
     assert set(refused.values()) <= {"SSLEOFError", "ConnectionResetError", "SSLZeroReturnError"}, refused
 

@@ -13,18 +13,21 @@ from hypothesis import strategies as st
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backend_tls.statuses import policy_status
 from locallb.gateway.backends import Backends
+from locallb.gateway.parsing.referred import SECRET_REFERENCE
 from locallb.gateway.statuses import gateways_by_policy, route_status, verdicts_by_route
 from locallb.gateway.telling import sentences
 from locallb.gateway.translation import bind
 from locallb.model.gateway.objects import CONTROLLER, GROUP, Named
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Forward
-from locallb.model.http.serving import BackendTls
+from locallb.model.http.serving import BackendTls, TcpForward
 from tests.gateway.api import (
     JsonObject,
+    backend,
     gateway,
     gateway_class,
     hosts,
+    listener,
     objects,
     only,
     parent,
@@ -33,6 +36,7 @@ from tests.gateway.api import (
 )
 from tests.gateway.backend_tls import KEY, OTHER_PEM, PEM, REF, bundle, policy
 
+SECRET = {**SECRET_REFERENCE, "metadata": {"name": "cert", "namespace": "shop"}, "spec": {"digest": "0"}}
 FINE = ("True", "Accepted"), ("True", "ResolvedRefs")
 
 
@@ -125,6 +129,30 @@ def test_a_policy_is_kept_or_says_why_not(case: str) -> None:
     documents = policy(**validation), bundle(), bundle("more", OTHER_PEM), bundle("odd", "rubbish")
     assert said(*documents) == (accepted, resolved)
     assert believed(*documents) == tls
+
+
+def test_bytes_whose_tls_ends_here_go_on_by_tls() -> None:
+    """Those that are passed through, or came by TCP, go as they came: they may be a client's TLS."""
+    tls = {"certificateRefs": [{"name": "cert"}]}
+    listeners = (
+        listener("ends", 443, "TLS", hostname="a.test", tls=tls),
+        listener("through", 443, "TLS", hostname="b.test", tls={"mode": "Passthrough"}),
+        listener("tcp", 81, "TCP"),
+    )
+    rules = {"backendRefs": [backend()]}
+    routes = route(rules, kind="TLSRoute", hostnames=["*.test"]), route(rules, kind="TCPRoute")
+    for documents, expected in (
+        ((policy(), bundle()), {None, BackendTls("a.test", PEM)}),
+        ((policy(),), {None}),
+    ):
+        one = only(gateway(*listeners), *routes, SECRET, *documents)
+        assert {target.tls for target in one.targets.values()} == expected
+        by_name = {chain.names: chain.serves for chain in one.chains[443]}
+        served = by_name["a.test",], by_name["b.test",]
+        assert all(isinstance(each, TcpForward) for each in served)
+        ends, through = (each.targets[0].upstream for each in served if isinstance(each, TcpForward))
+        assert (ends in one.targets, through in one.targets) == (len(expected) > 1, True)
+        assert one.services == {Named("shop", "api")}
 
 
 @pytest.mark.parametrize("text", ["", "rubbish", PEM[:-40], PEM + KEY, KEY, PEM + "x" * (3 << 20)])

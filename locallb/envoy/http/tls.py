@@ -16,7 +16,6 @@ from locallb.model.http.serving import (
     ClientValidation,
     HttpListener,
     HttpRoutes,
-    Speaks,
 )
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream
@@ -46,10 +45,11 @@ def downstream(listener: HttpListener, chain: Chain, discovery: Discovery) -> Me
     return {"transport_socket": {"name": _NAME, "typed_config": context}}
 
 
-def upstream(spec: Upstream, tls: BackendTls, speaks: Speaks, discovery: Discovery) -> Message:
-    """Make the transport socket to an upstream's backends."""
+def upstream(spec: Upstream, tls: BackendTls, discovery: Discovery) -> Message:
+    """Make the transport socket to an upstream's backends; what bytes are nobody negotiates."""
     common: dict[str, Json] = _pairs((tls.client,) if tls.client else (), discovery)
-    common["alpn_protocols"] = [speaks]
+    if spec.http:
+        common["alpn_protocols"] = [spec.http.speaks]
     if tls.believes_all:
         return {"name": _NAME, "typed_config": typed(_UPSTREAM, common_tls_context=common)}
     subjects: Message = {"match_typed_subject_alt_names": _subjects(tls)}
@@ -72,9 +72,9 @@ def secrets(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) ->
                 name = names.clients(listener, chain)
                 yield name, typed(_SECRET, name=name, validation_context=_client_context(clients))
     for spec in upstreams:
-        if spec.http and spec.http.tls and spec.http.tls.authorities:
+        if spec.tls and spec.tls.authorities:
             name = names.authorities(spec)
-            yield name, typed(_SECRET, name=name, validation_context=_trusted(spec.http.tls.authorities))
+            yield name, typed(_SECRET, name=name, validation_context=_trusted(spec.tls.authorities))
     for certificate in certificates(listeners, upstreams):
         name = names.pair(certificate)
         yield name, typed(_SECRET, name=name, tls_certificate=_files(certificate))
@@ -84,7 +84,7 @@ def certificates(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream
     """Return the certificates in use: those whose files must lie beside."""
     terminations = (chain.termination for listener in listeners for chain in listener.chains)
     served = {pair for termination in terminations if termination for pair in termination.certificates}
-    shown = (spec.http.tls.client for spec in upstreams if spec.http and spec.http.tls)
+    shown = (spec.tls.client for spec in upstreams if spec.tls)
     return frozenset(served | {pair for pair in shown if pair})
 
 
