@@ -20,7 +20,14 @@ ROOT = Path(__file__).parent.parent
 TESTS = tuple(
     ROOT / "tests" / name
     for name in (
-        *("config", "envoy/test_goldens.py", "envoy/test_words.py", "host/test_doctor.py", "host/test_setup_plan.py"),
+        *(
+            "config",
+            "envoy/test_goldens.py",
+            "envoy/test_words.py",
+            "host/test_doctor.py",
+            "host/test_setup_plan.py",
+            "host/test_hosts_file.py",
+        ),
         *("gateway", "kubernetes", "model", "planning", "report", "watch/test_schedule.py", "watch/test_work.py"),
     )
 )

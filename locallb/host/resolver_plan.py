@@ -1,13 +1,16 @@
 """How this host's own resolver comes to ask the servers of a stack's zones: files for systemd-resolved or dnsmasq.
 
-Pure. Not here: writing them (`setup`), and glibc alone, which knows neither zones nor ports.
+Pure. Not here: writing them (`setup`), and glibc alone, which knows neither zones nor ports (`hosts_file`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from locallb.dns.zones import Zone
+from locallb.host.hosts_file import HOSTS, block_in, removing_command, wanted_block
+from locallb.host.setup_steps import HostSeen, Sort, Step, directory_step, file_step, printed
 
 RESOLVED = "/run/systemd/resolve/stub-resolv.conf"
 """Is there while systemd-resolved runs."""
@@ -20,7 +23,12 @@ _MADE = "# Made by `locallb host setup`; `locallb host teardown` removes it."
 def looked_at(zones: Sequence[Zone]) -> tuple[str, ...]:
     """Return the paths that decide what is to be done."""
     files = (path for directory in _SERVICES for path, _ in _files(zones, directory))
-    return (RESOLVED, *_SERVICES, *files) if zones else ()
+    return (RESOLVED, HOSTS, *_SERVICES, *files) if zones else ()
+
+
+def takes_zones(there: Collection[str]) -> bool:
+    """Return whether this host has a resolver that can be told of zones."""
+    return RESOLVED in there or DNSMASQ_DIRECTORY in there
 
 
 def resolver_files(zones: Sequence[Zone], there: Mapping[str, str]) -> Mapping[str, str]:
@@ -28,6 +36,30 @@ def resolver_files(zones: Sequence[Zone], there: Mapping[str, str]) -> Mapping[s
     if RESOLVED in there:
         return dict(_files(zones, RESOLVED_DIRECTORY))
     return dict(_files(zones, DNSMASQ_DIRECTORY)) if DNSMASQ_DIRECTORY in there else {}
+
+
+def resolver_steps(seen: HostSeen) -> Iterator[Step]:
+    """Have this host's resolver ask the servers of the zones; teardown removes the files."""
+    if not takes_zones(seen.texts):
+        yield from _hosts(seen)
+        return
+    files = resolver_files(seen.zones, seen.texts)
+    if any(restarted_by(path) == "systemd-resolved" for path in files):
+        yield from directory_step(seen, RESOLVED_DIRECTORY)
+    for zone, (path, text) in zip(seen.zones, files.items(), strict=False):
+        step = file_step(seen, path, text, f"this host's resolver asks {zone.server} for names below {zone.name}")
+        yield replace(step, command=step.command + restarting([path]))
+
+
+def _hosts(seen: HostSeen) -> Iterator[Step]:
+    """Have /etc/hosts tell the names of today, as the last resort."""
+    for zone in seen.zones:
+        now, wanted = block_in(seen.texts.get(HOSTS, ""), zone.name), wanted_block(zone.name, seen.names)
+        removing = [removing_command(zone.name)] if now else []
+        adding = [printed(wanted, f">>{HOSTS}")] if wanted else []
+        why = f"this host finds the names below {zone.name} that there are now"
+        if removing or adding:
+            yield Step(Sort.HOSTS, zone.name, now, wanted, why, " && ".join([*removing, *adding]))
 
 
 def routing_files(name: str) -> Iterator[str]:
@@ -42,11 +74,12 @@ def resolver_notes(zones: Sequence[Zone], there: Mapping[str, str]) -> Iterator[
     if not zones:
         return
     servers = sorted({str(zone.server) for zone in zones})
-    if RESOLVED not in there and DNSMASQ_DIRECTORY not in there:
+    if not takes_zones(there):
         names = ", ".join(zone.name for zone in zones)
         yield (
             f"this host has neither systemd-resolved nor {DNSMASQ_DIRECTORY}, so nothing routes {names} to"
-            f" {' and '.join(servers)}: write the names that you use into /etc/hosts, or install dnsmasq"
+            f" {' and '.join(servers)}: {HOSTS} has the names of now, no wildcards; run `locallb host setup --apply`"
+            " again where they change, or install dnsmasq"
         )
     elif RESOLVED in there and len(servers) > 1:
         yield (

@@ -16,17 +16,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_network
 from pathlib import Path
+from types import MappingProxyType
 
 from locallb.config.settings import Pool
 from locallb.dns.zones import Zone
 from locallb.host import netlink, setup_plan
+from locallb.host.hosts_file import HOSTS, Table, block_in, with_block
 from locallb.host.resolver_plan import looked_at, restarted_by
-from locallb.host.setup_plan import HostSeen, Kept, SetupRecord, Sort, Step
+from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort, Step
 from locallb.model.errors import ClientError
 from locallb.model.network.host_addresses import survey
 from locallb.model.network.routes import Route
 from locallb.planning.addresses.pool_routes import is_local, pool_routes
-from locallb.storage import files
+from locallb.storage import files, kept_files
 
 RECORD = Path("/var/lib/locallb/host.json")
 _FORMAT = "changes-1"
@@ -51,7 +53,9 @@ class HostSetupError(ClientError):
     """A step can't be carried out, or the record can't be used: one sentence."""
 
 
-def look(pools: tuple[Pool, ...], group: int, zones: tuple[Zone, ...] = ()) -> HostSeen:
+def look(
+    pools: tuple[Pool, ...], group: int, zones: tuple[Zone, ...] = (), names: Table = MappingProxyType({})
+) -> HostSeen:
     """See what the host is like; no right is needed. Raises ClientError."""
     return HostSeen(
         sysctls={name: value for name in _SYSCTLS if (value := _sysctl(name)) is not None},
@@ -62,6 +66,7 @@ def look(pools: tuple[Pool, ...], group: int, zones: tuple[Zone, ...] = ()) -> H
         ip_command=shutil.which("ip", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or "",
         record=read_record(),
         zones=zones,
+        names=names,
     )
 
 
@@ -131,6 +136,8 @@ def _change(step: Step) -> None:
                 path.mkdir(_DIRECTORY, parents=True, exist_ok=True) if step.wanted else path.rmdir()
             case Sort.FILE | Sort.LINK:
                 _change_file(path, step)
+            case Sort.HOSTS:
+                kept_files.rewrite(Path(HOSTS), lambda text: with_block(text, step.what, step.wanted))
     except OSError as error:
         raise HostSetupError(f"{step.what} can't be changed: {error.strerror or error}") from error
 
@@ -176,6 +183,8 @@ def _present(sort: Sort, what: str, known: tuple[Route, ...]) -> str:
             return "local" if is_local(ip_network(what), known) else ""
         case Sort.LEDGER:
             return _ledger()
+        case Sort.HOSTS:
+            return block_in(_text(Path(HOSTS)), what)
         case _:
             return _text(Path(what))
 
@@ -199,7 +208,7 @@ def _text(path: Path) -> str:
     if path.is_symlink():
         return str(path.readlink())
     if path.is_dir():
-        return setup_plan.THERE
+        return THERE
     return files.read(path) or ""
 
 

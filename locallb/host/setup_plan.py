@@ -6,17 +6,24 @@ here: how a step is carried out (`host.setup`), and what a route may not break (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_network
-from types import MappingProxyType
 
-from locallb.dns.zones import Zone
-from locallb.host.resolver_plan import RESOLVED_DIRECTORY, resolver_files, resolver_notes, restarted_by, restarting
+from locallb.host.hosts_file import removing_command
+from locallb.host.resolver_plan import resolver_notes, resolver_steps, restarting
+from locallb.host.setup_steps import (
+    HostSeen,
+    Kept,
+    Setup,
+    SetupRecord,
+    Sort,
+    Step,
+    directory_step,
+    file_step,
+)
 from locallb.model.identities import IPNetwork
 from locallb.model.network.routes import PROTOCOL
-from locallb.model.reasons import Problem
 from locallb.planning.addresses.pool_routes import PoolRoute
 
 PORT_START = "net.ipv4.ip_unprivileged_port_start"
@@ -29,87 +36,8 @@ UNIT_DIRECTORY = "/etc/systemd/system"
 WANTS_DIRECTORY = f"{UNIT_DIRECTORY}/multi-user.target.wants"
 UNIT_FILE = f"{UNIT_DIRECTORY}/locallb-routes.service"
 UNIT_LINK = f"{WANTS_DIRECTORY}/locallb-routes.service"
-THERE = "directory"
-"""What stands for a directory that exists."""
 MODE = 0o3775
 """Of the ledger: its group may add, everybody may read, and only who made a claim (or root) may remove it."""
-
-
-class Sort(StrEnum):
-    """What a step changes."""
-
-    SYSCTL = "sysctl"
-    LEDGER = "ledger"
-    ROUTE = "route"
-    DIRECTORY = "directory"
-    FILE = "file"
-    LINK = "link"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One change of the host. `now` is empty where nothing is there, `wanted` where nothing shall be."""
-
-    sort: Sort
-    what: str
-    """The sysctl's name, the prefix, or the path."""
-    now: str
-    wanted: str
-    why: str
-    command: str
-    group: int = 0
-    """The ledger's group id."""
-    optional: bool = False
-    """Only `--persist` does it, and nobody has asked for that yet."""
-
-    @property
-    def done(self) -> bool:
-        """Nothing is left to do."""
-        return self.now == self.wanted
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A value that setup changed: what it found (empty: nothing) and what it put there."""
-
-    found: str
-    made: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetupRecord:
-    """What setup changed on this host, by sort and name, in the order in which it did."""
-
-    changes: Mapping[tuple[Sort, str], Kept] = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True)
-class HostSeen:
-    """What the host is like now."""
-
-    sysctls: Mapping[str, int]
-    """Current values; a name is missing where this kernel has none."""
-    routes: Sequence[PoolRoute]
-    ledger: str
-    """Mode and group of the ledger's directory as `describe_ledger` writes them, empty where there is none."""
-    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Contents of files, targets of links, THERE for directories; missing where there is none."""
-    group: int = 0
-    """Who shall share the ledger."""
-    ip_command: str = ""
-    """Path of `ip`, for the unit; empty where it isn't installed."""
-    record: SetupRecord = field(default_factory=SetupRecord)
-    zones: Sequence[Zone] = ()
-    """Those of the stack, which this host's resolver shall know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """The steps, done ones among them, what forbids all of it, and what to mind."""
-
-    steps: tuple[Step, ...]
-    problems: tuple[Problem, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def describe_ledger(mode: int, group: int) -> str:
@@ -124,7 +52,7 @@ def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
     """
     asked = persist or (status and any(sort is Sort.FILE for sort, _ in seen.record.changes))
     routes = tuple(_route(route) for route in seen.routes if not route.problem)
-    steps = [*_sysctls(seen), _ledger(seen), *routes, *_resolver(seen)]
+    steps = [*_sysctls(seen), _ledger(seen), *routes, *resolver_steps(seen)]
     notes = [*resolver_notes(seen.zones, seen.texts)]
     notes += [*dict.fromkeys(text for route in seen.routes for text in (route.warning, route.note) if text)]
     prefixes = _persistent_routes(seen)
@@ -197,35 +125,15 @@ def _persistent_routes(seen: HostSeen) -> tuple[IPNetwork, ...]:
 
 
 def _persistence(seen: HostSeen, prefixes: tuple[IPNetwork, ...]) -> Iterator[Step]:
-    yield from _directory(seen, SYSCTL_DIRECTORY)
-    yield _file(seen, SYSCTL_FILE, _sysctl_text(seen), "the kernel's settings come back at boot")
+    yield from directory_step(seen, SYSCTL_DIRECTORY)
+    yield file_step(seen, SYSCTL_FILE, _sysctl_text(seen), "the kernel's settings come back at boot")
     if prefixes:
         unit = _unit_text(seen.ip_command or "/usr/sbin/ip", prefixes)
-        yield _file(seen, UNIT_FILE, unit, "the routes come back at boot")
-        yield from _directory(seen, WANTS_DIRECTORY)
+        yield file_step(seen, UNIT_FILE, unit, "the routes come back at boot")
+        yield from directory_step(seen, WANTS_DIRECTORY)
         command = f"ln -s {UNIT_FILE} {UNIT_LINK}"
         why = "the unit is started at boot (what `systemctl enable` does)"
         yield Step(Sort.LINK, UNIT_LINK, seen.texts.get(UNIT_LINK, ""), UNIT_FILE, why, command)
-
-
-def _resolver(seen: HostSeen) -> Iterator[Step]:
-    """Have this host's resolver ask the servers of the zones; teardown removes the files."""
-    files = resolver_files(seen.zones, seen.texts)
-    if any(restarted_by(path) == "systemd-resolved" for path in files):
-        yield from _directory(seen, RESOLVED_DIRECTORY)
-    for zone, (path, text) in zip(seen.zones, files.items(), strict=False):
-        step = _file(seen, path, text, f"this host's resolver asks {zone.server} for names below {zone.name}")
-        yield replace(step, command=step.command + restarting([path]))
-
-
-def _directory(seen: HostSeen, path: str) -> Iterator[Step]:
-    if path not in seen.texts:
-        yield Step(Sort.DIRECTORY, path, "", THERE, "the next file goes there", f"mkdir -p {path}")
-
-
-def _file(seen: HostSeen, path: str, text: str, why: str) -> Step:
-    lines = " ".join(f"'{line}'" for line in text.splitlines())
-    return Step(Sort.FILE, path, seen.texts.get(path, ""), text, why, f"printf '%s\\n' {lines} >{path}")
 
 
 def _sysctl_text(seen: HostSeen) -> str:
@@ -258,6 +166,7 @@ def _undo(sort: Sort, what: str, current: str, kept: Kept) -> Step:
     commands = {
         Sort.SYSCTL: f"sysctl -w {what}={kept.found}",
         Sort.ROUTE: f"ip route del local {what} dev lo",
+        Sort.HOSTS: removing_command(what),
         Sort.LEDGER: f"rmdir {what}" if not kept.found else f"chmod/chgrp {what} ({kept.found})",
     }
     restored = f"restore {what}" if kept.found else f"{'rmdir' if sort is Sort.DIRECTORY else 'rm'} {what}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 
 from locallb.dns.zones import Embedded, Rfc2136, Zone
+from locallb.host.hosts_file import HOSTS, read_names
 from locallb.host.resolver_plan import DNSMASQ_DIRECTORY, RESOLVED, RESOLVED_DIRECTORY, routing_files
-from locallb.host.setup_plan import THERE, HostSeen, Kept, SetupRecord, Sort, plan_setup, plan_teardown
+from locallb.host.setup_plan import plan_setup, plan_teardown
+from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort
 
 ZONE = Zone("test", Embedded(ip_address("127.0.0.77"), 5300))
 LAB = Zone("lab.example", Rfc2136(ip_address("::1"), 53))
@@ -56,6 +59,10 @@ def test_a_line_for_dnsmasq() -> None:
 @pytest.mark.parametrize(
     ("host", "told"),
     [
+        (
+            seen(ZONE),
+            "/etc/hosts has the names of now, no wildcards; run `locallb host setup --apply` again",
+        ),
         (seen(ZONE), "neither systemd-resolved nor /etc/dnsmasq.d, so nothing routes test to 127.0.0.77:5300"),
         (seen(ZONE, LAB, resolved="x"), "this stack has 127.0.0.77:5300 and [::1]:53: have one server answer"),
     ],
@@ -84,3 +91,35 @@ def test_teardown_removes_the_file_and_has_it_read() -> None:
     changed = plan_teardown(SetupRecord(changes), {**now, (Sort.FILE, DROP_IN): "mine"}, 0)
     assert DROP_IN not in [step.what for step in changed.steps]
     assert any("somebody changed it since" in note for note in changed.notes)
+
+
+NAMES = read_names(["web.test 127.77.0.1 ::1", "*.apps.test 127.77.0.2", "alias.test other.test", "lab.example ::1"])
+REMOVING = "sed -i '/^# local-lb: names of test/,/^# local-lb: end of test$/d' /etc/hosts"
+BLOCK = "# local-lb: names of test\n127.77.0.1 web.test\n::1 web.test\n# local-lb: end of test\n"
+
+
+@pytest.mark.parametrize(
+    ("there", "command"),
+    [
+        ("127.0.0.1 localhost\n", "printf "),
+        (
+            f"# x\n{BLOCK.replace('.1', '.9')}",
+            f"{REMOVING} && ",
+        ),
+        (BLOCK, None),
+    ],
+)
+def test_hosts_has_the_names_of_now_where_nothing_takes_zones(there: str, command: str | None) -> None:
+    """Put in, put in place of older ones, or there already; teardown takes them out."""
+    host = replace(seen(ZONE), names=NAMES, texts={HOSTS: there})
+    (step,) = [step for step in plan_setup(host, persist=False).steps if step.sort is Sort.HOSTS]
+    assert (step.what, step.wanted, step.done) == ("test", BLOCK, command is None)
+    if command:
+        assert step.command.startswith(command)
+    record = SetupRecord({(Sort.HOSTS, "test"): Kept("", BLOCK)})
+    (undo,) = plan_teardown(record, {(Sort.HOSTS, "test"): BLOCK}, 0).steps
+    assert (undo.wanted, undo.command) == (
+        "",
+        REMOVING,
+    )
+    assert not [step for step in plan_setup(replace(seen(ZONE), texts={}), persist=False).steps if step.what == "test"]

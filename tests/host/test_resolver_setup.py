@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.host.support import Project, project
+from tests.e2e.support import node, port, service
+from tests.host.support import PRIVATE, Project, project
 
 pytestmark = pytest.mark.slow
 DROP_IN = "/etc/systemd/resolved.conf.d/60-locallb-test.conf"
@@ -53,3 +54,34 @@ def test_a_resolver_that_cant_be_restarted_is_told(stage: Project) -> None:
     done = stage.locallb("host", "setup", "--apply", PATH="/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
     assert done.code != 0
     assert f"{DROP_IN} is changed, but systemd-resolved hasn't read it: restart it" in done.err
+
+
+LONELY = """
+mkdir {root}/etc; cp -a /etc/. {root}/etc 2>/dev/null || true; mount --bind {root}/etc /etc; rm -rf /etc/dnsmasq.d
+mkdir -p /run/systemd; mount -t tmpfs none /run/systemd; printf '127.0.0.1 localhost' >/etc/hosts; chmod 604 /etc/hosts
+"""
+
+
+@pytest.mark.envoy
+def test_hosts_is_the_last_resort() -> None:
+    """Where no resolver takes zones: the names of now, found by every program; taken out, the file is as it was."""
+    with project(LONELY + PRIVATE) as made:
+        made.configure(dns={"zones": [{"zone": "test", "embedded": "127.0.0.77:5300"}]})
+        made.write("all.yaml", node(), service("web", port(8080, 30080)))
+        look = "sha256sum /etc/hosts; stat -c '%a %u %g' /etc/hosts"
+        before = made.space.shell(look)
+        made.up()
+        (address,) = made.status()["web"]["addresses"]
+        printed = made.locallb("host", "setup")
+        assert f"{address} web.n.c.test" in printed.out
+        assert "/etc/hosts has the names of now, no wildcards; run `locallb" in printed.err
+        assert made.space.shell(look) == before
+        assert made.locallb("host", "setup", "--apply").code == 0
+        assert made.space.shell("getent hosts web.n.c.test").split()[0] == address
+        assert "Nothing to do." in made.locallb("host", "setup", "--apply").out
+        made.write("more.yaml", service("late", port(8081, 30080)))
+        made.up()
+        assert made.locallb("host", "setup", "--apply").code == 0
+        assert made.space.shell("getent hosts late.n.c.test")
+        assert made.locallb("host", "teardown", "--apply").code == 0
+        assert made.space.shell(look) == before

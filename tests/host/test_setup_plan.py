@@ -13,19 +13,15 @@ from locallb.host.setup_plan import (
     PORT_START,
     SYSCTL_DIRECTORY,
     SYSCTL_FILE,
-    THERE,
     UNIT_DIRECTORY,
     UNIT_FILE,
     UNIT_LINK,
     WANTS_DIRECTORY,
-    HostSeen,
-    Kept,
-    SetupRecord,
-    Sort,
     describe_ledger,
     plan_setup,
     plan_teardown,
 )
+from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.addresses.pool_routes import PoolRoute
 

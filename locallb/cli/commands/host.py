@@ -11,7 +11,9 @@ from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.session import Session
 from locallb.host import setup
-from locallb.host.setup_plan import LEDGER, Setup, Step, plan_setup, plan_teardown
+from locallb.host.hosts_file import Table, read_names
+from locallb.host.setup_plan import LEDGER, plan_setup, plan_teardown
+from locallb.host.setup_steps import Setup, Step
 from locallb.ledger.ledger import Ledger
 
 
@@ -26,8 +28,14 @@ def host(session: Session, args: Arguments, out: Out) -> int:
 def _setup_plan(session: Session, args: Arguments) -> Setup:
     group = setup.group_id(args.group) if args.group else setup.group_of(session.project.root)
     dns = session.settings.dns
-    seen = setup.look(session.settings.pools, group, dns.zones if dns else ())
+    seen = setup.look(session.settings.pools, group, dns.zones if dns else (), _names(session) if dns else {})
     return plan_setup(seen, persist=args.persist, status=args.action == "status")
+
+
+def _names(session: Session) -> Table:
+    """Read which names there are, as the state shows them: of load balancers, and of what answers for zones."""
+    lists = (resource.inputs.get("names") or resource.outputs.get("names") for resource in session.resources())
+    return read_names(str(shown) for names in lists if isinstance(names, list) for shown in names)
 
 
 def _teardown_plan() -> Setup:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from locallb.cli.console import Out
 from locallb.dns.names import is_wildcard
+from locallb.host.hosts_file import HOSTS, tells
 from locallb.host.resolver_plan import routing_files
 from locallb.model.formatting import few
 from locallb.model.identities import ROUTED, Protocol
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
+from locallb.storage import files
 
 MOST_SENTENCES = 20
 MOST_NAMES = 2
@@ -116,7 +118,15 @@ def _hint(rows: Sequence[Row]) -> str:
 
 def is_routed(name: str) -> bool:
     """Return whether `host setup` has this host's resolver ask for a name; one that stands for many can't be asked."""
-    return not is_wildcard(name) and any(Path(path).exists() for path in routing_files(name))
+    return not is_wildcard(name) and (any(Path(path).exists() for path in routing_files(name)) or _is_in_hosts(name))
+
+
+def _is_in_hosts(name: str) -> bool:
+    """Return whether `host setup` has written a name into /etc/hosts."""
+    try:
+        return tells(files.read(Path(HOSTS)) or "", name)
+    except files.FilesError:
+        return False
 
 
 def _link(name: str, port: int) -> str:

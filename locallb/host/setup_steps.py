@@ -1,0 +1,117 @@
+"""What changes of this host are made of: a step, what was found before, what the host is like. Pure, and no decisions.
+
+Not here: which steps there are (`setup_plan`, `resolver_plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from locallb.dns.zones import Zone
+from locallb.host.hosts_file import Table
+from locallb.model.reasons import Problem
+from locallb.planning.addresses.pool_routes import PoolRoute
+
+THERE = "directory"
+"""What stands for a directory that exists."""
+
+
+class Sort(StrEnum):
+    """What a step changes."""
+
+    SYSCTL = "sysctl"
+    LEDGER = "ledger"
+    ROUTE = "route"
+    DIRECTORY = "directory"
+    FILE = "file"
+    LINK = "link"
+    HOSTS = "hosts"
+    """The block of a zone in /etc/hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of the host. `now` is empty where nothing is there, `wanted` where nothing shall be."""
+
+    sort: Sort
+    what: str
+    """The sysctl's name, the prefix, the path, or the zone."""
+    now: str
+    wanted: str
+    why: str
+    command: str
+    group: int = 0
+    """The ledger's group id."""
+    optional: bool = False
+    """Only `--persist` does it, and nobody has asked for that yet."""
+
+    @property
+    def done(self) -> bool:
+        """Nothing is left to do."""
+        return self.now == self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A value that setup changed: what it found (empty: nothing) and what it put there."""
+
+    found: str
+    made: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRecord:
+    """What setup changed on this host, by sort and name, in the order in which it did."""
+
+    changes: Mapping[tuple[Sort, str], Kept] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class HostSeen:
+    """What the host is like now."""
+
+    sysctls: Mapping[str, int]
+    """Current values; a name is missing where this kernel has none."""
+    routes: Sequence[PoolRoute]
+    ledger: str
+    """Mode and group of the ledger's directory as `describe_ledger` writes them, empty where there is none."""
+    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Contents of files, targets of links, THERE for directories; missing where there is none."""
+    group: int = 0
+    """Who shall share the ledger."""
+    ip_command: str = ""
+    """Path of `ip`, for the unit; empty where it isn't installed."""
+    record: SetupRecord = field(default_factory=SetupRecord)
+    zones: Sequence[Zone] = ()
+    """Those of the stack, which this host's resolver shall know."""
+    names: Table = field(default_factory=lambda: MappingProxyType({}))
+    """What they have now, for a host whose resolver takes no zones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The steps, done ones among them, what forbids all of it, and what to mind."""
+
+    steps: tuple[Step, ...]
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def printed(text: str, where: str) -> str:
+    """Return the command that writes a text."""
+    lines = " ".join(f"'{line}'" for line in text.splitlines())
+    return f"printf '%s\\n' {lines} {where}"
+
+
+def directory_step(seen: HostSeen, path: str) -> Iterator[Step]:
+    """Make a directory that is missing."""
+    if path not in seen.texts:
+        yield Step(Sort.DIRECTORY, path, "", THERE, "the next file goes there", f"mkdir -p {path}")
+
+
+def file_step(seen: HostSeen, path: str, text: str, why: str) -> Step:
+    """Write a file."""
+    return Step(Sort.FILE, path, seen.texts.get(path, ""), text, why, printed(text, f">{path}"))

@@ -1,0 +1,50 @@
+"""Changes a file of the system in one step and keeps all else of it: its owner, its mode, all bytes around the change.
+
+A link or whatever is no regular file is refused, never followed. Not here: files of ours (`files`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from locallb.model.system_errors import refusal
+from locallb.storage.files import UNFINISHED, FilesError
+
+_LARGEST = 8 << 20
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def rewrite(path: Path, change: Callable[[str], str]) -> None:
+    """Put what `change` makes of a file's text in its place; nothing is written where it is the same.
+
+    A text that isn't UTF-8 comes back as it was. Raises FilesError; then the file is untouched.
+    """
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    try:
+        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
+            before, status = file.read(_LARGEST + 1), os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or len(before) > _LARGEST:
+            raise FilesError(f"{path} isn't a regular file of at most {_LARGEST >> 20} MiB: nothing is changed")
+        after = change(before.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        if after != before:
+            _replace(path, beside, after, status)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        why = "it is a link" if path.is_symlink() else refusal(error)
+        raise FilesError(f"{path} can't be changed: {why}") from error
+
+
+def _replace(path: Path, beside: Path, text: bytes, status: os.stat_result) -> None:
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fchown(file.fileno(), status.st_uid, status.st_gid)
+        shutil.copystat(path, beside, follow_symlinks=False)  # with what SELinux says of it
+        os.utime(beside)
+        os.fsync(file.fileno())
+    beside.replace(path)

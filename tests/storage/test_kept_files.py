@@ -1,0 +1,58 @@
+"""A file of the system changed in one step: with the owner and the mode that it had, and nothing else in its place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from locallb.storage.files import FilesError
+from locallb.storage.kept_files import rewrite
+
+
+def test_all_else_is_kept(tmp_path: Path) -> None:
+    """Its mode, and bytes that are no UTF-8; nothing is left beside it."""
+    path = tmp_path / "hosts"
+    path.write_bytes(b"a\xff\n")
+    path.chmod(0o604)
+    rewrite(path, lambda text: f"{text}b\n")
+    assert path.read_bytes() == b"a\xff\nb\n"
+    assert path.stat().st_mode & 0o7777 == 0o604
+    before = path.stat().st_ino
+    rewrite(path, lambda text: text)
+    assert path.stat().st_ino == before
+    assert [each.name for each in tmp_path.iterdir()] == ["hosts"]
+
+
+@pytest.mark.root
+def test_the_owner_is_kept(tmp_path: Path) -> None:
+    """Root may change a file of somebody."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    path = tmp_path / "hosts"
+    path.write_text("a")
+    os.chown(path, 12345, 12346)
+    rewrite(path, lambda _: "b")
+    assert (path.stat().st_uid, path.stat().st_gid, path.read_text()) == (12345, 12346, "b")
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: path.symlink_to(path.with_name("other")), "it is a link"),
+        (lambda path: path.mkdir(), "Is a directory"),
+        (os.mkfifo, "isn't a regular file"),
+        (lambda _: None, "No such file"),
+    ],
+    ids=["link", "directory", "pipe", "nothing"],
+)
+def test_whatever_else_lies_there_is_refused(make: object, why: str, tmp_path: Path) -> None:
+    """And nothing is written through it."""
+    (tmp_path / "other").write_text("x")
+    assert callable(make)
+    make(tmp_path / "hosts")
+    with pytest.raises(FilesError, match=why):
+        rewrite(tmp_path / "hosts", lambda _: "y")
+    assert (tmp_path / "other").read_text() == "x"
+    assert not list(tmp_path.glob(".*"))
