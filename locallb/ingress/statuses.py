@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from locallb.gateway.statuses import Told
 from locallb.ingress.translation import BoundIngresses
+from locallb.model.formatting import few
 from locallb.model.identities import IPAddress
 from locallb.model.objects import ServicePort
 
@@ -17,3 +18,9 @@ def ingress_statuses(
     listed = [{"port": port.port, "protocol": str(port.protocol)} for port in ports]
     status = {"loadBalancer": {"ingress": [{"ip": str(address), "ports": listed} for address in addresses]}}
     return (Told(one.reference, one.meta, status) for one in bound.ingresses if not one.problem)
+
+
+def serving_words(hosts: Sequence[str], addresses: Sequence[IPAddress], ports: Sequence[ServicePort]) -> str:
+    """Say in a few words what is served where."""
+    what = f"serves {few(hosts) or 'every host'} on {', '.join(str(port.port) for port in ports)}"
+    return f"{what} at {' and '.join(map(str, addresses))}"

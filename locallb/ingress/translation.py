@@ -23,6 +23,7 @@ from locallb.ingress.rules import Rules
 from locallb.ingress.tls import certificates, chains
 from locallb.model.formatting import clipped
 from locallb.model.gateway.ingresses import Ingress
+from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.serving import Chain
 from locallb.model.identities import ObjectKey, ObjectKind, Uid
@@ -36,8 +37,13 @@ class BoundIngresses(Bound):
     """Ingresses that have an address together, the oldest first."""
 
     ingresses: tuple[Ingress, ...]
-    notices: tuple[str, ...] = ()
-    """What of them isn't served."""
+    troubles: tuple[tuple[Named, str], ...] = ()
+    """What of which of them isn't served."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What of them isn't served, with their names."""
+        return tuple(f"{self.key.cluster}: {_named(name)}: {why}" for name, why in self.troubles)
 
     @property
     def hostnames(self) -> tuple[str, ...]:
@@ -89,18 +95,17 @@ def _bound(
         conflicts = [*conflicts, *secured.conflicts]
     troubles = [*_problems(ingresses), *backends.troubles, *rules.canary_troubles()]
     troubles += [
-        (one, f"{host or 'every host'}{path}: the older {_named(other)} has it; remove one of both")
+        (one, f"{host or 'every host'}{path}: the older {_named(other.meta.key)} has it; remove one of both")
         for one, host, path, other in conflicts
     ]
     troubles += shown.problems
     troubles += [(one, why) for one in ingresses for why in policies[one.meta.key].problems]
-    said = (f"{key.cluster}: {_named(one)}: {why}" for one, why in troubles)
     return BoundIngresses(
         want=_want(key, ingresses, tuple(map(ServicePort, by_port))),
         chains=by_port,
         targets=backends.targets,
         ingresses=tuple(ingresses),
-        notices=tuple(dict.fromkeys(said)),
+        troubles=tuple(dict.fromkeys((one.meta.key, why) for one, why in troubles)),
     )
 
 
@@ -113,8 +118,8 @@ def _want(key: ObjectKey, ingresses: Sequence[Ingress], ports: tuple[ServicePort
     return Service(key, ports, uid, created, labels=labels, annotations=annotations)
 
 
-def _named(ingress: Ingress) -> str:
-    return f"Ingress {clipped(str(ingress.meta.key))}"
+def _named(key: Named) -> str:
+    return f"Ingress {clipped(str(key))}"
 
 
 def _problems(ingresses: Sequence[Ingress]) -> Iterator[tuple[Ingress, str]]:

@@ -1,4 +1,4 @@
-"""What a Service of a live cluster is told by events: which ones, when one is news, and how many at most.
+"""What a Service or an Ingress of a live cluster is told by events: which ones, when one is news, how many at most.
 
 Events are words for people (`kubectl describe service`): best effort, gone after an hour. What stays true is said by
 status and condition (`service_status`). Not here: who sends them, and the time.
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.status_patch import DOMAIN
-from locallb.model.identities import Owner
+from locallb.model.gateway.ingresses import INGRESS_GROUP
+from locallb.model.identities import ObjectKind, Owner
 from locallb.model.reasons import Problem, Reason
 from locallb.model.status_entries import Event
-from locallb.planning.planned import Placement, Rejection
+from locallb.planning.planned import Placement, PlannedNews, Rejection
 
 NORMAL, WARNING = "Normal", "Warning"
 ENSURED = "EnsuredLoadBalancer"
@@ -29,6 +30,7 @@ BURST = 25
 SECONDS_A_TOKEN = 300
 """At most so many at once for a Service, and one more every five minutes: client-go's own limit."""
 _LONGEST_NOTE = 1024
+_INGRESS = f"{INGRESS_GROUP}/v1", "Ingress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,14 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
 def rejection_events(rejection: Rejection) -> tuple[Event, ...]:
     """Return why there is nothing."""
     return (_warning(rejection.problem),)
+
+
+def ingress_events(news: PlannedNews, withdrawn: Problem | None = None) -> tuple[Event, ...]:
+    """Return what of an Ingress is served, then what isn't."""
+    if withdrawn:
+        return (_warning(withdrawn),)
+    serving = [Event(NORMAL, ENSURED, news.serving[:_LONGEST_NOTE])] if news.serving else []
+    return (*serving, *(Event(WARNING, FAILED, why[:_LONGEST_NOTE]) for why in news.troubles))
 
 
 def _warning(problem: Problem) -> Event:
@@ -86,13 +96,14 @@ def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mappi
 
     Args:
         event: what to tell.
-        owner: the Service, and which stack tells it.
+        owner: the object, and which stack tells it.
         nanoseconds: the time since 1970, which makes its name unique.
         time: the same time, RFC 3339 with microseconds.
 
     """
     mark = hashlib.sha256(f"{owner.uid} {event.reason} {event.note}".encode()).hexdigest()[:8]
-    service, kind = owner.service, frontend(owner.service.kind)
+    service = owner.service
+    api_version, kind = _INGRESS if service.kind is ObjectKind.INGRESS else _of_frontend(service.kind)
     return {
         "metadata": {"name": f"{service.name}.{nanoseconds:x}.{mark}", "namespace": service.namespace},
         "eventTime": time,
@@ -103,10 +114,15 @@ def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mappi
         "reportingController": DOMAIN,
         "reportingInstance": f"{owner.home.project}/{owner.home.stack}"[:128],
         "regarding": {
-            "apiVersion": kind.api_version,
-            "kind": kind.name,
+            "apiVersion": api_version,
+            "kind": kind,
             "namespace": service.namespace,
             "name": service.name,
             "uid": owner.uid,
         },
     }
+
+
+def _of_frontend(kind: ObjectKind) -> tuple[str, str]:
+    table = frontend(kind)
+    return table.api_version, table.name

@@ -7,7 +7,7 @@ plan. Manifests are told nothing. Not here: what statuses say (`gateway.statuses
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -29,17 +29,18 @@ from locallb.gateway.statuses import (
 )
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.ingress.kinds import ROUTED_KINDS
-from locallb.ingress.statuses import ingress_statuses
+from locallb.ingress.statuses import ingress_statuses, serving_words
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.gateway.objects import ListenerSet, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy
-from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, ObjectKind, Owner
 from locallb.model.memory import Memory
+from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways import Gateways
-from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
+from locallb.planning.planned import Placement, Plan, PlannedNews, PlannedStatus, Rejection
 
 _Served: TypeAlias = Mapping[ObjectKey, tuple[BoundGateway, Outcome]]
 _Planned = TypeVar("_Planned", Placement, Rejection)
@@ -83,7 +84,7 @@ def with_statuses(
     made = replace(
         plan,
         placements=tuple(_with_ingresses(_with_status(one, served, tell), told, snapshot) for one in plan.placements),
-        rejections=tuple(_with_status(one, served, tell) for one in plan.rejections),
+        rejections=tuple(_with_news(_with_status(one, served, tell), told, snapshot) for one in plan.rejections),
         statuses=tuple(one for objects in live for one in _others(objects, served, settings, tell)),
     )
     tell.memory.evict_unused()
@@ -141,7 +142,38 @@ def _with_ingresses(placement: Placement, told: Gateways, snapshot: Snapshot) ->
         return placement
     ports = tuple(planned.port for planned in placement.ports if planned.listeners)
     statuses = ingress_statuses(bound, placement.addresses, ports) if ports else ()
-    return replace(placement, statuses=tuple(_planned(one, placement.key.cluster, snapshot) for one in statuses))
+    return replace(
+        placement,
+        statuses=tuple(_planned(one, placement.key.cluster, snapshot) for one in statuses),
+        news=tuple(_news(bound, snapshot, placement.addresses, ports)),
+    )
+
+
+def _with_news(rejection: Rejection, told: Gateways, snapshot: Snapshot) -> Rejection:
+    """Add what Ingresses of a running cluster are told that get no address."""
+    bound = told.bound.get(rejection.key)
+    if not isinstance(bound, BoundIngresses) or not rejection.access:
+        return rejection
+    return replace(rejection, news=tuple(_news(bound, snapshot, why=rejection.problem.message)))
+
+
+def _news(
+    bound: BoundIngresses,
+    snapshot: Snapshot,
+    addresses: Sequence[IPAddress] = (),
+    ports: Sequence[ServicePort] = (),
+    why: str = "",
+) -> Iterator[PlannedNews]:
+    """Return what each Ingress is told in passing; `why` none of them is served."""
+    cluster, troubles = bound.key.cluster, dict[Named, list[str]]()
+    for name, trouble in bound.troubles:
+        troubles.setdefault(name, []).append(trouble)
+    for one in bound.ingresses:
+        key = ObjectKey(cluster, *one.meta.key, ObjectKind.INGRESS)
+        said = tuple([why] if why else []) + tuple(troubles.get(one.meta.key, ()))
+        is_served = ports and not one.problem
+        serving = serving_words(one.hosts, addresses, ports) if is_served else ""
+        yield PlannedNews(Owner(snapshot.home, key, one.meta.uid), snapshot.access[cluster], serving, said)
 
 
 def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: _Telling) -> Iterator[PlannedStatus]:

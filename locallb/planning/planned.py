@@ -109,6 +109,23 @@ class PlannedStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedNews:
+    """What an Ingress of a running cluster is told in passing."""
+
+    owner: Owner
+    access: Access
+    serving: str = ""
+    """What of it is served where; empty where nothing is."""
+    troubles: tuple[str, ...] = ()
+    """What isn't, a sentence each."""
+
+    @property
+    def key(self) -> ObjectKey:
+        """Which object."""
+        return self.owner.service
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """A Service that gets addresses. A port without backends stays closed; the addresses stay."""
 
@@ -144,6 +161,8 @@ class Placement:
     """The name that its status tells; empty unless somebody asked for that."""
     statuses: tuple[PlannedStatus, ...] = ()
     """What Ingresses of a running cluster are told that are served here."""
+    news: tuple[PlannedNews, ...] = ()
+    """And what they are told in passing, those too of which nothing is served."""
 
     @property
     def key(self) -> ObjectKey:
@@ -161,6 +180,8 @@ class Rejection:
     access: Access | None = None
     """Where the Service lives and is told why; None for manifests."""
     status: PlannedStatus | None = None
+    """As of a Placement."""
+    news: tuple[PlannedNews, ...] = ()
     """As of a Placement."""
 
 

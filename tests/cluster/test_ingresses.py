@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-import yaml
 from lightkube import Client
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
 from tests.cluster.controlplane import ControlPlane, Objects
+from tests.cluster.ingress_rights import INGRESS, ingress_rights
 from tests.e2e.support import Stage, port, service
 from tests.e2e.test_gateways import answering, get
 from tests.e2e.watching import becomes, watching
@@ -23,30 +21,15 @@ from tests.ingress.api import JsonObject, ingress, path, rule
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
-ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
-BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
-INGRESS: Any = create_namespaced_resource("networking.k8s.io", "v1", "Ingress", "ingresses")
 INGRESS_STATUS: Any = INGRESS.Status
-CLASS = create_global_resource("networking.k8s.io", "v1", "IngressClass", "ingressclasses")
-MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "rbac-ingresses.yaml"
-SUBJECT = {"kind": "User", "name": "local-lb", "apiGroup": "rbac.authorization.k8s.io"}
 
 
 @pytest.fixture
 def owner(plane: ControlPlane, cluster: Objects) -> Iterator[Client]:
     """Have our class in the cluster, and local-lb's rights."""
     del cluster
-    klass, role, binding, _ = yaml.safe_load_all(MANIFEST.read_text())
-    with plane.client() as client:
-        client.create(CLASS.from_dict(klass))
-        client.create(ROLE.from_dict(role))
-        client.create(BINDING.from_dict({**binding, "subjects": [SUBJECT]}))
+    with plane.client() as client, ingress_rights(client):
         yield client
-        for each in client.list(INGRESS, namespace="*"):
-            client.delete(INGRESS, each["metadata"]["name"], namespace=each["metadata"]["namespace"])
-        client.delete(BINDING, binding["metadata"]["name"])
-        client.delete(ROLE, role["metadata"]["name"])
-        client.delete(CLASS, klass["metadata"]["name"])
 
 
 def leading(to: str, name: str = "web", host: str = "a.test") -> JsonObject:
@@ -88,6 +71,8 @@ def test_ingresses_of_a_cluster_serve_change_and_go(
         at = address_of(play)
         becomes(lambda: is_answered(at, "a.test", "one"), watch)
         becomes(lambda: told(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
+        served = "Normal", "EnsuredLoadBalancer", f"serves a.test on 8080 at {at}"
+        becomes(lambda: served in cluster.events("web"), watch)
         owner.create(INGRESS.from_dict(leading("two", "second", "b.test")), namespace="n")
         becomes(lambda: is_answered(at, "b.test", "two"), watch)
         becomes(lambda: [each["ip"] for each in told(owner, "second")] == [at], watch)

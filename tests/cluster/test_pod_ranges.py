@@ -16,7 +16,7 @@ from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.test_ingresses import BINDING, ROLE, SUBJECT
+from tests.cluster.ingress_rights import BINDING, ROLE, SUBJECT
 from tests.traffic.waiting import eventually
 from tests.watch.test_pod_ranges import CORE, block, ranges_of
 

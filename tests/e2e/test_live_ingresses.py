@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e.support import Stage, node
 from tests.e2e.test_gateways import Client, _secret, answering, get, service
@@ -49,6 +50,55 @@ def told(answers: Api, name: str = "web") -> object:
     """Return what an Ingress was told last."""
     patches = [patch for plural, of, patch in answers.patched if (plural, of) == ("ingresses", name)]
     return patches[-1]["status"]["loadBalancer"]["ingress"] if patches else None
+
+
+def events(answers: Api, name: str = "web") -> list[tuple[str, str]]:
+    """Return reasons and notes of what an Ingress was told in passing."""
+    regarding = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "namespace": "shop", "name": name, "uid": ""}
+    return [
+        (str(event["reason"]), str(event["note"]))
+        for event in answers.told
+        if {**event["regarding"], "uid": ""} == regarding
+    ]
+
+
+def test_an_ingress_is_told_in_passing_what_is_served_and_what_is_not(play: Stage, api: Api) -> None:
+    """Each once; a change is an update, who is served no longer hears so, who never was hears why."""
+    with answering("one") as one:
+        api.services = [versioned(service("one", one))]
+        broken = ingress(name="broken", metadata={"creationTimestamp": "2026-01-02T00:00:00Z"})
+        web = leading("one")
+        web["spec"]["rules"].append(rule(path(to="gone"), host="b.test"))
+        has(api, web, broken)
+        play.up()
+        at = address_of(play)
+        gone = ("SyncLoadBalancerFailed", "Service shop/gone isn't there; make it, or correct the backend")
+        served = [("EnsuredLoadBalancer", f"serves a.test, b.test on 8080 at {at}"), gone]
+        why = "spec has neither rules nor defaultBackend; give it one of both"
+        assert events(api) == served
+        assert events(api, "broken") == [("SyncLoadBalancerFailed", why)]
+        play.up()
+        assert events(api) == served
+        has(api, leading("one"), broken)
+        play.up()
+        served.append(("UpdatedLoadBalancer", f"serves a.test on 8080 at {at}"))
+        assert events(api) == served
+        has(api, broken)
+        play.up()
+        assert events(api) == [*served, ("DeletingLoadBalancer", "is served no longer")]
+    assert len(events(api, "broken")) == 1
+
+
+def test_an_ingress_without_an_address_is_told_why(play: Stage, api: Api) -> None:
+    """There is none for its namespace."""
+    config = yaml.safe_load((play.root / "stacks" / "Pulumi.dev.yaml").read_text())["config"]
+    pool = {"name": "other", "addresses": [f"{play.at(0)}/27"], "namespaces": ["other"]}
+    play.configure(**{key.removeprefix("local-lb:"): value for key, value in config.items()} | {"pools": [pool]})
+    has(api, leading("one"))
+    play.up()
+    (reason, note), (_, lost) = events(api)
+    assert (reason, "pool" in note) == ("SyncLoadBalancerFailed", True)
+    assert "Service shop/one isn't there" in lost
 
 
 def test_up_serves_an_ingress_of_a_cluster_with_its_certificate(play: Stage, api: Api, tmp_path: Path) -> None:

@@ -103,6 +103,8 @@ class Api:
     """When, and `list`, `watch`, `object`, `secret` or `discovery`."""
     patched: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """Plural, name and patch of each status that was written."""
+    told: list[dict[str, Any]] = field(default_factory=list)
+    """Events."""
     paths: list[str] = field(default_factory=list)
     """What was asked for, without parameters."""
     over: threading.Event = field(default_factory=threading.Event)
@@ -144,8 +146,12 @@ class _Handler(BaseHTTPRequestHandler):
     api: Api
 
     def do_POST(self) -> None:
-        """Say whether Ingresses may be read: where the test has any."""
+        """Take an event, or say whether Ingresses may be read: where the test has any."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path.partition("?")[0].endswith("/events"):
+            self.api.told.append(asked)
+            self._whole(201, json.dumps(asked).encode())
+            return
         plural = asked["spec"]["resourceAttributes"]["resource"]
         allowed = plural in self.api.others and plural not in self.api.refused
         self._whole(201, json.dumps({**asked, "status": {"allowed": allowed}}).encode())
