@@ -23,6 +23,7 @@ COMMANDS = {
     "top": "show what flows through Services: connections, requests, failures, bytes and latencies",
     "fault": "let some connections of a Service fail for a while, for tests; list what is ordered, or end it",
     "drain": "keep new connections away from backends of a Service, or from all; list what is drained, or undo it",
+    "logs": "show connections and requests as they end, a line each, until interrupted",
     "watch": "keep the stack converged: follow its sources and its proxies until stopped",
     "gc": "list what a lost state left behind, and remove it on request",
     "image": "make a Docker image of the installed Envoy, for the runtime docker without a registry",

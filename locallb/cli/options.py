@@ -74,6 +74,11 @@ def _add_top(command: argparse.ArgumentParser, _common: argparse.ArgumentParser)
     command.add_argument("--sort", choices=ORDERS, default=ORDERS[0], help=f"by what (default: {ORDERS[0]})")
 
 
+def _add_logs(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
+    command.add_argument("-f", "--follow", action="store_true", help="as always: nothing was kept that could be shown")
+
+
 def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("action", metavar="SHELL", choices=(*SHELLS, ANSWER), help=" or ".join(SHELLS))
     command.add_argument("services", nargs=argparse.REMAINDER, help=argparse.SUPPRESS).required = False
@@ -179,6 +184,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"top"}), _add_top),
     (frozenset({"fault"}), add_fault),
     (frozenset({"drain"}), add_drain),
+    (frozenset({"logs"}), _add_logs),
     (frozenset({"watch"}), _add_watch),
     (frozenset({"host"}), _add_actions),
     (frozenset({"state"}), _add_state_actions),

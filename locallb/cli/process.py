@@ -12,6 +12,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType, TracebackType
     from typing import Literal, NoReturn, TextIO
 
@@ -45,11 +46,14 @@ def leave(_number: int, _frame: FrameType | None) -> None:
     _end(INTERRUPTED)
 
 
-def end_well_when_interrupted() -> None:
-    """Let a signal from now on be the expected end: of something that only looks, until it is told to stop."""
+def end_well_when_interrupted(first: Callable[[], object] = int) -> None:
+    """Let a signal from now on be the expected end: of something that only looks, until it is told to stop.
+
+    `first` is what is done before, quickly and without raising anything.
+    """
     for number in _ENDING:
         if callable(signal.getsignal(number)):
-            signal.signal(number, lambda _number, _frame: _end(0))
+            signal.signal(number, lambda _number, _frame: (first(), _end(0)))
 
 
 def finish(code: int) -> int:

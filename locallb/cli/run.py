@@ -25,6 +25,7 @@ COMMANDS = {
     "top": "traffic.command:top",
     "fault": "orders.fault:fault",
     "drain": "orders.drain:drain",
+    "logs": "traffic.logs:logs",
     "gc": "commands.leftovers:gc",
     "host": "commands.host:host",
     "state": "commands.state:state",

@@ -64,6 +64,8 @@ class ProxySettings:
     """How many Services share one before there is another, where it takes as many as it takes."""
     spares: int = 0
     """How many proxies wait, started, for a Service to come, where each has its own."""
+    logs: bool = False
+    """Whether each can be asked for a log: it watches a file more."""
 
 
 class PodRouting(StrEnum):
@@ -206,6 +208,7 @@ class Settings:
     dns: DnsSettings | None = None
     """The zones in which load balancers have names."""
     traffic_details: bool = False
+    access_logs: bool = False
     """Proxies count bytes and latencies as well."""
     local_certificates: bool = False
     """Hosts without a Secret get certificates of this user's own authority."""

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from locallb.envoy import http
+from locallb.envoy.access_logs import reader
 from locallb.envoy.bootstrap import ADMIN_SOCKET, ARGUMENTS, bootstrap
 from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Discovered, text, typed
@@ -88,7 +89,9 @@ def _render(proxy: Proxy, _checks: tuple[object, ...]) -> Rendered:
     listeners += [http_listener(spec, proxy.discovery) for spec in proxy.http]
     listeners += [name_listener(spec) for spec in proxy.names]
     lds = Discovered(sorted(listeners, key=lambda message: str(message["name"])))
-    cds = Discovered([cluster(upstream, proxy.discovery) for upstream in upstreams.values()])
+    logs = {*(spec.log for spec in proxy.listeners), *(spec.log for spec in proxy.http)} - {""}
+    clusters = [cluster(upstream, proxy.discovery) for upstream in upstreams.values()]
+    cds = Discovered([*clusters, *map(reader, sorted(logs))])
     files = {"bootstrap.json": bootstrap(proxy), "lds.json": lds.response, "cds.json": cds.response}
     referred: Mapping[str, Discovered] = {}
     if proxy.discovery is Discovery.EDS:
@@ -108,6 +111,6 @@ def _endpoints(upstream: Upstream) -> Discovered:
     return Discovered([typed("envoy.config.endpoint.v3.ClusterLoadAssignment", **assignment(upstream))])
 
 
-def watches(discovery: Discovery | None, upstream_count: int) -> int:
-    """Count the inotify instances that a proxy takes: LDS, CDS and one for each EDS file (seen in /proc/<pid>/fd)."""
-    return 2 + (upstream_count if discovery is Discovery.EDS else 0)
+def watches(discovery: Discovery | None, upstream_count: int, *, logs: bool = False) -> int:
+    """Count the inotify instances of a proxy: LDS, CDS, its logs' gate, each EDS file (seen in /proc/<pid>/fd)."""
+    return 2 + logs + (upstream_count if discovery is Discovery.EDS else 0)

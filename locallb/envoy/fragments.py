@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from locallb.envoy.access_logs import reader
 from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Message, digest, text
 from locallb.envoy.http.listeners import listener as http_listener
@@ -64,6 +65,8 @@ def render_part(part: Part) -> RenderedPart:
     listeners = {planned.name: listener(planned) for planned in part.listeners if planned.upstream in upstreams}
     listeners |= {planned.name: http_listener(planned, Discovery.STATIC) for planned in part.http}
     clusters = {name: cluster(upstream, Discovery.STATIC) for name, upstream in upstreams.items()}
+    logs = {*(spec.log for spec in part.listeners), *(spec.log for spec in part.http)} - {""}
+    clusters |= {name: reader(name) for name in logs}
     written, listeners_version = _written(part.id, listeners)
     written_clusters, clusters_version = _written(part.id, clusters)
     return RenderedPart(written, written_clusters, listeners_version, clusters_version)

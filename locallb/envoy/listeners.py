@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from locallb.envoy.access_logs import logged
 from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
 from locallb.envoy.faults import faulty
 from locallb.model.http.serving import HttpListener
@@ -87,6 +88,7 @@ def _tcp(spec: Listener) -> Message:
     chains: list[Message] = [{**chain, **match}]
     if spec.fault or spec.detour:
         chains.append(faulty(chains[0], spec))
+    chains += [logged(each, spec.name, spec.log) for each in chains if spec.log]
     return {"filter_chains": chains, "tcp_keepalive": KEEPALIVE}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from locallb.envoy import rollout
+from locallb.envoy.access_logs import CLOSED, GATE, gate
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions
 from locallb.envoy.waiting import pauses
 from locallb.storage import files
@@ -23,6 +24,13 @@ def put(directory: Path, step: rollout.Write, mode: int, patience: float = PATIE
     files.write(directory / step.name, step.text, mode=mode)
     if before is not None:
         _follow(directory, step, before, patience)
+
+
+def close_gate(directory: Path, mode: int) -> None:
+    """Write the gate of a proxy's logs, closed, where there is none yet."""
+    if not (directory / GATE).exists():
+        files.write(directory / GATE, gate(CLOSED), mode=mode)
+    files.set_mode(directory / GATE, mode)
 
 
 def texts(directory: Path) -> Mapping[str, str]:

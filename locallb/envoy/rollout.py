@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from locallb.envoy.access_logs import GATE
 from locallb.envoy.document import digest
 
 NAME = re.compile(r"(bootstrap|lds|cds|eds-[a-z0-9-]+|(?:rds|sds)-[0-9a-f]{12})\.json")
@@ -78,6 +79,11 @@ def new_references(before: Mapping[str, str], after: Mapping[str, str]) -> int:
     """Count what Envoy watches besides endpoints, once there are other files: a certificate's own files as well."""
     added = [text for name, text in after.items() if name.startswith((ROUTES, SECRETS)) and name not in before]
     return sum(2 if "tls_certificate" in resource else 1 for text in added for resource in _resources(text).values())
+
+
+def new_gate(before: Mapping[str, str], after: Mapping[str, str]) -> int:
+    """Count the gates of logs that listeners refer to from now on: one for all of a proxy."""
+    return int(GATE in after.get(LISTENERS, "") and GATE not in before.get(LISTENERS, ""))
 
 
 def referred(texts: Mapping[str, str]) -> frozenset[str]:

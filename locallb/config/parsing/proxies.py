@@ -32,7 +32,7 @@ def parse_proxies(mistakes: Mistakes, config: Mapping[str, object]) -> ProxySett
         for number, least in (("count", 1), ("spares", 0))
         if number in entry
     }
-    settings = ProxySettings(Sharing(str(mode)), **numbers)
+    settings = ProxySettings(Sharing(str(mode)), count=numbers.get("count", 0), spares=numbers.get("spares", 0))
     _refuse_published(mistakes, config, settings)
     return settings
 

@@ -37,7 +37,7 @@ KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
-    *("trafficDetails", "certificates", "page"),
+    *("trafficDetails", "accessLogs", "certificates", "page"),
 )
 _SECRETS, _LOCAL = "secrets", "local"
 """Where certificates come from."""
@@ -75,6 +75,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         gateway_classes=parse_gateway_classes(mistakes, config.get("gatewayClasses")),
         ingress=parse_ingress(mistakes, config.get("ingress")),
         traffic_details=mistakes.flag("trafficDetails", config.get("trafficDetails", False)),
+        access_logs=mistakes.flag("accessLogs", config.get("accessLogs", False)),
         local_certificates=_certificates(mistakes, config.get("certificates", _SECRETS)) == _LOCAL,
         policies=parse_policies(mistakes, config.get("policies", {})),
         dns=parse_dns(mistakes, config.get("dns"), pools),
@@ -86,7 +87,8 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         _complain_of_unreachable_pins(mistakes, settings)
     if mistakes.sentences:
         raise SettingsError(tuple(mistakes.sentences))
-    return replace(settings, leader_election=election)
+    proxies = replace(settings.proxies, logs=settings.access_logs)
+    return replace(settings, leader_election=election, proxies=proxies)
 
 
 def _backends(mistakes: Mistakes, value: object) -> BackendChoice:

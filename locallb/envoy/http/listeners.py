@@ -7,6 +7,7 @@ backend hears of the client (x-forwarded-for, x-forwarded-proto), none of its co
 
 from __future__ import annotations
 
+from locallb.envoy.access_logs import logged
 from locallb.envoy.document import KEEPALIVE, Json, Message, subscription, typed
 from locallb.envoy.http import names, tls
 from locallb.envoy.http.actions import NOBODY, Entrance, targets
@@ -24,12 +25,14 @@ _FILTERS = "envoy.extensions.filters"
 def listener(spec: HttpListener, discovery: Discovery) -> Message:
     """Make the Listener of one address and port."""
     by_name = any(chain.names for chain in spec.chains)
+    chains = [_chain(spec, chain, discovery) for chain in spec.chains]
+    chains += [logged(each, spec.name, spec.log) for each in chains if spec.log]
     return typed(
         "envoy.config.listener.v3.Listener",
         name=spec.name,
         **bound_at(spec, upstream_name(spec.protocol, spec.port, Family.of(spec.address))),
         **({"listener_filters": [_INSPECTOR]} if by_name else {}),
-        filter_chains=[_chain(spec, chain, discovery) for chain in spec.chains],
+        filter_chains=chains,
         tcp_keepalive=KEEPALIVE,
     )
 

@@ -173,6 +173,8 @@ class HttpListener:
     container_port: int = 0
     """As `serving.Listener` has it."""
     protocol: Protocol = Protocol.TCP
+    log: str = ""
+    """Likewise, of requests."""
 
     def __post_init__(self) -> None:
         names = [name for chain in self.chains for name in chain.names or ("",)]

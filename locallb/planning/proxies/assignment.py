@@ -20,7 +20,7 @@ from locallb.planning.proxies.sharing import Assignment, assign_shared, assign_s
 
 _NONE: Mapping[ObjectKey, int] = MappingProxyType({})
 EACH = watches(Discovery.STATIC, 0)
-"""inotify instances of a proxy of the stack."""
+"""inotify instances of a proxy of the stack, but for that of its logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,20 @@ def assign_proxies(
     gateways = [service for service in in_order if service.key in files]
     if not gateways:
         return shared
-    left = replace(snapshot.host, watches=snapshot.host.watches - EACH * len(shared.proxies))
+    left = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * len(shared.proxies))
     alone = replace(snapshot, host=left, stack_proxies=(), seats=())
-    own = _per_service(gateways, alone, ProxySettings(), files)
+    own = _per_service(gateways, alone, ProxySettings(logs=settings.logs), files)
     return ProxyAssignments({**shared.seats, **own.seats}, shared.proxies)
+
+
+def _each(settings: ProxySettings) -> int:
+    """Count the inotify instances of a proxy of the stack."""
+    return EACH + settings.logs
 
 
 def _shared(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
     wanted = assign_shared(services, snapshot.seats, settings, settings.count or len(services) + 1)
-    room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, ())) // EACH
+    room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, (), settings)) // _each(settings)
     given = assign_shared(services, snapshot.seats, settings, room)
     return ProxyAssignments(_seats(given, snapshot), given.proxies)
 
@@ -78,15 +83,17 @@ def _per_service(
     newcomers = [key for key in keys if key not in held and key not in seated and key not in files]
     given = assign_spares(newcomers, set(keys), snapshot.stack_proxies, snapshot.seats)
     needs = [
-        Need(service.key, files.get(service.key, len(service.ports) * len(service.families)), held.get(service.key))
+        Need(service.key, wanted, held.get(service.key), settings.logs)
         for service in services
         if service.key not in given.seats
+        for wanted in [files.get(service.key, len(service.ports) * len(service.families))]
     ]
-    budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys)) - EACH * len(given.seats)
+    each = _each(settings)
+    budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys, settings)) - each * len(given.seats)
     least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
-    spares = min(settings.spares, max(0, budget - least) // EACH)
+    spares = min(settings.spares, max(0, budget - least) // each)
     patient = {proxy.service: proxy.patient for proxy in snapshot.proxies}
-    ways = share_out(needs, budget - EACH * spares)
+    ways = share_out(needs, budget - each * spares)
     own = {key: ProxyAssignment(way, patient=patient.get(key)) for key, way in ways.items()}
     given = with_spares(given, snapshot.stack_proxies, spares)
     return ProxyAssignments({**_seats(given, snapshot), **own}, given.proxies)
@@ -97,11 +104,14 @@ def _seats(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, ProxyAss
     return {key: ProxyAssignment(Discovery.STATIC, proxy, held.get((key, proxy))) for key, proxy in given.seats.items()}
 
 
-def _leaving(snapshot: Snapshot, proxies: Sequence[ProxyName], own: Sequence[ObjectKey]) -> int:
+def _leaving(
+    snapshot: Snapshot, proxies: Sequence[ProxyName], own: Sequence[ObjectKey], settings: ProxySettings
+) -> int:
     """Count the instances of those who leave: they are stopped after newcomers are started, so it is for the next run.
 
     `proxies` are those of the stack that stay, `own` the Services that may stay with a proxy of their own.
     """
     keys = set(own)
-    leaving = sum(watches(proxy.discovery, proxy.upstreams) for proxy in snapshot.proxies if proxy.service not in keys)
-    return leaving + EACH * len(set(filter(serves_services, snapshot.stack_proxies)) - set(proxies))
+    alone = [proxy for proxy in snapshot.proxies if proxy.service not in keys]
+    leaving = sum(watches(proxy.discovery, proxy.upstreams, logs=settings.logs) for proxy in alone)
+    return leaving + _each(settings) * len(set(filter(serves_services, snapshot.stack_proxies)) - set(proxies))

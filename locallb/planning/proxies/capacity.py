@@ -23,10 +23,12 @@ class Need:
     upstreams: int
     held: Discovery | None = None
     """How it runs already; None for a new one."""
+    logs: bool = False
+    """Whether it can be asked for a log."""
 
     def cost(self, discovery: Discovery) -> int:
         """Return how many inotify instances this proxy takes."""
-        return watches(discovery, self.upstreams)
+        return watches(discovery, self.upstreams, logs=self.logs)
 
 
 def share_out(needs: Sequence[Need], budget: int) -> Mapping[ObjectKey, Discovery]:

@@ -81,6 +81,10 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     ports, listeners, http, served = _served(given, frame)
     if frame.settings.traffic_details:
         served = tuple(replace(upstream, measured=True) for upstream in served)
+    if frame.settings.access_logs:
+        reader = f"{_prefix(given)}access-log"
+        listeners = tuple(replace(one, log=reader) if one.protocol is Protocol.TCP else one for one in listeners)
+        http = tuple(replace(one, log=reader) for one in http)
     every: tuple[Listener | HttpListener, ...] = (*listeners, *http)
     name = seat.proxy or proxy_name(service.key)
     owner, identity = Owner(frame.home, service.key, service.uid), proxy_id(frame.home, name)
@@ -113,7 +117,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     if given.gateway:
         return serve(given.gateway, Where(given.addresses, given.problems, given.taken), given.around)
     service = given.service
-    mine = f"{part_id(service.key)}-" if given.seat.proxy else ""
+    mine = _prefix(given)
     usable = [entry for entry in upstreams(service, given.around) if entry.port not in given.problems]
     others = [entry for entry in detours(service, given.around) if entry.port not in given.problems]
     served = tuple(
@@ -128,6 +132,11 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     ports = tuple(_planned_port(given, port, usable, listen) for port in service.ports)
     listeners = tuple(one for port in ports for one in port.listeners if isinstance(one, Listener))
     return Serving(ports, listeners, (), served)
+
+
+def _prefix(given: PlacementInputs) -> str:
+    """Return how names begin that no other Service may have in a proxy of the stack."""
+    return f"{part_id(given.service.key)}-" if given.seat.proxy else ""
 
 
 def proxy_of_stack(name: ProxyName, frame: PlanContext) -> PlannedProxy:

@@ -97,13 +97,15 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         if not _in_parts(new.files) and EnvoyAdmin(directory.path).answers():
             # An Envoy that can't have what it watches aborts.
             watches = rollout.new_watches(texts.get(rollout.CLUSTERS, ""), new.files[rollout.CLUSTERS])
-            watches += rollout.new_references(texts, new.files)
+            watches += rollout.new_references(texts, new.files) + rollout.new_gate(texts, new.files)
             inotify.require(watches, f"the change of proxy {new.name}")
         _proxies().share(new.proxy, shared=new.shared)
         mode = files.SHARED if new.shared else files.PRIVATE
         _set_modes(directory.path, texts, mode)
         if SYSTEM_AUTHORITIES in new.files.get(rollout.CLUSTERS, ""):
             files.write(directory.path / SYSTEM_AUTHORITIES, _system_authorities(), mode=mode)
+        if rollout.new_gate({}, new.files):
+            push.close_gate(directory.path, mode)
         steps = _begin(texts, new.files) if _in_parts(new.files) else rollout.steps(texts, new.files)
         _roll_out(directory.path, steps, mode)
         return grown(self.state, new, directory=str(directory.path), bootstrap=rollout.fingerprint(new.files))

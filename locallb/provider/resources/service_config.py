@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from locallb.envoy import push, rollout
+from locallb.envoy.access_logs import GATE
+from locallb.host import inotify
 from locallb.provider.resources import proxy_fragments
 from locallb.provider.resources.proxy_fragments import FragmentChange
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceConfigInputs, ServiceConfigState
 from locallb.resources.resource_type import ResourceType, grown, id_faults
-from locallb.storage import paths
+from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies
 
 
@@ -61,8 +64,17 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
         if directory is None:
             home = new.owner.home
             raise ProviderError(f"proxy {new.proxy} has no directory of {home}: refresh and run up again")
+        if any(GATE in text for text in new.listeners.values()):
+            _prepare_gate(directory, new.part)
         proxy_fragments.apply(directory, FragmentChange(new.part, new.listeners, new.clusters, gone))
         return grown(self.state, new)
+
+
+def _prepare_gate(directory: Path, part: str) -> None:
+    """See to it that there is the file that listeners with a log refer to."""
+    if not (directory / GATE).exists():
+        inotify.require(1, f"the log of {part}")
+    push.close_gate(directory, files.mode(directory / rollout.LISTENERS))
 
 
 def _directory(known: ServiceConfigInputs) -> Path | None:

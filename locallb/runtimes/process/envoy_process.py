@@ -141,7 +141,7 @@ def _adopt(directory: Path, mark: Mapping[str, str]) -> Process | None:
 def _start(directory: Path, binary: EnvoyBinary, mark: Mapping[str, str]) -> Process:
     texts = push.texts(directory)
     watches = rollout.new_watches("", texts.get(rollout.CLUSTERS, "")) + rollout.new_references({}, texts)
-    inotify.require(_OWN_WATCHES + watches, f"proxy {directory.name}")
+    inotify.require(_OWN_WATCHES + watches + rollout.new_gate({}, texts), f"proxy {directory.name}")
     log = directory / LOG
     with suppress(FileNotFoundError):
         log.replace(directory / logs.PREVIOUS)

@@ -1,0 +1,110 @@
+"""The command `logs`: a line for each connection or request that ends, while somebody reads, until interrupted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.process import end_well_when_interrupted
+from locallb.cli.session import Session
+from locallb.cli.traffic.line_texts import line_json, line_text
+from locallb.model.errors import ClientError
+from locallb.model.identities import ObjectKey
+from locallb.planning.planned import Plan
+from locallb.sources import SourceError
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies
+from locallb.traffic.lines import Line, lines, services_by_listener
+from locallb.traffic.reading import ENOUGH, PACE, Reading
+
+_REPLANNED = 5.0
+"""Seconds with one plan."""
+_MOST = int(ENOUGH / PACE)
+_OFF = (
+    "this stack's proxies can't be asked for a log: set local-lb:accessLogs to true and run `locallb up`, "
+    "which cuts no connection"
+)
+
+
+def logs(session: Session, args: Arguments, out: Out) -> int:
+    """Show lines."""
+    if not session.settings.access_logs:
+        raise ClientError(_OFF)
+    shown = _Shown(args, out)
+    shown.choose(session.plan()[1])
+    if not shown.services:
+        out.line("There is no Service here with a proxy, or none of that name.")
+        return Exit.OK
+    if not shown.reading.taps:
+        raise ClientError(shown.troubles)
+    end_well_when_interrupted(shown.reading.shut)
+    while not out.gone:
+        shown.show(_REPLANNED)
+        try:
+            shown.choose(Session(session.project, session.stack).plan()[1])
+        except (ClientError, SourceError):
+            continue  # those of before
+    shown.reading.end()
+    return Exit.OK
+
+
+class _Shown:
+    """Whose lines are shown, and how."""
+
+    def __init__(self, args: Arguments, out: Out) -> None:
+        self.reading, self.services = Reading(), dict[str, ObjectKey]()
+        self._words, self._is_json, self._out = args.services, args.json, out
+        self._told = set[str]()
+
+    @property
+    def troubles(self) -> str:
+        """Why proxies can't be read, a line for each."""
+        return "\n".join(sorted(self._told))
+
+    def choose(self, plan: Plan) -> None:
+        """Read from the proxies of chosen Services, as they are now."""
+        chosen = {
+            name: key
+            for name, key in services_by_listener(plan).items()
+            if not self._words or any(word in str(key) for word in self._words)
+        }
+        self.services = chosen
+        troubles = set(self.reading.follow(_directories(plan, chosen.values())))
+        for trouble in sorted(troubles - self._told if self.reading.taps else ()):
+            self._out.warning(trouble)
+        self._told = troubles
+
+    def show(self, seconds: float) -> None:
+        """Show what comes."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._out.gone:
+            for tap, message in self.reading.messages(PACE):
+                with suppress(ValueError):  # no message of Envoy's
+                    ended = list(lines(message))
+                    tap.came += len(ended)
+                    self._print(ended)
+            renewed = [tap.renew() for tap in self.reading.taps.values()]
+            if any(renewed):
+                self._out.warning(f"a proxy had more than {_MOST} lines a second: some are left out")
+
+    def _print(self, ended: Iterable[Line]) -> None:
+        for line in ended:
+            if key := self.services.get(line.listener):
+                if self._is_json:
+                    self._out.raw(json.dumps(line_json(key, line)))
+                else:
+                    self._out.line(*line_text(key, line))
+
+
+def _directories(plan: Plan, chosen: Iterable[ObjectKey]) -> Mapping[Path, None]:
+    """Return where the proxies of these Services are, each once."""
+    keys, proxies = set(chosen), {planned.proxy.name: planned.proxy.id for planned in plan.proxies}
+    names = dict.fromkeys(placement.proxy for placement in plan.placements if placement.key in keys)
+    root = Proxies(paths.proxies_root())
+    return dict.fromkeys(root.path(proxies[name]) for name in names if name in proxies)

@@ -1,0 +1,192 @@
+"""Takes what proxies say of connections and requests, for as long as somebody reads.
+
+A socket in each proxy's directory, where its Envoy sends messages, each as an HTTP request; and its gate, opened for a
+thousand lines, and again and again as long as some come. So nothing is kept anywhere, and a reader that was killed, or
+doesn't go on, gets no more of them. Not here: what messages say (`lines`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import selectors
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
+from locallb.model.errors import ClientError
+from locallb.storage import files
+
+ENOUGH = 1000
+"""Lines that a proxy may say until its gate is opened again."""
+PACE = 0.2
+"""Seconds between two openings of a gate."""
+_LOCK = "logs.lock"
+_MODE = 0o660
+"""As the admin socket: a container's group may speak."""
+_PATIENCE = 2.0
+"""Seconds that a message may take once it began."""
+_LONGEST = 64 << 20
+_THANKS = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+
+
+class LogError(ClientError):
+    """A proxy's log can't be read: one sentence."""
+
+
+class Tap:
+    """What one proxy says: its socket, and its gate."""
+
+    def __init__(self, directory: Path) -> None:
+        """Begin. Raises LogError where somebody else reads, or the proxy has no log."""
+        if not (directory / GATE).exists():
+            raise LogError(f"the proxy in {directory} keeps no log yet: run `locallb up`")
+        self._directory, self.came, self._turn = directory, 0, 0
+        self._lock = _locked(directory)
+        self.socket = _listening(directory)
+        self._opened = time.monotonic()
+        self._open()
+
+    def renew(self) -> bool:
+        """Let more lines pass, where it is time and some came; tell whether the last ones were all that may come."""
+        if not self.came or time.monotonic() < self._opened + PACE:
+            return False
+        is_full, self.came, self._opened = self.came >= ENOUGH, 0, time.monotonic()
+        self._open()
+        return is_full
+
+    def shut(self) -> None:
+        """Close the gate, and take the socket's name away."""
+        with suppress(files.FilesError):
+            self._write(CLOSED)
+        with suppress(OSError):
+            (self._directory / SOCKET).unlink(missing_ok=True)
+
+    def end(self) -> None:
+        """Leave no trace."""
+        self.shut()
+        self.socket.close()
+        os.close(self._lock)
+
+    def _open(self) -> None:
+        self._turn = 1 - self._turn
+        self._write(ENOUGH + self._turn)  # the same number again would change nothing
+
+    def _write(self, lines: int) -> None:
+        path = self._directory / GATE
+        if path.exists():  # not that of a proxy that is gone
+            files.write(path, gate(lines), mode=files.mode(path))
+
+
+class Reading:
+    """What several proxies say."""
+
+    def __init__(self) -> None:
+        self.taps: dict[Path, Tap] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def follow(self, directories: Iterable[Path]) -> Iterator[str]:
+        """Read from these and no others; yield why not from one of them."""
+        wanted = set(directories)
+        for directory in self.taps.keys() - wanted:
+            self._leave(self.taps.pop(directory))
+        for directory in sorted(wanted - self.taps.keys()):
+            try:
+                tap = self.taps[directory] = Tap(directory)
+            except ClientError as error:
+                yield str(error)
+                continue
+            self._selector.register(tap.socket, selectors.EVENT_READ, (tap, None))
+
+    def messages(self, seconds: float) -> Iterator[tuple[Tap, bytes]]:
+        """Yield messages as they come, for so long, and from whom."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left):
+                tap, stream = key.data
+                if stream is None:
+                    self._accept(tap)
+                elif (message := self._take(key.fileobj, stream)) is not None:  # type: ignore[arg-type]  # a socket
+                    yield tap, message
+
+    def shut(self) -> None:
+        """Close all gates, at whatever moment before this process ends."""
+        for tap in list(self.taps.values()):
+            tap.shut()
+
+    def end(self) -> None:
+        """Read no more."""
+        list(self.follow(()))
+        self._selector.close()
+
+    def _leave(self, tap: Tap) -> None:
+        mine = [key for key in self._selector.get_map().values() if key.data[0] is tap]
+        for key in mine:
+            self._close(key.fileobj, key.data[1])  # type: ignore[arg-type]  # a socket
+        tap.end()
+
+    def _close(self, connection: socket.socket, stream: BinaryIO | None) -> None:
+        self._selector.unregister(connection)
+        if stream:
+            stream.close()
+        connection.close()
+
+    def _accept(self, tap: Tap) -> None:
+        with suppress(OSError):
+            connection, _ = tap.socket.accept()
+            connection.settimeout(_PATIENCE)
+            self._selector.register(connection, selectors.EVENT_READ, (tap, connection.makefile("rb")))
+
+    def _take(self, connection: socket.socket, stream: BinaryIO) -> bytes | None:
+        try:
+            message = _message(stream)
+            connection.sendall(_THANKS)
+        except (OSError, ValueError):
+            self._close(connection, stream)
+            return None
+        return message
+
+
+def _message(stream: BinaryIO) -> bytes:
+    """Read the body of a request, which comes in chunks. Raises ValueError for another, OSError for none."""
+    while (line := stream.readline()) != b"\r\n":
+        if not line:
+            raise ValueError("it ended")
+    chunks = list[bytes]()
+    while size := int(stream.readline(), 16):
+        if size + sum(map(len, chunks)) > _LONGEST:
+            raise ValueError("it is too long")
+        chunks.append(stream.read(size))
+        stream.readline()
+    stream.readline()
+    return b"".join(chunks)
+
+
+def _locked(directory: Path) -> int:
+    """Be the only reader, until this process ends, however it does."""
+    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, files.PRIVATE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise LogError(f"another `locallb logs` reads the proxy in {directory}: end that first") from None
+    return descriptor
+
+
+def _listening(directory: Path) -> socket.socket:
+    """Listen, by the directory's descriptor as such paths end at 107 bytes."""
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        place = f"/proc/self/fd/{descriptor}/{SOCKET}"
+        Path(place).unlink(missing_ok=True)  # of a reader that was killed
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(place)
+        Path(place).chmod(_MODE)
+        listener.listen()
+    finally:
+        os.close(descriptor)
+    return listener

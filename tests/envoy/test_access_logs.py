@@ -1,0 +1,235 @@
+"""Logs of a real Envoy: on and off without a cut connection, as many lines as the gate lets pass, nothing kept."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.envoy import Rendered
+from locallb.envoy.access_logs import CLOSED, GATE, gate
+from locallb.model.faults import Fault
+from locallb.traffic.lines import Line, lines
+from locallb.traffic.reading import ENOUGH, LogError, Reading, Tap
+from tests.envoy.conftest import Serve, Start
+from tests.envoy.support import rendering, serve
+from tests.envoy.traffic import Block, Server, ask_tcp, eventually
+
+READER = "access-log"
+COMPLAINT = 300
+"""Bytes that Envoy logs about a message that nobody takes; it has at least one line."""
+
+
+def logged(
+    block: Block, nodes: list[Server], log: str = READER, fault: Fault | None = None, sources: tuple[str, ...] = ()
+) -> Rendered:
+    """Render one port with a log, or without one."""
+    listener, upstream = serve(block[9], nodes, sources=sources)
+    return rendering((replace(listener, log=log, fault=fault), upstream))
+
+
+class Reader:
+    """Takes lines in a thread, as `locallb logs` does; `renews`: it opens the gate again."""
+
+    def __init__(self, directory: Path, *, renews: bool = True) -> None:
+        self.reading, self.lines = Reading(), list[Line]()
+        self._renews, self._ends = renews, threading.Event()
+        assert not list(self.reading.follow([directory]))
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while not self._ends.is_set():
+            for tap, message in self.reading.messages(0.05):
+                ended = list(lines(message))
+                tap.came += len(ended)
+                self.lines += ended
+            if self._renews:
+                for tap in self.reading.taps.values():
+                    tap.renew()
+
+    def clients(self) -> list[str]:
+        """Return who was told of."""
+        return [line.client for line in self.lines]
+
+    def stop(self, *, politely: bool = True) -> None:
+        """End; not politely: as if killed, with the socket and the gate left as they are."""
+        self._ends.set()
+        self._thread.join()
+        if politely:
+            self.reading.end()
+        else:
+            for key in self.reading._selector.get_map().values():
+                for each in filter(None, (key.data[1], key.fileobj)):
+                    each.close()
+            for tap in self.reading.taps.values():
+                os.close(tap._lock)
+
+
+@contextmanager
+def reading(directory: Path, *, renews: bool = True) -> Iterator[Reader]:
+    """Read, and end politely."""
+    reader = Reader(directory, renews=renews)
+    try:
+        yield reader
+    finally:
+        reader.stop()
+
+
+def speak(address: str) -> str:
+    """Ask on a connection of its own; return where it came from."""
+    with socket.create_connection((address, 8080), 10) as client, client.makefile("rb") as answers:
+        client.sendall(b"x\n")
+        assert answers.readline()
+        host, port = client.getsockname()[:2]
+        return f"{host}:{port}"
+
+
+def sizes(directory: Path) -> dict[str, int]:
+    """Return how large everything is but what Envoy says of itself."""
+    return {path.name: path.stat().st_size for path in directory.iterdir() if path.name != "log"}
+
+
+def is_heard(reader: Reader, address: str) -> bool:
+    """Speak, and tell whether anything was told of by now: the gate opens a moment after it was written."""
+    speak(address)
+    return bool(reader.lines)
+
+
+@pytest.mark.envoy
+@pytest.mark.parametrize("fault", [None, Fault("2000-01-01T00:00:00Z", reset=100)], ids=["plain", "fault"])
+@pytest.mark.parametrize("sources", [(), ("127.0.0.0/8",)], ids=["everybody", "some"])
+def test_a_log_comes_and_goes_without_a_cut_connection_and_tells_of_each_new_one(
+    start: Start, nodes: Serve, block: Block, fault: Fault | None, sources: tuple[str, ...]
+) -> None:
+    """The connection that was open before stays on a chain that isn't touched; each later one is a line."""
+    servers = nodes("A")
+    envoy = start(logged(block, servers, "", fault, sources))
+    with socket.create_connection((block[9], 8080), 10) as kept, kept.makefile("rb") as answers:
+        kept.sendall(b"x\n")
+        first = answers.readline()
+        envoy.apply(logged(block, servers, fault=fault, sources=sources))
+        with reading(envoy.directory) as reader:
+            eventually(lambda: is_heard(reader, block[9]), "a line")
+            mine = [speak(block[9]) for _ in range(100)]
+            eventually(lambda: set(mine) <= set(reader.clients()), "all of them")
+            told = [line for line in reader.lines if line.client in mine]
+            assert len(told) == len(mine)
+            assert {line.backend for line in told} == {str(servers[0].backend)}
+            assert {line.listener for line in told} == {f"{block[9]}:8080/TCP"}
+            assert {line.received for line in told} == {2}
+        kept.sendall(b"x\n")
+        assert answers.readline() == first
+        envoy.apply(logged(block, servers, "", fault, sources))
+        assert ask_tcp(block[9], 8080) == "A"
+        kept.sendall(b"x\n")
+        assert answers.readline() == first
+
+
+@pytest.mark.envoy
+def test_who_is_let_in_is_the_same_with_a_log(start: Start, nodes: Serve, block: Block) -> None:
+    """A chain that names all addresses lets nobody else in."""
+    start(logged(block, nodes("A"), sources=("10.0.0.0/8",)))
+    assert ask_tcp(block[9], 8080) != "A"
+
+
+@pytest.mark.envoy
+def test_a_reader_that_does_not_go_on_gets_no_more_than_the_gate_lets_pass(
+    start: Start, nodes: Serve, block: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many come: this is what ends the log of a reader that was killed."""
+    monkeypatch.setattr("locallb.traffic.reading.ENOUGH", 20)
+    envoy = start(logged(block, nodes("A")))
+    with reading(envoy.directory, renews=False) as reader:
+        eventually(lambda: is_heard(reader, block[9]), "a line")
+        for _ in range(100):
+            speak(block[9])
+        envoy.put(GATE, gate(3))
+        late = list[str]()
+
+        def is_told() -> bool:
+            late.append(speak(block[9]))
+            return bool({*late} & {*reader.clients()})
+
+        eventually(is_told, "a line after all of them")
+        assert len(reader.lines) <= CLOSED + 21 + 3
+
+
+@pytest.mark.envoy
+def test_one_that_was_killed_leaves_nothing_that_the_next_one_minds(start: Start, nodes: Serve, block: Block) -> None:
+    """Neither its socket nor its lock. Meanwhile clients are served, and no file grows with what they do."""
+    envoy = start(logged(block, nodes("A")))
+    killed = Reader(envoy.directory)
+    with pytest.raises(LogError, match="another `locallb logs` reads"):
+        Tap(envoy.directory)
+    killed.stop(politely=False)
+    before = sizes(envoy.directory)
+    for _ in range(200):
+        speak(block[9])
+    assert sizes(envoy.directory) == before
+    assert (envoy.directory / "log").stat().st_size <= COMPLAINT * (ENOUGH + 1)
+    with reading(envoy.directory) as reader:
+        eventually(lambda: is_heard(reader, block[9]), "a line")
+
+
+def test_where_no_log_is_kept_there_is_none_to_read(tmp_path: Path) -> None:
+    """It is said what to do; nothing is left in the directory."""
+    assert [*Reading().follow([tmp_path])] == [f"the proxy in {tmp_path} keeps no log yet: run `locallb up`"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.envoy
+def test_envoy_watches_one_file_more(start: Start, nodes: Serve, block: Block) -> None:
+    """However many listeners there are: the plan counts it."""
+    servers = nodes("A")
+    plain = start(logged(block, servers, "")).watches()
+    listeners = [serve(block[10], servers, port=port) for port in (8080, 8081)]
+    pairs = [(replace(listener, log=READER), upstream) for listener, upstream in listeners]
+    assert start(rendering(*pairs)).watches() == plain + 1 + 1  # a second upstream's endpoints, and the gate
+
+
+def encoded(number: int, content: bytes) -> bytes:
+    """Write a field."""
+    sizes, size = bytearray(), len(content)
+    while size > 0x7F:
+        sizes.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([number << 3 | 2, *sizes, size]) + content
+
+
+def message(*records: dict[str, str]) -> bytes:
+    """Write what Envoy would send, with fields that nobody asks for in between."""
+    noise = b"\x09" + bytes(8) + b"\x15" + bytes(4) + b"\x18\x96\x01"
+
+    def pair(name: str, value: str) -> bytes:
+        return encoded(1, encoded(1, name.encode()) + encoded(2, encoded(1, value.encode())))
+
+    bodies = [encoded(5, encoded(6, b"".join(pair(*item) for item in record.items()))) for record in records]
+    return encoded(1, noise + encoded(2, noise + b"".join(encoded(2, noise + body) for body in bodies)))
+
+
+WORDS = st.text(st.characters(codec="utf-8"), min_size=2)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, st.integers(0, 1 << 60))))
+def test_lines_are_read_as_they_were_written(told: list[tuple[str, str, int]]) -> None:
+    """Whatever clients put into paths."""
+    records = [{"client": client, "path": path, "in": str(count), "flags": "-"} for client, path, count in told]
+    assert [(line.client, line.path, line.received) for line in lines(message(*records))] == told
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_message_is_refused_or_says_nothing(content: bytes) -> None:
+    """Only in one way."""
+    try:
+        list(lines(content))
+    except ValueError:
+        return

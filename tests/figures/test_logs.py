@@ -1,0 +1,150 @@
+"""`locallb logs` tells of each connection and request that clients count by themselves, and only while it runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locallb.envoy.access_logs import GATE, SOCKET
+from tests.e2e.support import CHECKOUT, Stage, backends, node, port, service, stage
+from tests.e2e.test_gateways import service as node_port_service
+from tests.e2e.watching import becomes
+from tests.envoy.http_traffic import Client, Echo
+from tests.gateway.api import gateway, gateway_class, route
+from tests.report.schema import mistakes
+
+pytestmark = pytest.mark.envoy
+
+COUNT = 100
+SCHEMA = json.loads((CHECKOUT / "docs/schemas/logs.schema.json").read_text())
+
+
+class Logs:
+    """The command, and what it printed."""
+
+    def __init__(self, play: Stage, *words: str) -> None:
+        self.file = play.root / "said"
+        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "logs", "-f", *words]
+        with self.file.open("wb") as file:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return what it said so far, of `--json`."""
+        return [json.loads(line) for line in self.file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def end(self, number: int) -> int:
+        """End it by a signal; return its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@contextmanager
+def logs(play: Stage, *words: str) -> Iterator[Logs]:
+    """Run the command, and end it in any case."""
+    running = Logs(play, *words)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+def speak(address: str) -> str:
+    """Send a line on a connection of its own; return where it came from."""
+    with socket.create_connection((address, 8080), 10) as client, client.makefile("rb") as answers:
+        client.sendall(b"one\n")
+        assert answers.readline() == b"b: one\n"
+        host, number = client.getsockname()[:2]
+        return f"{host}:{number}"
+
+
+def is_heard(running: Logs, address: str) -> bool:
+    """Speak, and tell whether the command has said anything."""
+    speak(address)
+    assert running.process.poll() is None, running.file.read_text()
+    return bool(running.file.read_text())
+
+
+def check(play: Stage, addresses: dict[str, str], number: int) -> None:
+    """Follow the log of one of two Services, speak with both, and end by a signal."""
+    with logs(play, "n/web", "--json") as running:
+        becomes(lambda: is_heard(running, addresses["n/web"]))
+        mine = [speak(addresses["n/web"]) for _ in range(COUNT)]
+        speak(addresses["n/other"])
+        becomes(lambda: {*mine} <= {line["client"] for line in running.lines()})
+        refused = play.spawn("logs", "n/web")
+        assert (refused.code, "reads the proxy in" in refused.err) == (1, True)
+        told = [line for line in running.lines() if line["client"] in mine]
+        assert len(told) == COUNT
+        assert {(line["name"], line["bytesIn"], line["bytesOut"]) for line in told} == {("web", 4, 7)}
+        assert {line["name"] for line in running.lines()} == {"web"}
+        assert running.end(number) == (0 if number == signal.SIGTERM else -number)
+
+
+@pytest.mark.parametrize("proxies", ["per-service", "shared"])
+def test_each_connection_is_a_line_and_none_is_cut(proxies: str) -> None:
+    """Whoever else has the proxy; the key is set, and the command begins and is killed, beside an open connection."""
+    with stage() as play, backends() as make:
+        backend = make("b")
+        play.configure(proxies=proxies)
+        play.write("s.yaml", node(), *(service(name, port(8080, backend.port)) for name in ("web", "other")))
+        play.up()
+        addresses, pids = play.addresses(), play.pids()
+        with socket.create_connection((addresses["n/web"], 8080), 10) as kept, kept.makefile("rb") as answers:
+            assert "local-lb:accessLogs" in play.run("logs").err
+            play.configure(proxies=proxies, accessLogs=True)
+            play.up()
+            for number in (signal.SIGKILL, signal.SIGTERM):
+                check(play, addresses, number)
+            (directory,) = {path.parent for path in (play.state_home / "proxies").glob(f"*/{GATE}") if _read(path)}
+            assert not (directory / SOCKET).exists()
+            kept.sendall(b"two\n")
+            assert answers.readline() == b"b: two\n"
+        assert play.pids() == pids
+        assert play.run("up", "--yes", "--expect-no-changes").code == 0
+
+
+def _read(gate: Path) -> bool:
+    """Return whether somebody read there."""
+    return (gate.parent / "logs.lock").exists()
+
+
+def test_each_request_is_a_line() -> None:
+    """With what became of it, and without what follows a question mark."""
+    with stage() as play, Echo("a", "127.0.0.1") as echo:
+        play.configure(accessLogs=True)
+        play.write("n.yaml", node(), node_port_service("api", echo.backend.port))
+        play.write("g.yaml", gateway_class(), gateway(), route())
+        play.up()
+        (address,) = play.addresses().values()
+        client = Client(address, 80)
+        with logs(play, "--json") as running:
+            becomes(lambda: client.ask("/before").status == 200 and running.lines())
+            paths = [f"/status/{503 if number % 3 else 404}?token=secret" for number in range(COUNT)]
+            answers = Counter(client.ask(path).status for path in paths)
+
+            def told() -> Counter[int]:
+                return Counter(
+                    line["request"]["status"] for line in running.lines() if line["request"]["path"] != "/before"
+                )
+
+            becomes(lambda: told().total() >= COUNT)
+            assert told() == answers
+            assert not [wrong for line in running.lines() for wrong in mistakes(line, SCHEMA, SCHEMA)]
+            assert "secret" not in running.file.read_text()
+            last = running.lines()[-1]
+            assert (last["name"], last["request"]["method"], last["backend"]) == ("web", "GET", str(echo.backend))
+            assert running.end(signal.SIGINT) == 0
+        with logs(play) as running:
+            becomes(lambda: client.ask("/plain").status == 200 and "/plain 200" in running.file.read_text())
+        client.close()
