@@ -20,6 +20,10 @@ MOST_TTL = 7 * 24 * 3600
 """Seconds of the longest TTL: whoever wrote more has mistaken the unit."""
 
 
+MOST_TARGETS = 32
+"""Addresses of one name, which all are to fit into one datagram."""
+
+
 @dataclass(frozen=True, slots=True)
 class Name:
     """A name that is given: the addresses that it stands for or, in their place, another name."""
@@ -112,6 +116,8 @@ def _name(name: str, wish: Wish, zones: Sequence[Zone]) -> Name | str:
 
 
 def _with_targets(name: str, zone: Zone, wish: Wish) -> Name | str:
+    if len(wish.targets) > MOST_TARGETS:
+        return f"the name {name} has {len(wish.targets)} targets; give at most {MOST_TARGETS} addresses"
     addresses = tuple(address for text in wish.targets if (address := _address(text)))
     others = [normal(text) for text in wish.targets if not _address(text)]
     if not others:

@@ -5,8 +5,9 @@ Not here: which of several owners keeps a name and which names can be (`dns.reco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from locallb.dns.names import is_hostname, normal
 from locallb.dns.records import Name, Names, Refusal, Wish, assign, ttl_of
@@ -26,6 +27,8 @@ from locallb.planning.runs import RunInputs, run_planner
 
 SERVER = ProxyName("names")
 """The proxy of the stack that answers for embedded zones."""
+MOST_NAMES = 200
+"""Names that one annotation asks for. Whoever wrote it is told of each that it misses."""
 REFUSED = "NameRefused"
 """A Service wishes a name that it doesn't get."""
 _ANNOTATION = "external-dns.alpha.kubernetes.io/"
@@ -46,10 +49,14 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
         wishes += _wishes(service, placement, gateways.get(service.key), dns)
     names = assign(wishes, dns)
     refused = [*problems, *names.refused]
+    told: dict[ObjectKey | None, list[str]] = {}
+    for refusal in refused:
+        told.setdefault(refusal.key, []).append(refusal.message)
     return replace(
         plan,
         placements=tuple(
-            _named(services[placement.key], placement, names, refused, dns) for placement in plan.placements
+            _named(services[placement.key], placement, names, told.get(placement.key, ()), dns)
+            for placement in plan.placements
         ),
         proxies=(*plan.proxies, *_servers(names, dns, frame)),
         notices=(*plan.notices, *(refusal.message for refusal in refused), *_unserved(frame)),
@@ -61,7 +68,7 @@ def _wishes(service: Service, placement: Placement, gateway: Bound | None, dns: 
     own = tuple(map(str, placement.addresses))
     targets = tuple(_listed(service, TARGET)) or own
     ttl = ttl_of(service.annotations.get(TTL, "").strip()) or dns.ttl
-    yield Wish(service.key, tuple(_listed(service, HOSTNAME)), targets, ttl)
+    yield Wish(service.key, _hostnames(service), targets, ttl)
     if gateway:
         yield Wish(service.key, gateway.hostnames, targets, ttl, strict=False)
     key = service.key
@@ -75,19 +82,24 @@ def _faults(service: Service) -> Iterator[Refusal]:
     if text is not None and ttl_of(text.strip()) is None:
         told = f'{service.key}: metadata.annotations["{TTL}"] is {shown(text)}; write seconds such as 60'
         yield Refusal(service.key, told)
+    if (many := len(list(_listed(service, HOSTNAME)))) > MOST_NAMES:
+        told = f'metadata.annotations["{HOSTNAME}"] has {many} names, of which the first {MOST_NAMES} count'
+        yield Refusal(service.key, f"{service.key}: {told}; give the others to another Service")
+
+
+def _hostnames(service: Service) -> tuple[str, ...]:
+    return tuple(islice(_listed(service, HOSTNAME), MOST_NAMES))
 
 
 def _listed(service: Service, annotation: str) -> Iterator[str]:
     return (part.strip() for part in service.annotations.get(annotation, "").split(",") if part.strip())
 
 
-def _named(
-    service: Service, placement: Placement, names: Names, refused: Iterable[Refusal], dns: DnsSettings
-) -> Placement:
+def _named(service: Service, placement: Placement, names: Names, refused: Sequence[str], dns: DnsSettings) -> Placement:
     given = names.given.get(placement.key, ())
-    told = tuple(Notice(REFUSED, refusal.message) for refusal in refused if refusal.key == placement.key)
-    if not given and not told:
+    if not given and not refused:
         return placement
+    told = tuple(Notice(REFUSED, message) for message in refused)
     hostname = _told_hostname(service, placement, given, dns)
     return replace(placement, names=given, hostname=hostname, notices=(*placement.notices, *told))
 
@@ -101,7 +113,7 @@ def _told_hostname(service: Service, placement: Placement, given: Iterable[Name]
     if not asked or service.key.kind is not ObjectKind.SERVICE:
         return ""
     own = [each.name for each in given if set(each.addresses) == set(placement.addresses) and is_hostname(each.name)]
-    wished = [normal(name) for name in _listed(service, HOSTNAME)]
+    wished = [normal(name) for name in _hostnames(service)]
     return next((name for name in (*wished, *own) if name in own), "")
 
 

@@ -69,5 +69,11 @@ def test_keys_as_bind_writes_them() -> None:
     assert key is not None
     assert (key.name, key.algorithm, key.secret) == ("lab.", "hmac-sha512", "c2VjcmV0")
     assert "c2VjcmV0" not in repr(key)
+    old = 'key "old" { algorithm hmac-sha256; secret "b2xk"; };'
+    new = 'key "new" { secret "//8="; }; // key of May'
+    for text in (f"# {old}\n{new}", f"//{old}\n{new}", f"/* {old}\n */{new}", f"{new}\n{old}"):
+        key = parse_key(text)
+        assert key is not None
+        assert (key.name, key.algorithm, key.secret) == ("new", "hmac-sha256", "//8=")
     assert parse_key('key x { algorithm gss-tsig; secret "c2VjcmV0"; };') is None
     assert parse_key("key x { algorithm hmac-sha256; };") is None

@@ -14,7 +14,7 @@ from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
-from locallb.planning.names import REFUSED, SERVER
+from locallb.planning.names import MOST_NAMES, REFUSED, SERVER
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import with_objects
@@ -67,6 +67,19 @@ def test_annotations_and_the_template() -> None:
     assert {name.ttl for name in made.placements[0].names} == {120}
     assert table(made) == dict.fromkeys(("a.test", "b.test", "web.n.c.test"), ("127.9.9.9", "fd00::9"))
     assert names(plan(node(), service("web", port(80, 30080)), dns={**DNS, "template": False})) == {"web": []}
+
+
+def test_an_annotation_asks_for_so_many_names_and_addresses() -> None:
+    """The first names count, and one sentence tells of the rest; of a name with too many addresses there is none."""
+    many = ",".join(f"a{number}.test" for number in range(20_000))
+    made = plan(node(), service("web", port(80, 30080), annotations={HOSTNAME: many}), dns={**DNS, "template": False})
+    assert names(made) == {"web": sorted(f"a{number}.test" for number in range(MOST_NAMES))}
+    told = f'metadata.annotations["{HOSTNAME}"] has 20000 names, of which the first {MOST_NAMES} count'
+    assert made.notices == (f"c/n/web: {told}; give the others to another Service",)
+    wishes = {HOSTNAME: "a.test", TARGET: ",".join(f"127.0.1.{number}" for number in range(33))}
+    made = plan(node(), service("web", port(80, 30080), annotations=wishes), dns={**DNS, "template": False})
+    assert names(made) == {"web": []}
+    assert made.notices == ("c/n/web: the name a.test has 33 targets; give at most 32 addresses",)
 
 
 def test_the_older_keeps_a_name_and_the_other_is_told() -> None:
