@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
+from functools import partial
 
 import pytest
 
 from tests.e2e.support import Stage, node, port, service
+from tests.e2e.watching import Watch, becomes
 
 SCREEN = {"rich.console", "rich.live"}
 """What a terminal needs."""
@@ -78,3 +81,19 @@ def test_a_part_of_the_sdk_that_waits_is_there_when_it_is_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["ResourceProvider", "LocalWorkspace"]
+
+
+def _converged(watch: Watch) -> bool:
+    return "converged" in watch.told()
+
+
+@pytest.mark.envoy
+@pytest.mark.slow
+def test_a_watch_loads_its_live_page_only_where_it_is_asked_for(play: Stage) -> None:
+    """The page, and what it asks proxies with."""
+    for words, loads in (([], False), (["--page", "127.0.0.1:0"], True)):
+        with closing(Watch(play, "--plain", *words, program=[sys.executable, "-c", RUN])) as watch:
+            becomes(partial(_converged, watch), watch)
+            assert watch.stop() == 0
+        code, modules = json.loads(watch.told().splitlines()[-1])
+        assert (code, "locallb.cli.page.live" in modules, "locallb.traffic.ask" in modules) == (0, loads, loads)
