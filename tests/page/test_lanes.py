@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from locallb.cli.page.lanes import Subject, lane, subjects
 from locallb.cli.page.rates import rates
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.relay import Batch
+from locallb.planning.notices import FAULT
 from locallb.planning.status import Row, State
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
 from locallb.traffic.table import TrafficRow
 from tests.cli.watch_story import EVIL, key, planned, serving, snapshot_of, story
+from tests.planning.objects import node, parsed, service
 
 
 def test_a_lane_leads_from_addresses_to_backends() -> None:
@@ -106,3 +109,15 @@ def test_rates_are_what_flowed_in_a_second() -> None:
         ],
         "demo/shop/db": [{"ports": ["5432/TCP"], "open": 3, "connections": 10.0, "refused": 1.0}],
     }
+
+
+def test_an_ordered_fault_is_there_with_its_sentence() -> None:
+    """Nobody hunts a fault that was ordered."""
+    order = {"local-lb.dev/fault": "refuse=10%,until=2126-11-22T18:00:00Z"}
+    read = parsed(service("web", meta={"annotations": order}), node())
+    event = planned(replace(snapshot_of("web"), services=read.services))
+    board = Board(seen=serving(event.plan))
+    board.take(Batch(latest=event))
+    (drawn,) = [lane(subject) for subject in subjects(board.views(), event.plan).values()]
+    assert FAULT in str(drawn["notices"])
+    assert "10% are refused" in str(drawn["notices"])

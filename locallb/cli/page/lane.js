@@ -21,6 +21,8 @@ function titled(element, text) {
   return element;
 }
 
+const told = (data) => [data.state, data.reason, ...data.notices.map(([reason]) => reason)].filter(Boolean).join(", ");
+
 const label = (words) => make("span", "unseen", words);
 
 // Curves between the middle of the proxy and `count` things one above another.
@@ -52,12 +54,10 @@ export class Lane {
   take(data) {
     const before = this.data;
     this.data = data;
-    this.text = [this.name, data.reason, ...data.addresses, ...data.hosts, ...data.ports.flatMap((port) => [port.label, ...port.backends])]
+    this.text = [this.name, told(data), ...data.addresses, ...data.hosts, ...data.ports.flatMap((port) => [port.label, ...port.backends])]
       .join(" ").toLowerCase();
     this.draw();
-    const now = data.reason ? `${data.state}, ${data.reason}` : data.state;
-    if (before && before.state === data.state && before.reason === data.reason) return "";
-    return `${this.name}: ${now}`;
+    return before && told(before) === told(data) ? "" : `${this.name}: ${told(data)}`;
   }
 
   draw() {
@@ -86,8 +86,10 @@ export class Lane {
     this.side = data.state === "serving"
       ? drawn("svg", { class: "spark", viewBox: "0 0 72 24", preserveAspectRatio: "none", "aria-hidden": "true" }, this.spark)
       : make("span", "tag", data.reason || data.state);
+    const place = titled(make("span", "place", data.place), data.place);
+    for (const [reason, message] of data.notices) place.append(" · ", titled(make("b", "notice", reason), message));
     button.replaceChildren(
-      titled(make("span", "name", data.name), data.name), titled(make("span", "place", data.place), data.place),
+      titled(make("span", "name", data.name), data.name), place,
       ...(hosts ? [titled(make("span", "hosts", hosts), data.hosts.join("\n"))] : []), this.side, label(` ${data.state}`),
     );
     button.title = data.message;
@@ -126,7 +128,7 @@ export class Lane {
     }
     say("Routes", ...data.routes);
     say("Proxy", data.proxy);
-    say("Notices", ...data.notices);
+    say("Notices", ...data.notices.map(([, message]) => message));
     if (data.changed) say("Changed", `${new Date(data.changed * 1000).toLocaleTimeString()}, ${Math.round(data.took * 1000)} ms after it was known`);
     return list;
   }

@@ -170,16 +170,19 @@ function summarize() {
   if (!lanes.has(reached?.name) && order.length) reach(lanes.get(order[0]), false);
 }
 
+// What somebody should look at, orders of faults as well, the gravest first.
 function trouble() {
-  const troubled = [...lanes.values()].filter((lane) => lane.data.state !== "serving" && lane.data.reason !== "Updating")
-    .sort((one, other) => STATES.indexOf(one.data.state) - STATES.indexOf(other.data.state));
+  const gravity = (lane) => STATES.indexOf(lane.data.state) || STATES.length;
+  const troubled = [...lanes.values()].filter(({ data }) => (data.state !== "serving" && data.reason !== "Updating") || data.notices.length)
+    .sort((one, other) => gravity(one) - gravity(other));
   const items = troubled.slice(0, TROUBLES).map((lane) => {
-    const button = make("button", lane.data.state, make("span", "tag", lane.data.state), make("b", "", lane.name), make("span", "why", lane.data.message || lane.data.reason));
+    const { state, reason, message, notices } = lane.data, [[what, why]] = state === "serving" ? notices : [[state, message || reason]];
+    const button = make("button", state, make("span", "tag", what), make("b", "", lane.name), make("span", "why", why));
     button.type = "button";
     button.addEventListener("click", () => { show(lane); });
     return make("li", "", button);
   });
-  const text = troubled.slice(0, TROUBLES).map((lane) => lane.name + lane.data.state + lane.data.message).join() + troubled.length;
+  const text = troubled.slice(0, TROUBLES).map((lane) => lane.name + lane.data.state + lane.data.message + lane.data.notices).join() + troubled.length;
   if (find("trouble").text === text) return;
   find("trouble").text = text;
   find("trouble").hidden = !items.length;
