@@ -247,3 +247,10 @@ class Plan:
     notices: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """Which Services aren't this stack's, and what was read where it serves none: a sentence each, for information."""
+
+    @property
+    def all_statuses(self) -> tuple[PlannedStatus, ...]:
+        """Return what every object of Gateway API and every Ingress of a running cluster is told."""
+        served = [status for one in self.placements for status in (one.status, *one.statuses)]
+        refused = [one.status for one in self.rejections]
+        return tuple(status for status in (*served, *refused, *self.statuses) if status)

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.relay import Batch, Entry
+from locallb.gateway.verdicts import Told, verdict_of
 from locallb.kubernetes.api.client import WRITES
 from locallb.planning.planned import Via
 from locallb.planning.status import Observation, State
@@ -150,6 +151,7 @@ class _Now(Collector):
         yield _by_state(views)
         yield _by_reason(views)
         yield _by_way(views)
+        yield _told(board)
         yield from _proxies(board)
         yield _stale(board)
         yield from _pools(board)
@@ -190,6 +192,17 @@ def _by_way(views: list[View]) -> Metric:
     counts = Tallied(port.via for view in views for port in view.row.ports)
     text = "Ports of Services, by where their connections go first."
     return _labelled("ports", text, "via", {str(via): counts[via] for via in Via})
+
+
+def _told(board: Board) -> Metric:
+    text = "Objects of Gateway API and Ingresses that are told in running clusters what became of them."
+    family = GaugeMetricFamily(f"{PREFIX}_told_objects", text, labels=["kind", "told"])
+    statuses = board.planned.plan.all_statuses if board.planned else ()
+    counts = Tallied((one.key.kind, verdict_of(one.status)) for one in statuses)
+    for kind in sorted({kind for kind, _ in counts}):
+        for told in Told:
+            family.add_metric([kind, told], counts[kind, told])
+    return family
 
 
 def _proxies(board: Board) -> Iterator[Metric]:
