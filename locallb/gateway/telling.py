@@ -14,7 +14,7 @@ from locallb.gateway.backends import Backends, BackendTarget
 from locallb.gateway.bound import Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.model.formatting import clipped, counted, few
-from locallb.model.gateway.objects import CONTROLLER, Reference
+from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpRoutes
@@ -119,8 +119,20 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
     of_listeners = [f"{gateway.key} listener {name}: {why.reason}: {why.message}" for name, why in troubles if why]
     if why := gateway.resolved:
         of_listeners.append(f"{gateway.key}: {why.reason}: {why.message}")
+    of_listeners += _asked_in_vain(gateway)
     of_routes = (_of_route(gateway, verdict, backends) for verdict in gateway.attachment.verdicts)
     return [(None, of_listeners), *(said for said in of_routes if said[1])]
+
+
+def _asked_in_vain(gateway: BoundGateway) -> Iterator[str]:
+    """Say at which ports nobody is asked for the certificate that is to be asked for there."""
+    spoken = {one.listener.port for one in gateway.listeners if one.listener.protocol == ListenerProtocol.HTTPS}
+    for port, asked in gateway.gateway.validations.items():
+        if port and asked and port not in spoken:
+            why = (
+                f"spec.tls.frontend.perPort asks clients at port {port} for certificates, and no listener speaks HTTPS"
+            )
+            yield f"{gateway.key}: {why} there: nobody is asked; correct the port"
 
 
 def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends) -> tuple[Reference | None, list[str]]:

@@ -95,6 +95,8 @@ def test_ports_have_their_own_validation_and_all_others_the_default(pems: tuple[
     assert [asked(one, port) for port in (443, 8443, 9443)] == [(pems[0], False), (pems[1], False), None]
     assert one.chains[80][0].termination is None
     assert all(conditions(told).items() >= OK.items() for told in gateway_status(one, SERVING).status["listeners"])
+    told = [each for each in sentences(objects(), [one]) if "perPort" in each]
+    assert [": spec.tls.frontend.perPort asks clients at port 80 " in each for each in told] == [True]
 
 
 NONE = ("False", "NoValidCACertificate")
