@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream test-conformance soak lint format goldens bench wheel image clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-cluster test-kubelets test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -124,6 +124,18 @@ wheel: .venv/dev ## Build dist/local_lb-*.whl, which needs no checkout: for pipx
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1700000000) $(BIN)/python -m pip wheel --quiet \
 		--disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build && ls dist
+
+.venv/release: .venv/dev requirements-release.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-release.txt
+	@touch $@
+
+docs: .venv/release ## Build the documentation as a site in build/site; a link that leads nowhere fails
+	@rm -rf .cache/site build/site && mkdir -p .cache/site
+	@git ls-files | grep -vE '^(tests|locallb)/|^docs/mkdocs.yml$$' | tar -cf - -T - | tar -xf - -C .cache/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --config-file docs/mkdocs.yml
+
+release: .venv/release ## Build all of a release in dist/: wheel, sdist, bill of materials, site, checksums (DRAFT=yes: also before CHANGELOG.md is cut)
+	@deploy/release $(BIN)/python "$(DRAFT)"
 
 BASE ?= python:3.13-slim
 IMAGE ?= local-lb:latest
