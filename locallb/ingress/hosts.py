@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
-from locallb.gateway.hostnames import covers, specificity
+from locallb.gateway.hostnames import specificity
 from locallb.model.gateway.ingresses import Ingress, IngressPath, IngressRule
 from locallb.model.http.routes import Answer, Match, PathKind, PathMatch, Route, ValueMatch
 from locallb.model.http.serving import ANY, HttpRoutes, VirtualHost
@@ -76,11 +76,14 @@ class Hosts:
         hosts = tuple(VirtualHost((name or ANY,), tuple(self._routes(name))) for name in ordered)
         return HttpRoutes(hosts, self.by_source)
 
-    def table_within(self, names: Sequence[str]) -> HttpRoutes:
-        """Return the routes of whatever hosts a TLS connection to one of `names` may ask for; others are sent away."""
-        below = (host for host in self.names if any(covers(name, host) for name in names))
-        others = VirtualHost((ANY,), (Route(Match(), Answer(MISDIRECTED)),))
-        return HttpRoutes((*self.table((*names, *below)).hosts, others), self.by_source)
+    def table_within(self, names: Iterable[str], below: Iterable[str], elsewhere: Iterable[str]) -> HttpRoutes:
+        """Return what a TLS connection to one of `names` may ask for: these hosts, and those `below`.
+
+        All others are sent away, those `elsewhere` too, although a wildcard among `names` stands for them.
+        """
+        away = (Route(Match(), Answer(MISDIRECTED)),)
+        others = [VirtualHost(tuple(sorted(some)), away) for some in (elsewhere, (ANY,)) if some]
+        return HttpRoutes((*self.table((*names, *below)).hosts, *others), self.by_source)
 
     def _take(self, ingress: Ingress, act: Act) -> None:
         for rule in ingress.rules:

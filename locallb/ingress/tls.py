@@ -5,11 +5,12 @@ Not here: what is served behind it (`hosts`), and keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from locallb.certificates import local
 from locallb.gateway.conditions import Trouble
+from locallb.gateway.hostnames import covering
 from locallb.ingress.hosts import Hosts
 from locallb.model.gateway.ingresses import Ingress, IngressTls
 from locallb.model.gateway.objects import Named
@@ -82,12 +83,30 @@ def _local(ingress: Ingress, entry: IngressTls, authority: LocalAuthority) -> Lo
 
 
 def chains(shown: Certificates, hosts: Hosts) -> Iterator[Chain]:
-    """Return what becomes of TLS connections: a chain for each certificate, and one for names that no other has."""
+    """Return what becomes of TLS connections: a chain for each certificate, and one for names that no other has.
+
+    A host is served by the chain that a connection to it takes, and by that of every other name: not by each of all the
+    wildcards that stand for it.
+    """
+    by_name = {name: each for name, each in shown.by_name.items() if name}
     names: dict[AnyCertificate, list[str]] = {}
-    for name, each in shown.by_name.items():
-        if name:
-            names.setdefault(each, []).append(name)
+    below: dict[AnyCertificate, list[str]] = {}
+    elsewhere: dict[AnyCertificate, list[str]] = {}
+    for name, each in by_name.items():
+        names.setdefault(each, []).append(name)
+        wider = _nearest(name, by_name, itself=False)
+        if wider and by_name[wider] != each:
+            elsewhere.setdefault(by_name[wider], []).append(name)
+    for host in hosts.names:
+        if name := _nearest(host, by_name):
+            below.setdefault(by_name[name], []).append(host)
     for each, some in names.items():
-        yield Chain(hosts.table_within(sorted(some)), tuple(sorted(some)), Termination((each,)))
+        table = hosts.table_within(some, below.get(each, ()), elsewhere.get(each, ()))
+        yield Chain(table, tuple(sorted(some)), Termination((each,)))
     if last := shown.by_name.get(""):
         yield Chain(hosts.table(hosts.names), (), Termination((last,)))
+
+
+def _nearest(host: str, names: Container[str], *, itself: bool = True) -> str:
+    """Return the most specific of some names that stands for a host; empty if none does."""
+    return next((name for name in covering(host) if name in names and (itself or name != host)), "")

@@ -12,8 +12,11 @@ from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.kinds import parse_api_object
 from locallb.ingress.hosts import Hosts, Routes, within_bounds
 from locallb.ingress.kinds import INGRESS_KINDS
+from locallb.ingress.tls import Certificates, chains
 from locallb.model.gateway.ingresses import Ingress, IngressPath
 from locallb.model.http.routes import Answer, Match, PathKind, PathMatch, Route
+from locallb.model.http.serving import ANY, AnyCertificate, Certificate, Chain, HttpRoutes
+from tests.gateway.api import DEMO
 from tests.ingress.api import backend, ingress, path, rule
 
 HOSTS = ("", "a.test", "b.a.test", "*.a.test", "*.b.a.test", "*.test")
@@ -47,19 +50,19 @@ def said(_: Ingress, __: str, path: IngressPath) -> Routes:
     return (Route(Match(path.match), Answer(200, path.backend.service)),)
 
 
+def answered(table: HttpRoutes, host: str, asked: str) -> Answer:
+    """Return what a request is answered, as the proxy finds out: the most specific host, then the first route."""
+    domains = {"" if domain == ANY else domain: each for each in table.hosts for domain in each.domains}
+    having = sorted((domain for domain in domains if covers(domain, host)), key=specificity)
+    routes = domains[having[0]].routes if having else ()
+    action = next((route.action for route in routes if _takes(route, host, asked)), Answer(404))
+    assert isinstance(action, Answer)
+    return action
+
+
 def served(hosts: Hosts, host: str, asked: str) -> str:
-    """Return who answers a request, as the proxy finds out: the most specific host, then the first route."""
-    table = hosts.table(hosts.names)
-    having = [each for each in table.hosts if covers("" if each.domains == ("*",) else each.domains[0], host)]
-    if not having:
-        return ""
-    best = min(having, key=lambda each: specificity("" if each.domains == ("*",) else each.domains[0]))
-    return next((_body(route) for route in best.routes if _takes(route, host, asked)), "")
-
-
-def _body(route: Route) -> str:
-    assert isinstance(route.action, Answer)
-    return route.action.body
+    """Return who answers a request by plain HTTP."""
+    return answered(hosts.table(hosts.names), host, asked).body
 
 
 def _takes(route: Route, host: str, asked: str) -> bool:
@@ -120,16 +123,50 @@ def test_every_request_goes_where_the_api_says(drawn: Drawn, host: str, asked: s
     assert served(Hosts.of(ingresses, said), host, asked) == expected(ingresses, host, asked)
 
 
-@given(_ingresses, st.sampled_from(ASKED), st.sampled_from(PATHS))
-def test_a_tls_connection_finds_what_plain_http_does(drawn: Drawn, host: str, asked: str) -> None:
-    """For the name that it asked for; whoever asks for another host on it is sent away."""
+SENT_AWAY = Answer(421)
+AWAY = (Route(Match(), SENT_AWAY),)
+CERTIFICATES = st.dictionaries(
+    st.sampled_from((*HOSTS, "c.b.a.test", "x.test")),
+    st.sampled_from([Certificate(DEMO, "shop", name, "ab" * 8) for name in "abc"]),
+    min_size=1,
+)
+
+
+def taking_chain(found: Sequence[Chain], host: str) -> Chain | None:
+    """Return the chain that a TLS connection to a host takes."""
+    having = [(name, chain) for chain in found for name in chain.names or ("",) if covers(name, host)]
+    return min(having, key=lambda each: specificity(each[0]))[1] if having else None
+
+
+@given(_ingresses, CERTIFICATES, st.sampled_from(ASKED), st.sampled_from(ASKED), st.sampled_from(PATHS))
+def test_a_tls_connection_finds_what_plain_http_does(
+    drawn: Drawn, shown: dict[str, AnyCertificate], connected: str, host: str, asked: str
+) -> None:
+    """For a host whose connections take that chain; who asks it for another one is sent away, or hears the same."""
     ingresses = made(drawn)
     hosts = Hosts.of(ingresses, said)
-    within = hosts.table_within((host,))
-    own = next(each for each in within.hosts if each.domains == (host,))
-    assert next((_body(r) for r in own.routes if _takes(r, host, asked)), "") == expected(ingresses, host, asked)
-    (others,) = (each for each in within.hosts if each.domains == ("*",))
-    assert [route.action for route in others.routes] == [Answer(421)]
+    found = list(chains(Certificates(shown, ()), hosts))
+    chain = taking_chain(found, connected)
+    if chain is None:
+        assert "" not in shown
+        return
+    assert isinstance(chain.serves, HttpRoutes)
+    answer = answered(chain.serves, host, asked)
+    if taking_chain(found, host) == chain or not chain.names:
+        assert answer.body == expected(ingresses, host, asked)
+    else:
+        assert answer == SENT_AWAY
+
+
+@given(_ingresses, CERTIFICATES)
+def test_certificates_of_nested_wildcards_multiply_no_routes(drawn: Drawn, shown: dict[str, AnyCertificate]) -> None:
+    """Each host of a rule is in one chain with names alone, if any name stands for it."""
+    hosts = Hosts.of(made(drawn), said)
+    tables = [chain.serves for chain in chains(Certificates(shown, ()), hosts) if chain.names]
+    every = [each for table in tables if isinstance(table, HttpRoutes) for each in table.hosts]
+    listed = [domain for each in every if each.routes != AWAY for domain in each.domains]
+    assert len(listed) == len(set(listed))
+    assert {name for name in hosts.names if name and any(covers(wide, name) for wide in shown if wide)} <= set(listed)
 
 
 @given(_ingresses, st.integers(0, 40))
