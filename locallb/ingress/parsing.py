@@ -84,7 +84,7 @@ def _tls(spec: Fields) -> tuple[tuple[IngressTls, ...], tuple[str, ...]]:
             entries += [entry] if entry else []
     except FieldError as error:
         refused.append(str(error))
-    return tuple(entries), tuple(refused)
+    return tuple(entries), tuple(refused[:_MOST])
 
 
 def _entry(path: str, item: object) -> tuple[IngressTls | None, list[str]]:

@@ -5,7 +5,8 @@ They are planned as one Service is, as a Gateway is; nothing here knows addresse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,6 +31,9 @@ from locallb.model.identities import ObjectKey, ObjectKind, Uid
 from locallb.model.memory import Memory
 from locallb.model.objects import EMPTY, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
+
+MOST_TOLD = 50
+"""Troubles that are told of one Ingress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +109,21 @@ def _bound(
         chains=by_port,
         targets=backends.targets,
         ingresses=tuple(ingresses),
-        troubles=tuple(dict.fromkeys((one.meta.key, why) for one, why in troubles)),
+        troubles=tuple(_bounded(troubles)),
     )
+
+
+def _bounded(troubles: Iterable[tuple[Ingress, str]]) -> Iterator[tuple[Named, str]]:
+    """Return each sentence once; of an Ingress that has many the first, and how many more there are."""
+    named = dict.fromkeys((one.meta.key, why) for one, why in troubles)
+    every, told = Counter(key for key, _ in named), Counter[Named]()
+    for key, why in named:
+        told[key] += 1
+        if told[key] <= MOST_TOLD:
+            yield key, why
+    for key, many in every.items():
+        if many > MOST_TOLD:
+            yield key, f"{many - MOST_TOLD} more of its parts aren't served; correct these first"
 
 
 def _want(key: ObjectKey, ingresses: Sequence[Ingress], ports: tuple[ServicePort, ...]) -> Service:

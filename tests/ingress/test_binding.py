@@ -15,7 +15,7 @@ from locallb.ingress.classes import class_notices, grouped, left_out
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
 from locallb.ingress.statuses import ingress_statuses
-from locallb.ingress.translation import BoundIngresses
+from locallb.ingress.translation import MOST_TOLD, BoundIngresses
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.http.routes import Answer, Forward
 from locallb.model.http.serving import HttpRoutes, VirtualHost
@@ -150,6 +150,16 @@ def test_of_tls_what_is_wrong_is_refused_and_the_rest_serves(
     assert said in told
     assert [chain.names for chain in served.chains.get(443, ())] == ([names] if names else [])
     assert len(plain(served)[0].routes) == 1
+
+
+def test_of_an_ingress_with_many_mistakes_some_are_told_and_how_many_more_there_are() -> None:
+    """Whoever may write one doesn't fill everybody's log; others are told theirs."""
+    bad = [path(f"/a//{number}") for number in range(900)]
+    tls = [{"hosts": ["_"] * 1000, "secretName": "cert"} for _ in range(3)]
+    served = only(ingress(rule(*bad), tls=tls), ingress(rule(path("b")), name="z"), secret())
+    mine, other = ([told for told in served.notices if f"shop/{name}:" in told] for name in ("web", "z"))
+    assert (len(mine), len(other)) == (MOST_TOLD + 1, 1)
+    assert mine[-1].endswith(f"{1900 - MOST_TOLD} more of its parts aren't served; correct these first")
 
 
 @pytest.mark.parametrize("default", [1, {"service": {"name": "../etc"}}, {"service": {"name": "api", "port": {}}}])
