@@ -209,6 +209,8 @@ class Settings:
     """The zones in which load balancers have names."""
     traffic_details: bool = False
     access_logs: bool = False
+    traffic_metrics: int = 0
+    """How many ports the metrics tell of; 0: none, and nobody is asked."""
     """Proxies count bytes and latencies as well."""
     local_certificates: bool = False
     """Hosts without a Secret get certificates of this user's own authority."""

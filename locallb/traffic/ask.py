@@ -6,7 +6,7 @@ Two questions each, and only when somebody looks. Not here: what the answers mea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 
 from locallb.envoy.admin import EnvoyAdmin
@@ -22,13 +22,14 @@ from locallb.traffic.table import TrafficRow, traffic_rows
 _AT_ONCE = 16
 
 
-def traffic(plan: Plan) -> tuple[TrafficRow, ...]:
-    """Return what flows through every Service of the plan."""
-    proxies = [planned.proxy for planned in plan.proxies]
-    with ThreadPoolExecutor(_AT_ONCE) as workers:
-        answers = list(workers.map(_figures, proxies))
-    read = {proxy.name: answer for proxy, answer in zip(proxies, answers, strict=True) if answer is not None}
-    return traffic_rows(plan, read)
+def traffic(plan: Plan, patience: float | None = None) -> tuple[TrafficRow, ...]:
+    """Return what flows through every Service of the plan; who hasn't answered after `patience` seconds is silent."""
+    workers = ThreadPoolExecutor(_AT_ONCE)
+    asked = {planned.proxy.name: workers.submit(_figures, planned.proxy) for planned in plan.proxies}
+    answered, _ = wait(asked.values(), patience)
+    workers.shutdown(wait=False, cancel_futures=True)
+    read = {name: future.result() for name, future in asked.items() if future in answered}
+    return traffic_rows(plan, {name: answer for name, answer in read.items() if answer is not None})
 
 
 def _figures(proxy: Proxy) -> Mapping[str, UpstreamFigures] | None:

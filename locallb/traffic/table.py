@@ -6,8 +6,11 @@ requests go, and they are told once. Pure. Not here: how rows are printed.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.serving import Upstream
@@ -43,6 +46,17 @@ def traffic_rows(plan: Plan, read: Read) -> tuple[TrafficRow, ...]:
         for placement in plan.placements
         for row in _of_placement(placement, _upstreams(placement, upstreams), read.get(placement.proxy))
     )
+
+
+def first(plan: Plan, most: int) -> tuple[Plan, int]:
+    """Return the plan of the first Services, with at most so many rows, and how many rows are left out."""
+    counts = Counter(row.key for row in traffic_rows(plan, {}))
+    told = list(accumulate(counts[placement.key] for placement in plan.placements))
+    placements = plan.placements[: bisect_right(told, most)]
+    names = {placement.proxy for placement in placements}
+    proxies = tuple(planned for planned in plan.proxies if planned.proxy.name in names)
+    left_out = sum(counts.values()) - sum(counts[placement.key] for placement in placements)
+    return replace(plan, placements=placements, proxies=proxies), left_out
 
 
 def since(now: Iterable[TrafficRow], before: Iterable[TrafficRow]) -> tuple[TrafficRow, ...]:

@@ -1,4 +1,4 @@
-"""Metrics of the watch loop for Prometheus. Labels never have names of Services: their number is bounded.
+"""Metrics of the watch loop for Prometheus. Labels have no names of Services, so that their number is bounded.
 
 What happens is counted as it happens, in microseconds; what there is now is counted when somebody asks.
 """
@@ -17,9 +17,10 @@ from prometheus_client.registry import Collector
 
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.relay import Batch, Entry
+from locallb.cli.watching.traffic_metrics import TrafficMetrics
 from locallb.gateway.verdicts import Told, verdict_of
 from locallb.kubernetes.api.client import WRITES
-from locallb.planning.planned import Via
+from locallb.planning.planned import Plan, Via
 from locallb.planning.status import Observation, State
 from locallb.report.pool_room import rooms_for
 from locallb.threads.supervised import THREADS
@@ -58,6 +59,7 @@ class Metrics:
         self._failures = counter("failures", "Looks that failed as a whole, by what was to blame.", "kind")
         self._service_failures = counter("load_balancer_failures", "Load balancers that an update failed for.")
         self.registry.register(_Now(self._look, self._ready))
+        self.registry.register(TrafficMetrics(self._with_traffic))
 
     def listen(self, event: LoopEvent) -> None:
         """Count what happened."""
@@ -91,6 +93,13 @@ class Metrics:
         """Return all metrics in a form that the client accepts, and which form that is."""
         encode, kind = choose_encoder(accept)
         return encode(self.registry), kind
+
+    def _with_traffic(self) -> tuple[Plan, int] | None:
+        """Return the plan, and of how many ports the stack wants to be told."""
+        with self._lock:
+            planned = self._board.planned
+        most = planned.settings.traffic_metrics if planned and planned.settings else 0
+        return (planned.plan, most) if planned and most else None
 
     def _look(self) -> tuple[Board, list[View]]:
         seen = self._seen()

@@ -37,8 +37,10 @@ KEYS = (
     *("sources", "runtime", "network", "pools", "pins", "classes", "namespaces", "selector"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
-    *("trafficDetails", "accessLogs", "certificates", "page"),
+    *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "page"),
 )
+_PORTS, _MOST_PORTS = 100, 1000
+"""Of which metrics tell."""
 _SECRETS, _LOCAL = "secrets", "local"
 """Where certificates come from."""
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
@@ -75,6 +77,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         gateway_classes=parse_gateway_classes(mistakes, config.get("gatewayClasses")),
         ingress=parse_ingress(mistakes, config.get("ingress")),
         traffic_details=mistakes.flag("trafficDetails", config.get("trafficDetails", False)),
+        traffic_metrics=_bound(mistakes, config.get("trafficMetrics", False)),
         access_logs=mistakes.flag("accessLogs", config.get("accessLogs", False)),
         local_certificates=_certificates(mistakes, config.get("certificates", _SECRETS)) == _LOCAL,
         policies=parse_policies(mistakes, config.get("policies", {})),
@@ -89,6 +92,16 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         raise SettingsError(tuple(mistakes.sentences))
     proxies = replace(settings.proxies, logs=settings.access_logs)
     return replace(settings, leader_election=election, proxies=proxies)
+
+
+def _bound(mistakes: Mistakes, value: object) -> int:
+    """Read `trafficMetrics`: whether, or of how many ports."""
+    if isinstance(value, bool):
+        return _PORTS if value else 0
+    if not isinstance(value, int) or not 1 <= value <= _MOST_PORTS:
+        mistakes.add("trafficMetrics", f"{shown(value)} is neither true nor a number of ports from 1 to {_MOST_PORTS}")
+        return 0
+    return value
 
 
 def _backends(mistakes: Mistakes, value: object) -> BackendChoice:
