@@ -60,14 +60,17 @@ class NameServer:
         values = [rdata.serial for rrset in answer.answer for rdata in rrset if rrset.rdtype == dns.rdatatype.SOA]
         return next(iter(values), None)
 
-    def look(self, name: str) -> Seen:
-        """See what is answered for a name, by a wildcard perhaps, and its markers. Raises NameServerError."""
+    def look(self, name: str, *, classic: bool = False) -> Seen:
+        """See what is answered for a name, by a wildcard perhaps, and its markers. Raises NameServerError.
+
+        `classic`: also where external-dns has its markers of old.
+        """
         records, ttl = {}, 0
         for kind in TYPES:
             if found := self._values(name, kind):
                 records[kind], ttl = found
         markers = {kind: texts for kind in TYPES if (texts := self._texts(marker_name(name, kind)))}
-        return Seen(records, markers, ttl)
+        return Seen(records, markers, ttl, self._texts(name) if classic else ())
 
     def addresses(self, name: str) -> tuple[str, ...]:
         """Return the addresses that are answered for a name. Raises NameServerError."""

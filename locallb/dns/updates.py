@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from locallb.dns.markers import TYPES, Marker, marker_name
 
+_CLASSIC = ("A", "CNAME")
+"""Types that external-dns' marks of old are about."""
 NOBODY = "somebody who left no mark"
 Records = Mapping[str, tuple[str, ...]]
 """Values by type."""
@@ -24,15 +26,31 @@ class Seen:
     markers: Mapping[str, tuple[str, ...]]
     """Texts of TXT records at the markers' names, by the type that they are about."""
     ttl: int = 0
+    classic: tuple[str, ...] = ()
+    """Texts of TXT records at the name itself, where external-dns has its marks of old; asked for where it matters."""
 
     def ours(self, owner: str) -> Mapping[str, Marker]:
         """Return the markers of a stack, by type."""
         parsed = {kind: Marker.parse(texts[0]) for kind, texts in self.markers.items() if len(texts) == 1}
         return {kind: marker for kind, marker in parsed.items() if marker and marker.owner == owner}
 
+    def taken_over(self, name: str, owner: str) -> Mapping[str, Set]:
+        """Return the marks of another owner, by the type that they are about, as they stand there."""
+        texts = {kind: texts for kind, texts in self.markers.items() if _is_of(texts, owner)}
+        marks = {kind: Set(marker_name(name, kind), "TXT", text) for kind, text in texts.items()}
+        if not _is_of(self.classic, owner):
+            return marks
+        unmarked = (kind for kind in _CLASSIC if kind in self.records and kind not in self.markers)
+        return {**dict.fromkeys(unmarked, Set(name, "TXT", self.classic)), **marks}
+
     def having(self, marker: Marker) -> Mapping[str, Marker]:
         """Return the markers that are just this one, by type."""
         return {kind: known for kind, known in self.ours(marker.owner).items() if known == marker}
+
+
+def _is_of(texts: tuple[str, ...], owner: str) -> bool:
+    marker = Marker.parse(texts[0]) if len(texts) == 1 else None
+    return bool(owner) and marker is not None and marker.owner == owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,37 +75,58 @@ class Update:
     gone: tuple[Set, ...] = ()
 
 
-def putting(name: str, wanted: Records, marker: Marker, seen: Seen, before: Marker | None = None) -> Update:
-    """Return how the name gets these records and no others of ours, among which are those marked as `before`.
+@dataclass(frozen=True, slots=True)
+class Former:
+    """Whose records become ours."""
+
+    marker: Marker | None = None
+    """What we marked them with before."""
+    owner: str = ""
+    """Another owner, all of whose records of the name are taken over."""
+
+
+ONLY_OURS = Former()
+
+
+def putting(name: str, wanted: Records, marker: Marker, seen: Seen, former: Former = ONLY_OURS) -> Update:
+    """Return how the name gets these records and no others of ours, among which are those of a `former` owner.
 
     A mark of somebody else's may be a wildcard's answer: whether it stands there only the server can tell.
     """
-    ours = {**(seen.having(before) if before else {}), **seen.ours(marker.owner)}
+    ours = {**(seen.having(former.marker) if former.marker else {}), **seen.ours(marker.owner)}
+    marks = {**seen.taken_over(name, former.owner), **{each: _mark(name, each, ours[each]) for each in ours}}
+    classic = (Set(name, "TXT", seen.classic),) if _is_of(seen.classic, former.owner) else ()
+    free = tuple(kind for kind in TYPES if kind not in marks)
     # A CNAME where a mark is to be would make servers leave the mark out silently (RFC 2136, 3.4.2.2).
-    free = tuple(kind for kind in TYPES if kind not in ours)
+    unmarked = (kind for kind in wanted if kind in free or marks[kind].name == name)
     return Update(
-        present=_marked(name, ours),
+        present=tuple(dict.fromkeys((*marks.values(), *classic))),
         absent=(
             *(Set(name, kind) for kind in free),
-            *(Set(marker_name(name, kind), held) for kind in free if kind in wanted for held in ("TXT", "CNAME")),
+            *(Set(marker_name(name, kind), held) for kind in unmarked for held in ("TXT", "CNAME")),
         ),
         put=tuple(
             each
             for kind, values in wanted.items()
             for each in (Set(name, kind, values), Set(marker_name(name, kind), "TXT", (str(marker),)))
         ),
-        gone=_sets(name, (kind for kind in ours if kind not in wanted)),
+        gone=(
+            *_sets(name, (kind for kind in marks if kind not in wanted and marks[kind].name != name)),
+            *(Set(name, kind) for kind in marks if kind not in wanted and marks[kind].name == name),
+            *(Set(name, "TXT") for _ in classic),
+        ),
     )
 
 
 def removing(name: str, marker: Marker, seen: Seen) -> Update | None:
     """Return how what this object has of the name goes; None where it has nothing any more."""
     ours = seen.having(marker)
-    return Update(present=_marked(name, ours), gone=_sets(name, ours)) if ours else None
+    marks = tuple(_mark(name, kind, ours[kind]) for kind in ours)
+    return Update(present=marks, gone=_sets(name, ours)) if ours else None
 
 
-def _marked(name: str, ours: Mapping[str, Marker]) -> tuple[Set, ...]:
-    return tuple(Set(marker_name(name, kind), "TXT", (str(marker),)) for kind, marker in ours.items())
+def _mark(name: str, kind: str, marker: Marker) -> Set:
+    return Set(marker_name(name, kind), "TXT", (str(marker),))
 
 
 def _sets(name: str, kinds: Iterable[str]) -> tuple[Set, ...]:
@@ -97,6 +136,7 @@ def _sets(name: str, kinds: Iterable[str]) -> tuple[Set, ...]:
 def holder(owner: str, seen: Seen) -> str:
     """Return who has what isn't a stack's, of a name that the server doesn't let it change; empty if nobody is seen."""
     marks = [texts for kind, texts in seen.markers.items() if kind not in seen.ours(owner)]
+    marks += [seen.classic] if Marker.parse("".join(seen.classic)) else []
     marker = Marker.parse(marks[0][0]) if marks else None
     if marker:
         return f"{marker.resource or 'something'} of {marker.owner}"

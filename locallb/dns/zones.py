@@ -37,6 +37,8 @@ class Rfc2136:
     """The file that has the key, as the configuration names it; empty where the server wants none."""
     owner: str = ""
     """Which owner the marks of names have; empty for the stack's own id."""
+    take_over: str = ""
+    """The owner whose names become ours where the stack has them; empty for nobody."""
 
     def __str__(self) -> str:
         return place(self.address, self.port)

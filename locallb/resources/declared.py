@@ -418,6 +418,7 @@ class DnsName(pulumi.CustomResource):
     port: pulumi.Output[int]
     tsig: pulumi.Output[str]
     mark: pulumi.Output[str]
+    takes: pulumi.Output[str]
     marked: pulumi.Output[str]
     ttl: pulumi.Output[int]
     records: pulumi.Output[Sequence[str]]
@@ -434,6 +435,7 @@ class DnsName(pulumi.CustomResource):
         port: pulumi.Input[int],
         tsig: pulumi.Input[str],
         mark: pulumi.Input[str],
+        takes: pulumi.Input[str],
         ttl: pulumi.Input[int],
         records: pulumi.Input[Sequence[pulumi.Input[str]]],
         opts: pulumi.ResourceOptions | None = None,
@@ -446,6 +448,7 @@ class DnsName(pulumi.CustomResource):
             "port": port,
             "tsig": tsig,
             "mark": mark,
+            "takes": takes,
             "marked": None,
             "ttl": ttl,
             "records": records,

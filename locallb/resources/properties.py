@@ -360,6 +360,8 @@ class DnsNameInputs:
     """
     mark: str
     """The owner that its marks name; empty for the stack's own id."""
+    takes: str
+    """The owner whose records of this name become ours; empty for nobody."""
     ttl: int
     """Seconds for which an answer may be kept."""
     records: tuple[str, ...]

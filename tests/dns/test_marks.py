@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.dns.markers import TYPES, Marker, marker_name
 from locallb.dns.tsig import parse_key
-from locallb.dns.updates import Seen, putting, removing
+from locallb.dns.updates import Former, Seen, Set, putting, removing
 
 MINE, OTHER = Marker("local-lb-1", "service/c/n/web"), Marker("local-lb-1", "service/c/n/x")
 EARLIER = Marker("local-lb-0", "service/c/n/web")
@@ -15,11 +17,10 @@ OTHERS = Marker("local-lb-0", "service/c/n/x"), Marker("default", "ingress/a/b")
 TEXTS = (*map(str, (MINE, OTHER, EARLIER, *OTHERS)), "v=spf1 -all", "heritage=external-dns")
 VALUES = st.lists(st.sampled_from(["1", "2", "3"]), min_size=1, max_size=2, unique=True).map(tuple)
 RECORDS = st.dictionaries(st.sampled_from(TYPES), VALUES)
-SEEN = st.builds(
-    Seen,
-    RECORDS,
-    st.dictionaries(st.sampled_from(TYPES), st.lists(st.sampled_from(TEXTS), min_size=1, max_size=2).map(tuple)),
-)
+TOLD = st.lists(st.sampled_from(TEXTS), min_size=1, max_size=2).map(tuple)
+SEEN = st.builds(Seen, RECORDS, st.dictionaries(st.sampled_from(TYPES), TOLD))
+CLASSIC = st.builds(Seen, RECORDS, st.dictionaries(st.sampled_from(TYPES), TOLD), classic=TOLD | st.just(()))
+OVER = "default"
 NAME = "web.lab.example"
 
 
@@ -28,7 +29,7 @@ def test_an_update_changes_what_has_our_mark_and_what_is_free(
     seen: Seen, wanted: dict[str, tuple[str, ...]], before: Marker | None
 ) -> None:
     """Whatever it changes is either marked as ours, which the server checks again, or must not be there."""
-    update = putting(NAME, wanted, MINE, seen, before)
+    update = putting(NAME, wanted, MINE, seen, Former(before))
     kinds = {*seen.ours(MINE.owner), *(seen.having(before) if before else ())}
     present, absent = {each.name for each in update.present}, {(each.name, each.kind) for each in update.absent}
     for each in (*update.put, *update.gone):
@@ -41,6 +42,31 @@ def test_an_update_changes_what_has_our_mark_and_what_is_free(
     assert {each.name: each.values for each in update.put if each.name != NAME} == {
         marker_name(NAME, kind): (str(MINE),) for kind in wanted
     }
+
+
+@given(CLASSIC, RECORDS.filter(bool))
+def test_what_is_taken_over_has_a_mark_of_that_owner(seen: Seen, wanted: dict[str, tuple[str, ...]]) -> None:
+    """Beside the name or, as of old, at it: what is changed is held by such a mark or ours, or must not be there."""
+    update = putting(NAME, wanted, MINE, seen, Former(owner=OVER))
+    held = {(each.name, each.values) for each in update.present}
+    for name, values in held:
+        marker = Marker.parse(values[0])
+        assert len(values) == 1
+        assert marker
+        assert marker.owner in {OVER, MINE.owner}
+        assert name == NAME or seen.markers[name.partition("-")[0].upper()] == values
+    classic = (NAME, seen.classic) in held
+    absent = {(each.name, each.kind) for each in update.absent}
+    for each in (*update.put, *update.gone):
+        kind = each.kind if each.name == NAME else each.name.partition("-")[0].upper()
+        if (each.name, each.kind) == (NAME, "TXT"):
+            assert classic
+        elif marker_name(NAME, kind) not in {name for name, _ in held}:
+            by_classic = classic and kind in {"A", "CNAME"} and kind in seen.records and kind not in seen.markers
+            assert by_classic or (NAME, kind) in absent
+            assert kind not in wanted or {(marker_name(NAME, kind), each) for each in ("TXT", "CNAME")} <= absent
+    assert classic == (Set(NAME, "TXT") in update.gone)
+    assert putting(NAME, wanted, MINE, seen) == putting(NAME, wanted, MINE, replace(seen, classic=()))
 
 
 @given(SEEN)

@@ -35,7 +35,7 @@ def wanted(
 ) -> DnsNameInputs:
     """Want a name."""
     whose = Owner(home, ObjectKey(ClusterName("c"), "n", owner), Uid("u"))
-    given = DnsNameInputs(whose, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", "", 60, records)
+    given = DnsNameInputs(whose, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", "", "", 60, records)
     return replace(given, **more)  # type: ignore[arg-type]
 
 

@@ -31,9 +31,10 @@ def server() -> Iterator[Bind]:
         yield running
 
 
-def zoned(play: Stage, server: Bind, *, owner: str = "", **more: object) -> None:
+def zoned(play: Stage, server: Bind, *, owner: str = "", takes: str = "", **more: object) -> None:
     """Have the stack write into the server's zone, with an owner of its own if one is given."""
     told = {"server": f"127.0.0.1:{server.port}", "tsig": str(server.key), **({"owner": owner} if owner else {})}
+    told |= {"takeOver": takes} if takes else {}
     dns = {"zones": [{"zone": ZONE, "rfc2136": told}], "template": False}
     play.configure(dns=dns, **more)
 
@@ -75,6 +76,46 @@ def test_names_come_change_and_go(play: Stage, backend: Callable[..., Backend], 
     assert play.run("preview", "--expect-no-changes").code == 0
     assert play.run("destroy", "--yes").code == 0
     assert server.records() == before
+
+
+def test_names_of_external_dns_are_taken_over(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
+    """In both of its formats, of the owner that is told; another owner's stay, and all else of the zone does."""
+    to, before = backend("one").port, server.records()
+    theirs = "heritage=external-dns,external-dns/owner={},external-dns/resource=service/n/web"
+    for name, owner, marks in (
+        ("both", "default", ("both", "a-both")),
+        ("old", "default", ("old",)),
+        ("new", "default", ("a-new",)),
+        ("other", "prod", ("other", "a-other")),
+    ):
+        write(server, name, "A", "192.0.2.7")
+        for mark in marks:
+            write(server, mark, "TXT", f'"{theirs.format(owner)}"')
+    write(server, "alias", "CNAME", f"foreign.{ZONE}.")
+    write(server, "cname-alias", "TXT", f'"{theirs.format("default")}"')
+    found = server.records()
+    play.write("all.yaml", node(), named("web", to, "both", "old", "new", "alias"), named("x", to, "other"))
+    zoned(play, server)
+    assert play.run("up", "--yes").code != 0
+    assert server.records() == found
+    zoned(play, server, takes="default")
+    refused = play.run("up", "--yes")
+    assert f"other.{ZONE} isn't this stack's to change" in refused.err
+    assert "for service/n/web of prod; remove it there or choose another name" in refused.err
+    at = play.addresses()["n/web"]
+    assert {name for name, values in server.names().items() if values == {f"A {at}"}} == {
+        f"{name}.{ZONE}" for name in ("both", "old", "new", "alias")
+    }
+    assert not [values for values in server.records().values() for text in values if "owner=default" in text]
+    assert {name: values for name, values in server.records().items() if "other" in str(name)} == {
+        name: values for name, values in found.items() if "other" in str(name)
+    }
+    play.write("all.yaml", node(), named("web", to, "both", "old", "new", "alias"))
+    play.up()
+    assert play.run("preview", "--expect-no-changes").code == 0
+    assert play.run("destroy", "--yes").code == 0
+    left = {name: values for name, values in server.records().items() if "other" not in str(name)}
+    assert left == before
 
 
 def test_a_name_of_somebody_else_fails_alone(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
@@ -135,6 +176,18 @@ def by_hand(server: Bind, name: str) -> None:
     """Remove a name's addresses as somebody else who has the key."""
     message = dns.update.UpdateMessage(f"{ZONE}.")
     message.delete(name, "A")
+    send(server, message)
+
+
+def write(server: Bind, name: str, kind: str, value: str) -> None:
+    """Add a record as external-dns does."""
+    message = dns.update.UpdateMessage(f"{ZONE}.")
+    message.add(name, 60, kind, value)
+    send(server, message)
+
+
+def send(server: Bind, message: dns.update.UpdateMessage) -> None:
+    """Sign a message, and expect that it is taken."""
     secret = server.key.read_text().split('"')[3]
     message.use_tsig(dns.tsigkeyring.from_text({"lab": secret}))
     assert dns.query.tcp(message, "127.0.0.1", 5, server.port).rcode() == 0

@@ -26,6 +26,7 @@ _ZONE = f"{{zone: test, embedded: {_PLACE}}}"
 _EXAMPLE = f"{{zones: [{_ZONE}]}}"
 _TEMPLATE = "{name}.{namespace}.{cluster}"
 _FIELD = re.compile(r"\{(name|namespace|cluster)\}")
+_OWNERS = ("owner", "takeOver")
 _OWNER = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,61}[A-Za-z0-9])?")
 _RFC2136 = "{server: 127.0.0.1:53, tsig: FILE}"
 _WITH_PORT = re.compile(r"(^[^:]*|\]):[0-9]{1,5}$")
@@ -107,7 +108,7 @@ def _embedded(mistakes: Mistakes, key: str, value: object) -> Embedded | None:
 
 def _rfc2136(mistakes: Mistakes, key: str, value: object) -> Rfc2136 | None:
     entry = mistakes.mapping(key, value, _RFC2136)
-    mistakes.unknown(f"{key}.", entry, ("server", "tsig", "owner"))
+    mistakes.unknown(f"{key}.", entry, ("server", "tsig", "owner", "takeOver"))
     if not isinstance(value, Mapping):
         return None
     text = mistakes.text(f"{key}.server", entry.get("server"), "an address, such as 127.0.0.1:53")
@@ -115,10 +116,15 @@ def _rfc2136(mistakes: Mistakes, key: str, value: object) -> Rfc2136 | None:
     server = _server(text)
     if text and server is None:
         mistakes.add(f"{key}.server", f"{shown(text)} is no address; write one such as 127.0.0.1:53 or [fd00::53]:53")
-    owner = mistakes.text(f"{key}.owner", entry["owner"], "a word") if "owner" in entry else ""
+    owner, over = (_owner(mistakes, f"{key}.{word}", entry[word]) if word in entry else "" for word in _OWNERS)
+    return Rfc2136(*server, tsig, owner, over) if server else None
+
+
+def _owner(mistakes: Mistakes, key: str, value: object) -> str:
+    owner = mistakes.text(key, value, "a word")
     if owner and not _OWNER.fullmatch(owner):
-        mistakes.add(f"{key}.owner", f"{shown(owner)} can't stand in a mark; use up to 63 letters, digits, -, . and _")
-    return Rfc2136(*server, tsig, owner) if server else None
+        mistakes.add(key, f"{shown(owner)} can't stand in a mark; use up to 63 letters, digits, -, . and _")
+    return owner
 
 
 def _server(text: str) -> tuple[IPAddress, int] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from locallb.dns.markers import Marker
 from locallb.dns.owner_ids import owner_id
-from locallb.dns.updates import NOBODY, Records, holder, putting, removing
+from locallb.dns.updates import NOBODY, Former, Records, holder, putting, removing
 from locallb.model.errors import ClientError
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import DnsNameInputs, DnsNameState
@@ -71,10 +71,11 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
 
     def _put(self, new: DnsNameInputs, before: Marker | None = None) -> DnsNameState:
         server, marker, wanted = self._server(new), _marker(new), records_of(new.records)
-        seen = server.look(new.name)
+        classic = bool(new.takes)
+        seen = server.look(new.name, classic=classic)
         for _ in range(ATTEMPTS):
-            update = putting(new.name, wanted, marker, seen, before)
-            taken, seen = server.send(update, new.ttl), server.look(new.name)
+            update = putting(new.name, wanted, marker, seen, Former(before, new.takes))
+            taken, seen = server.send(update, new.ttl), server.look(new.name, classic=classic)
             if taken and seen.records.keys() >= wanted.keys():
                 return grown(self.state, new, marked=marker.owner)
             if taken and (left := removing(new.name, marker, seen)):

@@ -65,6 +65,7 @@ class Names(Output):
                 port=server.port,
                 tsig=server.tsig,
                 mark=server.owner,
+                takes=server.take_over,
                 ttl=name.ttl,
                 records=list(written(name.records)),
                 opts=pulumi.ResourceOptions(parent=telling.parent, depends_on=list(telling.ready)),
@@ -81,7 +82,8 @@ def _told(planned: Planned) -> Iterator[tuple[Name, Rfc2136]]:
 
 
 def _mark(server: Rfc2136) -> tuple[str, ...]:
-    return (server.owner,) if server.owner else ()
+    told = (server.owner, server.take_over) if server.take_over else (server.owner,)
+    return told if any(told) else ()
 
 
 OUTPUT = Names()
