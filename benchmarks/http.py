@@ -43,14 +43,16 @@ def by_hand(ports: list[int], place: tuple[str, int]) -> Files:
     return {"bootstrap.json": json.dumps({"static_resources": {"listeners": listeners, "clusters": [cluster]}})}
 
 
-def routed(ports: list[int], place: tuple[str, int], others: int = 0) -> Files:
+def routed(
+    ports: list[int], place: tuple[str, int], others: int = 0, *, measured: bool = False, log: str = ""
+) -> Files:
     """Render the same as local-lb does, behind so many other routes."""
     more = (Route(Match(PathMatch(PathKind.PREFIX, f"/{n}")), Answer(404)) for n in range(others))
     routes = (*more, Route(Match(PathMatch(PathKind.PREFIX, "/")), Forward((Target("web"),))))
     chain = Chain(HttpRoutes((VirtualHost(("bench",), routes),)))
     backends = (Backend.at(ip_address(place[0]), place[1]),)
-    upstream = Upstream("web", Protocol.TCP, backends, health=ConnectCheck(), http=HttpBackends())
-    listeners = tuple(HttpListener(ip_address(ADDRESS), port, (chain,)) for port in ports)
+    upstream = Upstream("web", Protocol.TCP, backends, health=ConnectCheck(), http=HttpBackends(), measured=measured)
+    listeners = tuple(HttpListener(ip_address(ADDRESS), port, (chain,), log=log) for port in ports)
     name, identity = ProxyName("bench/gateways/default/web"), ProxyId("0123456789ab")
     proxy = Proxy(name, identity, Discovery.EDS, (), (upstream,), http=listeners, may_serve_http=True)
     return render(proxy).files

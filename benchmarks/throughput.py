@@ -131,14 +131,14 @@ def measure(clients: Pool, contestants: list[Contestant], runs: int, seconds: fl
     return figures
 
 
-def ratios(figures: dict[str, Figures]) -> dict[str, dict[str, float]]:
-    """Compare medians with those of Envoy by hand."""
+def ratios(figures: dict[str, Figures], to: str = HAND) -> dict[str, dict[str, float]]:
+    """Compare medians with those of one contestant."""
     medians = {
         name: {what: statistics.median(values) for what, values in measured.values.items()}
         for name, measured in figures.items()
     }
     return {
-        name: {what: round(value / medians[HAND][what], 3) for what, value in figures.items()}
+        name: {what: round(value / medians[to][what], 3) for what, value in figures.items()}
         for name, figures in medians.items()
     }
 

@@ -1,0 +1,75 @@
+"""Counts of what fails, and of HTTP/2, against those of clients and backends."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import grpc
+import pytest
+
+from locallb.envoy.listeners import CONNECT_ATTEMPTS
+from tests.e2e.support import node, port, service, stage
+from tests.e2e.test_gateways import service as node_port_service
+from tests.envoy.http_traffic import grpc_server
+from tests.figures.test_counted import told
+from tests.gateway.api import gateway, gateway_class, route, rule
+
+pytestmark = pytest.mark.envoy
+
+COUNT = 50
+
+
+def closed_port() -> socket.socket:
+    """Take a port at which nobody listens, and keep it."""
+    kept = socket.socket()
+    kept.bind(("127.0.0.1", 0))
+    return kept
+
+
+def is_cut(address: str) -> bool:
+    """Connect and send; tell whether nothing came back but an end."""
+    with suppress(ConnectionError), socket.create_connection((address, 8080), 10) as client:
+        client.sendall(b"x\n")
+        return client.recv(1) == b""
+    return True
+
+
+def test_connections_that_no_backend_takes_are_counted_attempt_by_attempt() -> None:
+    """As often as it is tried for each client, and none is counted as taken."""
+    with stage() as play, closed_port() as dead:
+        play.write("s.yaml", node(), service("web", port(8080, dead.getsockname()[1])))
+        play.up()
+        address, before = play.addresses()["n/web"], told(play, "web")
+        assert {is_cut(address) for _ in range(COUNT)} == {True}
+        after = told(play, "web")
+        assert after["refused"] - before["refused"] == COUNT * CONNECT_ATTEMPTS
+        assert (after["connections"], after["open"]) == (before["connections"], 0)
+
+
+def test_calls_over_http2_are_counted_one_by_one_and_those_without_an_answer_as_failed() -> None:
+    """However few connections carry them; a backend that is gone fails every call."""
+    with stage() as play:
+        with grpc_server("127.0.0.1") as backend:
+            called = node_port_service("api", backend.port)
+            called["spec"]["ports"][0]["appProtocol"] = "kubernetes.io/h2c"
+            play.write("n.yaml", node(), called)
+            play.write("g.yaml", gateway_class(), gateway(), route(rule(), kind="GRPCRoute"))
+            play.up()
+            (address,) = play.addresses().values()
+            channel = grpc.insecure_channel(f"{address}:80")
+            say = channel.unary_unary("/test.Echo/Say", bytes, bytes)
+            with ThreadPoolExecutor(4) as callers:
+                answers = list(callers.map(say, [b"hello"] * COUNT))
+            assert answers == [b"hello"] * COUNT
+            row = told(play, "web")
+            assert (row["requests"], row["failed"]) == (COUNT, 0)
+            assert row["connections"] < COUNT
+        for _ in range(COUNT):
+            with pytest.raises(grpc.RpcError):
+                say(b"hello")
+        channel.close()
+        gone = told(play, "web")
+        assert gone["refused"] > row["refused"]
+        assert gone["requests"] - gone["failed"] == COUNT
