@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from locallb.dns.names import is_hostname, normal
 from locallb.dns.records import Name, Names, Refusal, Wish, assign, ttl_of
@@ -29,6 +29,8 @@ SERVER = ProxyName("names")
 """The proxy of the stack that answers for embedded zones."""
 MOST_NAMES = 200
 """Names that one annotation asks for. Whoever wrote it is told of each that it misses."""
+MOST_TOLD = 50
+"""Refusals that the owner of names is told."""
 REFUSED = "NameRefused"
 """A Service wishes a name that it doesn't get."""
 _ANNOTATION = "external-dns.alpha.kubernetes.io/"
@@ -48,10 +50,7 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
     for service, placement in placements:
         wishes += _wishes(service, placement, gateways.get(service.key), dns)
     names = assign(wishes, dns)
-    refused = [*problems, *names.refused]
-    told: dict[ObjectKey | None, list[str]] = {}
-    for refusal in refused:
-        told.setdefault(refusal.key, []).append(refusal.message)
+    told = _bounded((*problems, *names.refused))
     return replace(
         plan,
         placements=tuple(
@@ -59,8 +58,19 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
             for placement in plan.placements
         ),
         proxies=(*plan.proxies, *_servers(names, dns, frame)),
-        notices=(*plan.notices, *(refusal.message for refusal in refused), *_unserved(frame)),
+        notices=(*plan.notices, *chain.from_iterable(told.values()), *_unserved(frame)),
     )
+
+
+def _bounded(refused: Iterable[Refusal]) -> Mapping[ObjectKey | None, Sequence[str]]:
+    """Return what each owner is told: of many refusals the first, and how many more there are."""
+    told: dict[ObjectKey | None, list[str]] = {}
+    for refusal in refused:
+        told.setdefault(refusal.key, []).append(refusal.message)
+    for key, messages in told.items():
+        if key and (more := len(messages) - MOST_TOLD) > 0:
+            messages[MOST_TOLD:] = [f"{key}: {more} more names aren't given; correct these first"]
+    return told
 
 
 def _wishes(service: Service, placement: Placement, gateway: Bound | None, dns: DnsSettings) -> Iterator[Wish]:

@@ -14,7 +14,7 @@ from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
-from locallb.planning.names import MOST_NAMES, REFUSED, SERVER
+from locallb.planning.names import MOST_NAMES, MOST_TOLD, REFUSED, SERVER
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import with_objects
@@ -76,6 +76,10 @@ def test_an_annotation_asks_for_so_many_names_and_addresses() -> None:
     assert names(made) == {"web": sorted(f"a{number}.test" for number in range(MOST_NAMES))}
     told = f'metadata.annotations["{HOSTNAME}"] has 20000 names, of which the first {MOST_NAMES} count'
     assert made.notices == (f"c/n/web: {told}; give the others to another Service",)
+    elsewhere = many.replace(".test", ".org")
+    made = plan(node(), service("web", port(80, 30080), annotations={HOSTNAME: elsewhere}))
+    assert len(made.notices) == len(made.placements[0].notices) == MOST_TOLD + 1
+    assert made.notices[-1] == f"c/n/web: {MOST_NAMES + 1 - MOST_TOLD} more names aren't given; correct these first"
     wishes = {HOSTNAME: "a.test", TARGET: ",".join(f"127.0.1.{number}" for number in range(33))}
     made = plan(node(), service("web", port(80, 30080), annotations=wishes), dns={**DNS, "template": False})
     assert names(made) == {"web": []}
