@@ -26,6 +26,7 @@ from locallb.model.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, ingress, made
 from tests.e2e.support import Backend, Stage, ask, port, refused, service
+from tests.e2e.watching import becomes, watching
 from tests.provider.support import Driver
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
@@ -200,6 +201,22 @@ def test_an_update_leads_while_it_runs(cluster: Objects, elected: Stage, backend
     assert ask(at, 8080) == "web: hello"
     elected.up()
     assert refused(at, 8080)
+
+
+def test_what_a_command_orders_is_brought_about_by_the_leader(
+    cluster: Objects, elected: Stage, backend: Backends
+) -> None:
+    """The command only says so, and takes the Lease from nobody."""
+    made(cluster, backend, "web")
+    elected.up()
+    at = address(cluster, "web")
+    done = elected.run("drain", "web")
+    assert (done.code, "where none does, `locallb" in done.err) == (0, True)
+    assert ask(at, 8080) == "web: hello"
+    with watching(elected) as watch:
+        becomes(lambda: refused(at, 8080), watch)
+        assert elected.run("drain", "--undo").code == 0
+        becomes(lambda: ask(at, 8080) == "web: hello", watch)
 
 
 @pytest.mark.slow

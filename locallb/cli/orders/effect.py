@@ -32,7 +32,7 @@ def bring_about(session: Session, keys: Iterable[ObjectKey], args: Arguments, ou
     if not (there := [name for name in names if name in deployed]):
         return Exit.OK
     if session.election():
-        out.warning(f"which process leads stack {session.stack} brings it about")
+        out.warning(f"the process that leads stack {session.stack} brings it about; where none does, `locallb up`")
         return Exit.OK
     session.require_runtime(planned=True)
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
