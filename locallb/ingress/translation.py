@@ -20,6 +20,7 @@ from locallb.ingress.annotations.reading import policy_of
 from locallb.ingress.backends import IngressBackends
 from locallb.ingress.classes import grouped
 from locallb.ingress.hosts import Hosts, within_bounds
+from locallb.ingress.requested import Requested, requested
 from locallb.ingress.rules import Rules
 from locallb.ingress.tls import certificates, chains
 from locallb.model.formatting import clipped
@@ -29,7 +30,7 @@ from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.http.serving import Chain
 from locallb.model.identities import ObjectKey, ObjectKind, Uid
 from locallb.model.memory import Memory
-from locallb.model.objects import EMPTY, Service, ServicePort
+from locallb.model.objects import EMPTY, FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
 MOST_TOLD = 50
@@ -104,8 +105,10 @@ def _bound(
     ]
     troubles += shown.problems
     troubles += [(one, why) for one in ingresses for why in policies[one.meta.key].problems]
+    asked = requested(key, ingresses)
+    troubles += asked.troubles
     return BoundIngresses(
-        want=_want(key, ingresses, tuple(map(ServicePort, by_port))),
+        want=_want(key, ingresses, tuple(map(ServicePort, by_port)), asked),
         chains=by_port,
         targets=backends.targets,
         ingresses=tuple(ingresses),
@@ -126,13 +129,23 @@ def _bounded(troubles: Iterable[tuple[Ingress, str]]) -> Iterator[tuple[Named, s
             yield key, f"{many - MOST_TOLD} more of its parts aren't served; correct these first"
 
 
-def _want(key: ObjectKey, ingresses: Sequence[Ingress], ports: tuple[ServicePort, ...]) -> Service:
+def _want(key: ObjectKey, ingresses: Sequence[Ingress], ports: tuple[ServicePort, ...], asked: Requested) -> Service:
     """Make the Service as which they are planned; labels count where there is but one Ingress of the address."""
     alone = ingresses[0].meta if key.kind is ObjectKind.INGRESS else None
     labels, annotations = (alone.labels, alone.annotations) if alone else (EMPTY, EMPTY)
     created = min(one.meta.created for one in ingresses)
     uid = alone.uid if alone else Uid("")
-    return Service(key, ports, uid, created, labels=labels, annotations=annotations)
+    return Service(
+        key,
+        ports,
+        uid,
+        created,
+        asked.families,
+        FamilyPolicy.REQUIRE_DUAL if len(asked.families) > 1 else FamilyPolicy.SINGLE,
+        asked.addresses,
+        labels=labels,
+        annotations=annotations,
+    )
 
 
 def _named(key: Named) -> str:

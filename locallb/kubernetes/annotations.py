@@ -12,11 +12,10 @@ from typing import TypeVar
 from locallb.model.faults import Fault, parse_fault
 from locallb.model.fields import FieldError
 from locallb.model.formatting import clipped, shown
+from locallb.model.objects import ADDRESSES_ANNOTATION
 
 PREFIX = "local-lb.dev/"
 """What annotations of ours begin with."""
-ADDRESSES_ANNOTATION = f"{PREFIX}addresses"
-"""Addresses that a Service asks for, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
 SHARING_ANNOTATION = f"{PREFIX}sharing-key"
 """Services of one key may share an address; any text."""
 BACKENDS_ANNOTATION = f"{PREFIX}backends"

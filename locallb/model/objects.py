@@ -17,6 +17,8 @@ from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, 
 from locallb.model.reasons import Problem
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
+ADDRESSES_ANNOTATION = "local-lb.dev/addresses"
+"""Addresses that a Service or an Ingress asks for, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
 
 
 class FamilyPolicy(StrEnum):

@@ -135,6 +135,29 @@ def test_the_example(play: Stage) -> None:
     assert "8080: shop.test/api/* → shop/api:80" in play.run("status", "c/ingressclasses//local-lb").out
 
 
+def test_an_ingress_has_the_address_that_it_asks_for(play: Stage) -> None:
+    """Where each has its own; who asks for another's, or for one of no pool, gets none, and is told."""
+    play.configure(ingress={"class": "local", "address": "ingress", **PORTS})
+
+    def asking(name: str, day: int, addresses: str) -> JsonObject:
+        metadata = {**old(day), "annotations": {"local-lb.dev/addresses": addresses}}
+        return ingress(rule(path(to="one")), name=name, metadata=metadata)
+
+    with answering("one") as one:
+        play.write("cluster.yaml", node(), service("one", one))
+        play.write(
+            "ingress.yaml",
+            asking("first", 1, play.at(9)),
+            asking("late", 2, play.at(9)),
+            asking("far", 3, "192.0.2.1"),
+        )
+        play.up()
+        rows = play.status()
+        assert rows["shop/first"]["addresses"] == [play.at(9)]
+        assert get(play.at(9))[1] == "one / -"
+        assert [rows[f"shop/{name}"]["reason"] for name in ("late", "far")] == ["InUse", "OutOfPool"]
+
+
 def shown(address: str, authority: Authority, name: str, host: str = "") -> tuple[str, str]:
     """Return the serial number of the certificate that clients see, and the status line's code and the body."""
     context = ssl.create_default_context(cafile=str(authority.own.chain))

@@ -11,7 +11,6 @@ from enum import StrEnum
 from ipaddress import ip_network
 
 from locallb.kubernetes.annotations import (
-    ADDRESSES_ANNOTATION,
     BACKENDS_ANNOTATION,
     NAME_IN_STATUS_ANNOTATION,
     PROXY_PROTOCOL_ANNOTATION,
@@ -25,6 +24,7 @@ from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_t
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, Uid
 from locallb.model.objects import (
+    ADDRESSES_ANNOTATION,
     BackendChoice,
     FamilyPolicy,
     IngressEntry,

@@ -1,0 +1,67 @@
+"""Which addresses Ingresses ask for that have theirs together: the oldest that asks is heard, the others are told.
+
+Not here: who may have an address (`planning.addresses`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from locallb.model.fields import FieldError, as_address
+from locallb.model.gateway.ingresses import Ingress
+from locallb.model.identities import Family, IPAddress, ObjectKey
+from locallb.model.objects import ADDRESSES_ANNOTATION
+
+
+class Requested(NamedTuple):
+    """At most one address a family, and what isn't heard."""
+
+    addresses: tuple[IPAddress, ...] = ()
+    troubles: tuple[tuple[Ingress, str], ...] = ()
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Those of the addresses; of none IPv4."""
+        return tuple(map(Family.of, self.addresses)) or (Family.IPV4,)
+
+
+def requested(key: ObjectKey, ingresses: Sequence[Ingress]) -> Requested:
+    """Return what Ingresses ask for, the oldest first; `key` is what gets it. All of a class ask for nothing."""
+    asking = [one for one in ingresses if _asks(one)]
+    if asking and not key.namespace:
+        why = f"{ADDRESSES_ANNOTATION} isn't heard where all Ingresses of a class have one address; set"
+        why += " local-lb:ingress to have `address: ingress` or `address: namespace`"
+        return Requested(troubles=tuple((one, why) for one in asking))
+    owner: Ingress | None = None
+    chosen: tuple[IPAddress, ...] = ()
+    troubles: list[tuple[Ingress, str]] = []
+    for one in asking:
+        try:
+            asked = _asked(one.meta.annotations[ADDRESSES_ANNOTATION])
+        except FieldError as error:
+            troubles.append((one, str(error)))
+            continue
+        if owner is None:
+            owner, chosen = one, asked
+        elif asked != chosen:
+            theirs = " and ".join(map(str, chosen))
+            why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, asked))}, and the older Ingress"
+            troubles.append((one, f"{why} {owner.meta.key} for {theirs}, which they have together; ask for the same"))
+    return Requested(chosen, tuple(troubles))
+
+
+def _asks(ingress: Ingress) -> bool:
+    return not ingress.problem and bool(ingress.meta.annotations.get(ADDRESSES_ANNOTATION, "").strip())
+
+
+def _asked(text: str) -> tuple[IPAddress, ...]:
+    """Read an annotation, IPv4 first. Raises FieldError."""
+    asked: dict[Family, IPAddress] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        address = as_address(ADDRESSES_ANNOTATION, part)
+        first = asked.setdefault(Family.of(address), address)
+        if first != address:
+            why = f"asks for {first} and {address}; ask for one {Family.of(address)} address"
+            raise FieldError(f"{ADDRESSES_ANNOTATION} {why}")
+    return tuple(asked[family] for family in Family if family in asked)

@@ -1,0 +1,67 @@
+"""Addresses that Ingresses ask for: who is heard, in which families, and what is told of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from locallb.config.ingress_settings import AddressPer
+from locallb.model.objects import ADDRESSES_ANNOTATION, FamilyPolicy
+from tests.ingress.api import JsonObject, ingress, only, path, rule
+
+DUAL = "fd00::5, 127.0.0.9"
+
+
+def asking(text: str, name: str = "web", day: int = 1) -> JsonObject:
+    """Make an Ingress that asks for addresses."""
+    metadata = {"creationTimestamp": f"2026-01-{day:02}T00:00:00Z", "annotations": {ADDRESSES_ANNOTATION: text}}
+    return ingress(rule(path(), host=f"{name}.test"), name=name, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses", "policy"),
+    [
+        ("127.0.0.9", ["127.0.0.9"], FamilyPolicy.SINGLE),
+        ("fd00::5", ["fd00::5"], FamilyPolicy.SINGLE),
+        (DUAL, ["127.0.0.9", "fd00::5"], FamilyPolicy.REQUIRE_DUAL),
+        (" ", [], FamilyPolicy.SINGLE),
+    ],
+)
+@pytest.mark.parametrize("per", [AddressPer.INGRESS, AddressPer.NAMESPACE])
+def test_the_families_are_those_of_the_addresses(
+    text: str, addresses: list[str], policy: FamilyPolicy, per: AddressPer
+) -> None:
+    """As a Gateway's are; without a request IPv4."""
+    one = only(asking(text), address=per)
+    assert list(map(str, one.want.requested)) == addresses
+    assert one.want.family_policy is policy
+    assert len(one.want.families) == max(1, len(addresses))
+    assert not one.notices
+
+
+def test_of_several_the_oldest_that_asks_is_heard() -> None:
+    """Who asks for the same says nothing against it."""
+    documents = (asking("127.0.0.8", "late", 3), asking("127.0.0.9", "same", 2), asking("127.0.0.9"))
+    one = only(*documents, ingress(rule(path())), address=AddressPer.NAMESPACE)
+    assert list(map(str, one.want.requested)) == ["127.0.0.9"]
+    (told,) = one.notices
+    assert told == (
+        "demo: Ingress shop/late: local-lb.dev/addresses asks for 127.0.0.8, and the older Ingress shop/web for"
+        " 127.0.0.9, which they have together; ask for the same"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "per", "said"),
+    [
+        ("127.0.0.9", AddressPer.CLASS, "isn't heard where all Ingresses of a class have one address"),
+        ("localhost", AddressPer.INGRESS, 'is "localhost"; give an IPv4 or IPv6 address'),
+        ("fe80::1%eth0", AddressPer.INGRESS, "give an IPv4 or IPv6 address"),
+        ("127.0.0.8,127.0.0.9", AddressPer.INGRESS, "asks for 127.0.0.8 and 127.0.0.9; ask for one IPv4 address"),
+    ],
+)
+def test_what_is_not_heard_is_told(text: str, per: AddressPer, said: str) -> None:
+    """It is served at another address."""
+    one = only(asking(text), address=per)
+    assert one.want.requested == ()
+    (told,) = one.notices
+    assert said in told
