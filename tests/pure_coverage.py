@@ -27,6 +27,7 @@ TESTS = tuple(
             "host/test_doctor.py",
             "host/test_setup_plan.py",
             "host/test_hosts_file.py",
+            "trust/test_plan.py",
         ),
         *("gateway", "kubernetes", "model", "planning", "report", "watch/test_schedule.py", "watch/test_work.py"),
     )
