@@ -1,4 +1,4 @@
-"""What a status that we write comes to, in one word, for who counts objects.
+"""What a status that we write comes to: in one word for who counts objects, and what in it is bad news.
 
 Not here: what it says (`statuses`), and whether it stands there (`standing`).
 """
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from locallb.gateway.conditions import ACCEPTED, PARTIALLY_INVALID, PROGRAMMED, RESOLVED
-from locallb.gateway.status_patch import ENTRIES
+from locallb.gateway.status_patch import ENTRIES, Status, is_ours
 
 _MOST = 10_000
 """Statuses whose verdict is remembered."""
@@ -32,7 +32,7 @@ class Told(StrEnum):
 def verdict_of(status: str) -> Told:
     """Return what a status says, given as JSON."""
     said: Mapping[str, Any] = json.loads(status)
-    of_object = [said, *(entry for key in ENTRIES for entry in said.get(key, ()))]
+    of_object = _entries(said)
     if any(_is(one, kind, "False") for one in of_object for kind in (ACCEPTED, PROGRAMMED)):
         return Told.REFUSED
     return Told.PARTLY if any(map(_is_partly, [*of_object, *said.get("listeners", ())])) else Told.ACCEPTED
@@ -49,3 +49,30 @@ def _is(one: Mapping[str, Any], kind: str, status: str) -> bool:
 
 def _conditions(one: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
     yield from one.get("conditions", ())
+
+
+def bad_news(before: Status, wanted: Status) -> tuple[tuple[str, str], ...]:
+    """Return reason and sentence of all that is refused from now on, each once; `before` is what stood there."""
+    known = frozenset(_refused(before))
+    return tuple(dict.fromkeys(each for each in _refused(wanted) if each not in known))
+
+
+def _refused(status: Status) -> Iterator[tuple[str, str]]:
+    for one in (*filter(_may_be_ours, _entries(status)), *(status.get("listeners") or ())):
+        of = f"listener {one['name']}: " if "name" in one else ""
+        for said in one.get("conditions") or ():
+            kind, is_true = said.get("type"), said.get("status")
+            if (kind in _WANTED and is_true == "False") or (kind == PARTIALLY_INVALID and is_true == "True"):
+                yield str(said.get("reason")), f"{of}{said.get('message')}"
+
+
+_WANTED = frozenset({ACCEPTED, PROGRAMMED, RESOLVED})
+
+
+def _entries(status: Status) -> list[Status]:
+    """Return whatever has conditions of the whole object."""
+    return [status, *(entry for key in ENTRIES for entry in status.get(key) or ())]
+
+
+def _may_be_ours(one: Status) -> bool:
+    return "controllerName" not in one or is_ours(one)

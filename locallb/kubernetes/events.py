@@ -1,4 +1,4 @@
-"""What a Service or an Ingress of a live cluster is told by events: which ones, when one is news, how many at most.
+"""What an object of a live cluster is told by events: which ones, when one is news, how many at most.
 
 Events are words for people (`kubectl describe service`): best effort, gone after an hour. What stays true is said by
 status and condition (`service_status`). Not here: who sends them, and the time.
@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.status_patch import DOMAIN
-from locallb.model.gateway.ingresses import INGRESS_GROUP
 from locallb.model.identities import ObjectKind, Owner
 from locallb.model.reasons import Problem, Reason
 from locallb.model.status_entries import Event
@@ -29,8 +29,7 @@ UNAVAILABLE = "UnAvailableLoadBalancer"
 BURST = 25
 SECONDS_A_TOKEN = 300
 """At most so many at once for a Service, and one more every five minutes: client-go's own limit."""
-_LONGEST_NOTE = 1024
-_INGRESS = f"{INGRESS_GROUP}/v1", "Ingress"
+LONGEST_NOTE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
     told = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
     problems = dict.fromkeys(port.problem for port in placement.ports if port.problem)
     told += [_warning(problem) for problem in problems]
-    told += [Event(WARNING, notice.reason, notice.message[:_LONGEST_NOTE]) for notice in placement.notices]
+    told += [Event(WARNING, notice.reason, notice.message[:LONGEST_NOTE]) for notice in placement.notices]
     return tuple(told)
 
 
@@ -64,13 +63,13 @@ def ingress_events(news: PlannedNews, withdrawn: Problem | None = None) -> tuple
     """Return what of an Ingress is served, then what isn't."""
     if withdrawn:
         return (_warning(withdrawn),)
-    serving = [Event(NORMAL, ENSURED, news.serving[:_LONGEST_NOTE])] if news.serving else []
-    return (*serving, *(Event(WARNING, FAILED, why[:_LONGEST_NOTE]) for why in news.troubles))
+    serving = [Event(NORMAL, ENSURED, news.serving[:LONGEST_NOTE])] if news.serving else []
+    return (*serving, *(Event(WARNING, FAILED, why[:LONGEST_NOTE]) for why in news.troubles))
 
 
 def _warning(problem: Problem) -> Event:
     reason = UNAVAILABLE if problem.reason is Reason.NO_BACKENDS else FAILED
-    return Event(WARNING, reason, str(problem)[:_LONGEST_NOTE])
+    return Event(WARNING, reason, str(problem)[:LONGEST_NOTE])
 
 
 def news(before: Sequence[Event], now: Sequence[Event]) -> tuple[Event, ...]:
@@ -103,9 +102,9 @@ def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mappi
     """
     mark = hashlib.sha256(f"{owner.uid} {event.reason} {event.note}".encode()).hexdigest()[:8]
     service = owner.service
-    api_version, kind = _INGRESS if service.kind is ObjectKind.INGRESS else _of_frontend(service.kind)
+    api_version, kind = _kind(service.kind)
     return {
-        "metadata": {"name": f"{service.name}.{nanoseconds:x}.{mark}", "namespace": service.namespace},
+        "metadata": {"name": f"{service.name}.{nanoseconds:x}.{mark}", "namespace": namespace_of(owner)},
         "eventTime": time,
         "type": event.type,
         "reason": event.reason,
@@ -116,13 +115,22 @@ def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mappi
         "regarding": {
             "apiVersion": api_version,
             "kind": kind,
-            "namespace": service.namespace,
+            **({"namespace": service.namespace} if service.namespace else {}),
             "name": service.name,
             "uid": owner.uid,
         },
     }
 
 
-def _of_frontend(kind: ObjectKind) -> tuple[str, str]:
+def namespace_of(owner: Owner) -> str:
+    """Return where events of an object are: in Kubernetes' default namespace those of objects without one."""
+    return owner.service.namespace or "default"
+
+
+def _kind(kind: ObjectKind) -> tuple[str, str]:
+    """Return the apiVersion and the name of a kind."""
+    known = next((each for each in ROUTED_KINDS.values() if each.plural == kind.value), None)
+    if known:
+        return f"{known.group}/{known.versions[0]}", known.name
     table = frontend(kind)
     return table.api_version, table.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from locallb.gateway.status_patch import says
 from locallb.gateway.statuses import Status
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api.client import EVENT
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unwritable import PAUSE, Unwritable
 from locallb.kubernetes.api.written_types import written_types
@@ -189,6 +191,19 @@ def test_a_status_arrives_is_repaired_and_goes(plane: ControlPlane, owner: Clien
     resource.create(subject.told)
     resource.delete(state)
     RECENT.forget(subject.told.access)
+
+
+def test_what_is_refused_is_an_event(plane: ControlPlane, owner: Client) -> None:
+    """Of an object without a namespace as well: the API takes it in the default one; once."""
+    for kind in (ObjectKind.GATEWAY_CLASS, ObjectKind.BACKEND_TLS_POLICY):
+        subject = Subject(plane, owner, kind)
+        text = json.dumps(TOLD[kind]).replace('"True"', '"False"').replace('"Accepted", "message"', '"Odd", "message"')
+        told = replace(subject.told, status=text)
+        for _ in range(2):
+            GatewayStatus(None).create(told)
+        mine = [one for one in owner.list(EVENT, namespace="*") if one["regarding"].get("uid") == subject.owner.uid]
+        places = [(one["reason"], one["metadata"]["namespace"]) for one in mine]
+        assert places == [("Odd", subject.namespace or "default")]
 
 
 def test_a_right_that_is_missing_is_told_once_and_used_when_it_is_given(

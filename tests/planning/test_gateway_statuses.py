@@ -102,6 +102,7 @@ class GatewayApi:
     objects: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     before_patch: Callable[[], None] = lambda: None
+    events: list[tuple[str, str, str, str]] = field(default_factory=list)
 
     @classmethod
     def having(cls, *documents: JsonObject) -> GatewayApi:
@@ -136,6 +137,11 @@ class GatewayApi:
         after = rewritten(before, {**before.get("status", {}), **patch["status"]})
         self.objects[kind, namespace, name] = after
         return after
+
+    def create_event(self, namespace: str, body: Mapping[str, Any]) -> None:
+        """Take an event."""
+        regarding = body["regarding"]
+        self.events.append((namespace, f"{regarding['kind']}/{regarding['name']}", body["reason"], body["note"]))
 
     def statuses(self) -> str:
         """Write all statuses for a reader, without times."""

@@ -19,7 +19,7 @@ from locallb.kubernetes.api.fence import FENCE
 from locallb.kubernetes.api.known_silent import SILENT
 from locallb.kubernetes.api.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.events import event_body
+from locallb.kubernetes.events import event_body, namespace_of
 from locallb.kubernetes.status_patch import Live, is_it
 from locallb.model.identities import ObjectKind, Owner
 from locallb.model.pacing import Pace
@@ -160,7 +160,7 @@ def tell(access: Access, owner: Owner, event: Event) -> None:
     """Send an event, if it can be sent: nothing waits for it or for its turn, and nothing fails for want of it."""
     now = time.time_ns()
     stamp = datetime.fromtimestamp(now / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    send = partial(_send, access, owner.service.namespace, event_body(event, owner, now, stamp))
+    send = partial(_send, access, namespace_of(owner), event_body(event, owner, now, stamp))
     if QUOTAS.are_put(access):
         do_once(Task.EVENT, "event", send)
     else:

@@ -8,11 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from locallb.gateway.status_patch import is_said, says, status_patch, withdrawn
+from locallb.gateway.verdicts import bad_news
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.unwritable import UNWRITABLE, lacks_right
+from locallb.kubernetes.events import LONGEST_NOTE, WARNING
 from locallb.kubernetes.status_patch import Live
 from locallb.model.naming import owner_fields
+from locallb.model.status_entries import Event
 from locallb.planning.planned import PlannedStatus
 from locallb.resources.codec import encode
 from locallb.resources.errors import ProviderError
@@ -63,19 +66,30 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         live_service.withdraw(state.access, state.owner, decide)
 
     def _publish(self, new: GatewayStatusInputs) -> GatewayStatusState:
-        """Write it. Raises one sentence for all objects of a cluster where the right is missing."""
+        """Write it, and send what of it is bad news as events.
+
+        Raises ProviderError, with one sentence for all objects of a cluster where the right is missing.
+        """
         said, kind = _said(new), new.owner.service.kind
+        news: tuple[tuple[str, str], ...] = ()
+
+        def decide(live: Live) -> Mapping[str, object] | None:
+            nonlocal news
+            patch = status_patch(live, said, new.generation, live_service.now())
+            news = bad_news(live.get("status") or {}, said) if patch else ()
+            return patch
+
         if why := UNWRITABLE.why(new.access, kind):
             raise ProviderError(why)
         try:
-            live_service.write(
-                new.access, new.owner, lambda live: status_patch(live, said, new.generation, live_service.now())
-            )
+            is_there = live_service.write(new.access, new.owner, decide) is not None
         except KubeError as error:
             if not lacks_right(error):
                 raise
             raise ProviderError(UNWRITABLE.refused(new.access, kind)) from error
         UNWRITABLE.written(new.access, kind)
+        for reason, note in news if is_there else ():
+            live_service.tell(new.access, new.owner, Event(WARNING, reason, note[:LONGEST_NOTE]))
         return grown(self.state, new)
 
 
