@@ -110,7 +110,12 @@ def sentences(
                 yield from said
             told |= {route} if route else set()
     services = frozenset(service for gateway in bound for service in gateway.services)
-    yield from policy_sentences(objects.cluster, backends.policies, services)
+    yield from memory.of(
+        (objects.cluster, "policies"),
+        lambda known, used: list(policy_sentences(known.cluster, backends.policies, used)),
+        shared,
+        services,
+    )
 
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:

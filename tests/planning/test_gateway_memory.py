@@ -33,6 +33,7 @@ from tests.gateway.api import (
     rule,
     service,
 )
+from tests.gateway.backend_tls import OTHER_PEM, REF, bundle, policy
 from tests.planning.api import ACCESS
 from tests.planning.objects import node
 from tests.planning.test_gateway_statuses import HOME, SETTINGS
@@ -84,6 +85,11 @@ _others = st.sampled_from(
         service("api", {"port": 8080}, namespace="far"),
         grant("far"),
         namespace("far", a="b"),
+        policy(),
+        policy("a", hostname="b.test"),
+        policy("b", caCertificateRefs=[{**REF, "name": "gone"}]),
+        bundle(),
+        bundle(text=OTHER_PEM),
     ]
 )
 _clusters = st.lists(_routes | _routes | _sets | _others, max_size=9)
