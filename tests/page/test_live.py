@@ -136,6 +136,20 @@ def test_nothing_is_drawn_or_asked_while_nobody_looks(asked: list[Plan], monkeyp
         assert len(drawn) == 2
 
 
+def test_who_comes_again_sees_what_happened_in_between(asked: list[Plan]) -> None:
+    """However soon: the last one has just gone, and its figures are still waited for."""
+    with shown({}) as page:
+        page.listen(planned(snapshot_of("web")))
+        with closing(Reader(page)) as reader:
+            reader.until(lambda: reader.lanes)
+        becomes(lambda: asked and not page._page._feed.is_read)
+        more = planned(snapshot_of("web", "api"))
+        page.listen(more)
+        becomes(lambda: page._page._plan is more.plan)
+        with closing(Reader(page)) as again:
+            again.until(lambda: len(again.lanes) == 2)
+
+
 def becomes(fact: Callable[[], object]) -> None:
     """Wait until something is true."""
     deadline = time.monotonic() + PATIENCE

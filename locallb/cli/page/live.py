@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 from locallb.cli.page import document
-from locallb.cli.page.feed import Feed
+from locallb.cli.page.feed import Feed, Reader
 from locallb.cli.page.guard import HEADERS, refusal
 from locallb.cli.page.lanes import Subject, lane, subjects
 from locallb.cli.page.rates import rates
@@ -47,6 +47,8 @@ class LivePage:
         self._lock = Lock()
         self._scene: tuple[Board, Sequence[View]] = Board(), ()
         self._plan = _EMPTY
+        self._is_drawn = False
+        """Whether what is told was drawn."""
         self._drawn: dict[str, tuple[Subject, str]] = {}
         """What was drawn last, and of what: most stays as it is."""
         self._thread = SupervisedThread(Task.PAGE, "page's figures", self._look_again)
@@ -55,6 +57,11 @@ class LivePage:
     def url(self) -> str:
         """Where it is."""
         return f"http://{self._server.place}/"
+
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody looks."""
+        return self._feed.is_read
 
     @property
     def pace(self) -> float:
@@ -72,6 +79,7 @@ class LivePage:
             self._scene = board, views
             self._plan = board.planned.plan if board.planned else _EMPTY
             self._feed.log(map(_line, records))
+            self._is_drawn = False
             if self._feed.is_read:
                 self._draw()
         self._server.wake()
@@ -83,7 +91,14 @@ class LivePage:
         self._server.stop()
 
     def _events(self) -> Page:
-        return Page(b"retry: 1000\n\n", "text/event-stream", headers=HEADERS, opens=self._feed.open)
+        return Page(b"retry: 1000\n\n", "text/event-stream", headers=HEADERS, opens=self._follow)
+
+    def _follow(self) -> Reader:
+        """Let one more look, at what there is by now."""
+        with self._lock:
+            if not self._is_drawn:
+                self._draw()
+            return self._feed.open()
 
     def _draw(self) -> None:
         """Draw all lanes; those of which nothing is new aren't made again."""
@@ -94,6 +109,7 @@ class LivePage:
         }
         head = json.dumps(_head(board, self._stack))
         self._feed.draw(head, {name: text for name, (_, text) in self._drawn.items()})
+        self._is_drawn = True
 
     def _look_again(self) -> None:
         """Ask for figures again and again while somebody looks."""
@@ -104,17 +120,11 @@ class LivePage:
                 before = ()
                 if not self._feed.wait_for_readers():
                     break
-                self._draw_now()
             began = time.monotonic()
             now = traffic(self._plan)
             self._tell_rates(rates(since(now, before), max(began - asked, LOOK)))
             before, asked = now, began
             self._thread.stopped.wait(max(LOOK, SHARE * (time.monotonic() - began)))
-
-    def _draw_now(self) -> None:
-        with self._lock:
-            self._draw()
-        self._server.wake()
 
     def _tell_rates(self, flowing: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
         self._feed.flow({name: json.dumps(rows) for name, rows in flowing.items()})

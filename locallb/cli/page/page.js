@@ -1,11 +1,12 @@
 // The live page: follows the stream, draws what differs, a frame's worth at a time, and only while it is seen.
 import { Lane, make, number } from "/lane.js";
 
-const FRAME = 60, SILENCE = 12000, NEWS = 3000, LINES = 100, TROUBLES = 5, FADED = 2600;
+const GONE = "locallb watch doesn't answer: it has ended, or too many pages are open. What serves goes on serving; what is shown here may be old.";
+const FRAME = 60, SILENCE = 12000, GRACE = 2500, NEWS = 3000, LINES = 100, TROUBLES = 5, FADED = 2600;
 const STATES = ["serving", "degraded", "pending", "rejected"];
 const find = (id) => document.getElementById(id);
 const lanes = new Map(), waiting = new Map(), flows = new Map(), shown = new Set();
-let head = null, stream = null, heard = 0, order = [], isFresh = true, frame = 0, lost = "", pulse = {}, reached = null, news = new Map();
+let head = null, stream = null, heard = 0, order = [], isFresh = true, frame = 0, lost = "", pulse = {}, reached = null, broken = 0, news = new Map();
 
 const seen = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
@@ -20,15 +21,16 @@ function connect() {
   stream = new EventSource("/events");
   stream.onmessage = ({ data }) => take(JSON.parse(data));
   stream.onerror = () => {
-    const isOver = stream.readyState === EventSource.CLOSED;
-    if (isOver) { stream = null; setTimeout(connect, 5000); }
-    missing(head?.ended ? "" : "locallb watch doesn't answer: it has ended, or too many pages are open. What serves goes on serving; what is shown here may be old.");
+    if (stream.readyState === EventSource.CLOSED) { stream = null; setTimeout(connect, 5000); }
+    broken ||= setTimeout(() => missing(head?.ended ? "" : GONE), GRACE); // a stream ends now and then, and is opened again
   };
 }
 
 function disconnect() {
   stream?.close();
   stream = null;
+  clearTimeout(broken);
+  broken = 0;
 }
 
 function missing(sentence) {
@@ -38,6 +40,8 @@ function missing(sentence) {
 
 function take(message) {
   heard = Date.now();
+  clearTimeout(broken);
+  broken = 0;
   lost = "";
   pulse = message.pulse;
   if (message.head) head = message.head;
@@ -317,5 +321,7 @@ setInterval(() => {
   find("news").textContent = [...sentences.slice(0, 3), ...(sentences.length > 3 ? [`and ${sentences.length - 3} more`] : [])].join(". ");
   news = new Map();
 }, NEWS);
-find("search").value = decodeURIComponent(location.hash.slice(1));
+try {
+  find("search").value = decodeURIComponent(location.hash.slice(1));
+} catch { /* no filter of ours */ }
 connect();

@@ -37,5 +37,5 @@ class PageTeller:
 
     def close(self) -> None:
         """Tell those who look that it ends, and end."""
-        self._teller.join(_LAST_WORDS)
+        self._teller.join(_LAST_WORDS if self._page.is_read else 0.0)
         self._teller.close()
