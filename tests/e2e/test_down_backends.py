@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -44,6 +48,42 @@ def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -
             assert lines.readline()[:1] == mine
         play.run("fault", "--end")
         assert envoys(play.root) == pids
+
+
+@pytest.mark.parametrize("proxies", ["per-service", "shared"])
+def test_no_client_fails_while_orders_come_and_go(proxies: str) -> None:
+    """As long as one backend is left: listeners never lead where nothing is yet, or is no more."""
+    with two_nodes(proxies) as (play, address), asking(address) as told:
+        for words in (
+            ("fault", "web", "--backend", "a", "--down"),
+            ("drain", "web", "--backend", "a"),
+            ("fault", "--end"),
+            ("drain", "--undo"),
+            ("fault", "web", "--backend", "b", "--down"),
+            ("fault", "--end"),
+        ):
+            assert play.run(*words).code == 0
+            enough = told.total() + 50
+            becomes(lambda: told.total() >= enough)  # noqa: B023 - called at once
+    assert told.keys() == {"a: hello", "b: hello"}
+
+
+@contextmanager
+def asking(address: str) -> Iterator[Counter[str]]:
+    """Ask again and again, each time by a new connection, and count the answers."""
+    told, over = Counter[str](), threading.Event()
+
+    def ask_on() -> None:
+        while not over.is_set():
+            told[answer(address)] += 1
+
+    thread = threading.Thread(target=ask_on)
+    thread.start()
+    try:
+        yield told
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_where_all_backends_are_down_clients_are_reset() -> None:
