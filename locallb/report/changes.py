@@ -45,6 +45,8 @@ class What(StrEnum):
     BACKENDS = "backends"
     AFFINITY = "affinity"
     PROBLEM = "problem"
+    ROUTES = "routes"
+    """Routes of a Gateway or of Ingresses that come or go."""
     LISTENS = "listens"
     """The addresses where a port answers; empty where it is closed."""
     UID = "uid"
@@ -147,7 +149,9 @@ def compare(
 def _compared(key: ObjectKey, old: Side, new: Side, touched: Collection[str]) -> ServiceChange:
     before, after, problems = old.balancers.get(key), new.balancers.get(key), new.rejections.get(key, ())
     change = ServiceChange(key, _kind(before, after, problems), before, after, problems)
-    if before and after:
+    if before is None or after is None:
+        change = replace(change, differences=tuple(_of_routes(before, after)))
+    else:
         change = replace(change, differences=tuple(_differences(before, after)))
         if change.change is Change.UNCHANGED and touched:
             resources = Difference(What.RESOURCES, after=tuple(sorted(touched)))
@@ -166,7 +170,7 @@ def _kind(before: Balancer | None, after: Balancer | None, problems: tuple[Probl
 
 
 def _differences(before: Balancer, after: Balancer) -> Iterator[Difference]:
-    known = [*_of_whole(before, after), *_of_ports(before, after)]
+    known = [*_of_whole(before, after), *_of_ports(before, after), *_of_routes(before, after)]
     yield from known
     if not known and before.fingerprint != after.fingerprint:
         yield Difference(What.CONFIGURATION)
@@ -195,6 +199,17 @@ def _of_ports(before: Balancer, after: Balancer) -> Iterator[Difference]:
             yield Difference(What.PORT, label, (label,) if was else (), (label,) if now else ())
         else:
             yield from _of_port(was, now, moved=before.addresses != after.addresses)
+
+
+def _of_routes(before: Balancer | None, after: Balancer | None) -> Iterator[Difference]:
+    """Return the routes that only one side has, where both are known; another order of theirs is none."""
+    was, now = (side.routes if side else () for side in (before, after))
+    if was is None or now is None:
+        return
+    gone, new = dict.fromkeys(was), dict.fromkeys(now)
+    if gone.keys() != new.keys():
+        only = tuple(line for line in gone if line not in new), tuple(line for line in new if line not in gone)
+        yield Difference(What.ROUTES, "", *only)
 
 
 def _of_port(was: Port, now: Port, *, moved: bool) -> Iterator[Difference]:

@@ -57,6 +57,8 @@ class Balancer:
     envoy: str = ""
     container: tuple[str, ...] = ()
     """Image, limits and network of its container; empty where it is a process."""
+    routes: tuple[str, ...] | None = field(default=None, compare=False)
+    """What a Gateway or Ingresses serve, a line a route; None where that isn't known (what was deployed)."""
     fingerprint: str = ""
     """A digest of all that is declared for it: equal exactly where nothing is to be done."""
 
@@ -139,6 +141,7 @@ def _balancer(
         uid=placement.owner.uid,
         envoy=run.envoy,
         container=run.told,
+        routes=placement.routes,
         fingerprint=fingerprint(
             ([str(address) for address in placement.addresses], [str(port) for port in placement.ports]),
             planned.proxy.id,

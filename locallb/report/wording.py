@@ -27,6 +27,10 @@ _NAMES = {
     What.ENVOY: "Envoy",
     What.CONTAINER: "container",
 }
+_SENTENCES = {
+    What.UID: "recreated in the cluster: another uid",
+    What.CONFIGURATION: "its proxy's configuration",
+}
 _ORDER = {
     change: number
     for number, change in enumerate(
@@ -59,12 +63,13 @@ def difference(change: Difference) -> str:
     match change.what:
         case What.PORT:
             return f"{where}: new" if change.after else f"{where}: removed"
-        case What.UID:
-            return "recreated in the cluster: another uid"
-        case What.CONFIGURATION:
-            return "its proxy's configuration"
+        case What.UID | What.CONFIGURATION:
+            return _SENTENCES[change.what]
         case What.RESOURCES:
             return f"put right: {listed(change.after)}"
+        case What.ROUTES:
+            parts = (("new", change.after), ("gone", change.before))
+            return "routes: " + "; ".join(f"{word}: {listed(some)}" for word, some in parts if some)
         case What.SOURCES:
             return f"{where}, {_NAMES[change.what]}: {_sides(change, 'everybody')}"
         case _:

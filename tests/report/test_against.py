@@ -3,65 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.support import Done, Stage, node, port, service, stage
-from tests.report.schema import mistakes
-from tests.report.test_hostile import SCHEMA
+from tests.e2e.support import Done, Stage, node, port, service
+from tests.report.repository import FORMATS, commit, git, report
 
 DATA = Path(__file__).resolve().parents[1] / "sources/data"
-FORMATS = ("tree", "markdown", "json", "html")
-
-
-@pytest.fixture
-def repo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    """Return a project under Git with two Services committed; it has no state, no backend and no home."""
-    with stage() as made:
-        (made.root / "stacks/Pulumi.dev.yaml").unlink()
-        made.configure()
-        shutil.rmtree(made.root / ".state")
-        made.write("all.yaml", node(), service("web", port(8080, 30080)), service("api", port(8080, 30081)))
-        for name, value in {
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_SYSTEM": os.devnull,
-            "GIT_AUTHOR_NAME": "a",
-            "GIT_AUTHOR_EMAIL": "a@example.com",
-            "GIT_COMMITTER_NAME": "a",
-            "GIT_COMMITTER_EMAIL": "a@example.com",
-        }.items():
-            monkeypatch.setenv(name, value)
-        git(made, "init", "-q", "-b", "main")
-        commit(made)
-        yield made
-        (made.root / ".state").mkdir(exist_ok=True)
-
-
-def git(made: Stage, *words: str) -> str:
-    """Run Git in the project."""
-    done = subprocess.run(["git", "-C", str(made.root), *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def commit(made: Stage) -> None:
-    """Commit everything."""
-    git(made, "add", "-A")
-    git(made, "commit", "-q", "-m", "x")
-
-
-def report(made: Stage, other: str = "HEAD", code: int = 0) -> dict[str, Any]:
-    """Return the report as JSON, checked by its schema."""
-    done = made.run("preview", "--against", other, "--format", "json")
-    assert done.code == code, done.err
-    assert list(mistakes(done.json, SCHEMA, SCHEMA)) == []
-    document: dict[str, Any] = done.json
-    return document
 
 
 def changes(found: dict[str, Any]) -> dict[str, str]:
