@@ -15,6 +15,8 @@ from locallb.cli.exit_code import Exit
 from locallb.cli.process import end_well_when_interrupted
 from locallb.cli.session import Session
 from locallb.cli.traffic.shown import print_traffic, traffic_json
+from locallb.config.settings import SettingsError
+from locallb.engine.state.errors import EngineError
 from locallb.model.errors import ClientError
 from locallb.planning.planned import Plan
 from locallb.sources import SourceError
@@ -53,10 +55,10 @@ def top(session: Session, args: Arguments, out: Out) -> int:
 
 
 def _planned(session: Session, plan: Plan) -> Plan:
-    """Return a new plan, or the one before where a source can't be read just then."""
+    """Return a new plan, or the one before where the configuration or a source can't be read just then."""
     try:
         return Session(session.project, session.stack).plan()[1]
-    except (ClientError, SourceError):
+    except (ClientError, EngineError, SettingsError, SourceError):
         return plan
 
 

@@ -1,0 +1,25 @@
+"""`top` beside somebody who edits: what can't be read just then ends no look."""
+
+from __future__ import annotations
+
+import pytest
+
+from locallb.cli.session import Session
+from locallb.cli.traffic import command
+from locallb.engine.state.project import load_project
+from locallb.planning.planned import Plan
+from tests.e2e.support import node, port, service, stage
+
+
+@pytest.mark.parametrize("text", ["", "config: {", "config: 1", "config: {local-lb:sources: 1}", "\x00"])
+def test_a_configuration_that_is_half_written_keeps_the_plan_before(text: str) -> None:
+    """Until it is whole again."""
+    with stage() as play:
+        play.write("s.yaml", node(), service("web", port(8080, 30000)))
+        session, before = Session(load_project(play.root), "dev"), Plan()
+        path = play.root / "stacks/Pulumi.dev.yaml"
+        whole = path.read_text()
+        path.write_text(text)
+        assert command._planned(session, before) is before
+        path.write_text(whole)
+        assert command._planned(session, before).placements
