@@ -182,8 +182,14 @@ def test_enough_was_found() -> None:
 
 PLACEHOLDERS = {"COMMAND": "status", "STATE": "rejected", "ADDR:PORT": "127.0.0.1:9477"}
 """Words of a page for which any may stand, where it isn't any."""
-OF_OTHERS = frozenset({"--ip-range", "--txt-owner-id", "--kill-whom=main", "--continue-on-error"})
-"""Options of other programs that the pages name: those of Docker, external-dns, systemd, Pulumi."""
+OF_OTHERS = frozenset(
+    {
+        *("--ip-range", "--txt-owner-id", "--kill-whom=main", "--continue-on-error"),
+        *("--enable-lb-port-mapping", "--lb-class", "--run-loadbalancer", "--loadbalancer-ip-range"),
+        "--loadbalancer-default-class=false",
+    }
+)
+"""Options of other programs that the pages name: of Docker, external-dns, systemd, Pulumi; of other load balancers."""
 OF_BENCHMARKS = frozenset(
     {"--profile", "--selector app=web", "--kubeconfig FILE", "--node-port-host ADDR,ADDR", "--image AGNHOST"}
 )
