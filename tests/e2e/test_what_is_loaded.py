@@ -90,10 +90,10 @@ def _converged(watch: Watch) -> bool:
 @pytest.mark.envoy
 @pytest.mark.slow
 def test_a_watch_loads_its_live_page_only_where_it_is_asked_for(play: Stage) -> None:
-    """The page, and what it asks proxies with."""
+    """No part of the page's room otherwise."""
     for words, loads in (([], False), (["--page", "127.0.0.1:0"], True)):
         with closing(Watch(play, "--plain", *words, program=[sys.executable, "-c", RUN])) as watch:
             becomes(partial(_converged, watch), watch)
             assert watch.stop() == 0
         code, modules = json.loads(watch.told().splitlines()[-1])
-        assert (code, "locallb.cli.page.live" in modules, "locallb.traffic.ask" in modules) == (0, loads, loads)
+        assert (code, any(module.startswith("locallb.cli.page") for module in modules)) == (0, loads)
