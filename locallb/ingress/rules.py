@@ -60,12 +60,23 @@ class Rules:
                 why = f"no other Ingress of its namespace has {where}, of which it would take a share; make one"
                 yield entry.ingress, why
 
+    def tls_troubles(self, ingresses: Sequence[Ingress], certified: Container[str]) -> Iterator[tuple[Ingress, str]]:
+        """Return what would be served by TLS alone, and has no certificate."""
+        for ingress in ingresses:
+            policy = self._policies[ingress.meta.key]
+            for host in dict.fromkeys(rule.host for rule in ingress.rules if policy.secured and not policy.plain):
+                if not _is_certified(host, certified):
+                    why = (
+                        f"{host or 'every host'} is served by TLS alone, as its annotations say, and has no certificate"
+                    )
+                    yield ingress, f"{why}; name one in spec.tls"
+
     def plain(self, ingress: Ingress, host: str, path: IngressPath, certified: Container[str], https: int) -> Routes:
         """Return what becomes of a request by plain HTTP; hosts in `certified` have a certificate at a port."""
         policy = self._policies[ingress.meta.key]
         if policy.is_denied or policy.location or not policy.to_https or path.written.startswith(_CHALLENGE):
             return self.secured(ingress, host, path)
-        if any(name in certified for name in (host, *above(host), "")):
+        if _is_certified(host, certified):
             return (Route(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
         if policy.must_be_https:
             why = f"{host or 'every host'} has no certificate, so nobody is sent to HTTPS; name one in spec.tls"
@@ -120,6 +131,10 @@ class Rules:
         except ValueError as error:
             self._backends.troubles.append((ingress, f"rewrite-target of {path.written}: {error}"))
             return _nobody(path)
+
+
+def _is_certified(host: str, certified: Container[str]) -> bool:
+    return any(name in certified for name in (host, *above(host), ""))
 
 
 def _place(ingress: Ingress, host: str, path: IngressPath) -> _Place:

@@ -90,7 +90,7 @@ def _bound(
     shown = certificates(readable, shared, authority)
     rules, by_source = Rules(readable, policies, backends), Dialect.NGINX in settings.annotations
     act = partial(rules.plain, certified=shown.by_name, https=settings.https)
-    main = [(one, policies[one.meta.key]) for one in readable if not policies[one.meta.key].canary]
+    main = [(one, policies[one.meta.key]) for one in readable]
     plain = Hosts.of([one for one, policy in main if policy.plain], act, by_source=by_source)
     by_port: dict[int, tuple[Chain, ...]] = {settings.http: (Chain(plain.table(plain.names)),)}
     conflicts = plain.conflicts
@@ -98,7 +98,12 @@ def _bound(
         secured = Hosts.of([one for one, policy in main if policy.secured], rules.secured, by_source=by_source)
         by_port[settings.https] = tuple(chains(shown, secured))
         conflicts = [*conflicts, *secured.conflicts]
-    troubles = [*_problems(ingresses), *backends.troubles, *rules.canary_troubles()]
+    troubles = [
+        *_problems(ingresses),
+        *backends.troubles,
+        *rules.canary_troubles(),
+        *rules.tls_troubles(readable, shown.by_name),
+    ]
     troubles += [
         (one, f"{host or 'every host'}{path}: the older {_named(other.meta.key)} has it; remove one of both")
         for one, host, path, other in conflicts

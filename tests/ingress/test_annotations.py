@@ -60,7 +60,6 @@ def served(bound: BoundIngresses, port: int = 80) -> list[Route]:
         ({"allowlist_source_range": "10.0.0.0/8 fd00::/8"}, "with commas between them"),
         ({"whitelist_source_range": "1," * 300}, "list at most 200"),
         ({"whitelist_source_range": "1" * 5000}, "give at most 4096 characters"),
-        ({"canary": "yes"}, 'canary is "yes"; use true or false'),
     ],
 )
 def test_what_must_not_be_passed_over_is_refused(said: dict[str, str], told: str) -> None:
@@ -160,6 +159,25 @@ def test_a_canary_stays_in_its_namespace_and_gives_up_without_a_backend() -> Non
     (route,) = served(only(annotated(), lost, annotations=BOTH))
     assert isinstance(route.action, Forward)
     assert [target.weight for target in route.action.targets] == [1]
+
+
+@pytest.mark.parametrize("said", [{"canary": "yes"}, {"canary": "true", "canary_weight": "half"}])
+def test_a_canary_that_makes_no_sense_takes_nothing(said: dict[str, str]) -> None:
+    """Although it is the first by name, as the older one would be."""
+    one = only(annotated(), annotated(path(to=backend("gone")), name="a-canary", **said), annotations=BOTH)
+    (route,) = served(one)
+    assert isinstance(route.action, Forward)
+    (told,) = one.notices
+    assert "Ingress shop/a-canary: nginx.ingress.kubernetes.io/canary" in told
+
+
+def test_by_tls_alone_without_a_certificate_is_told() -> None:
+    """It is served nowhere, and for no other reason."""
+    document = annotated(prefix=traefik.PREFIX, **{"router.tls": "true"})
+    (told,) = only(document, annotations=BOTH).notices
+    assert "a.test is served by TLS alone, as its annotations say, and has no certificate; name one in" in told
+    document["spec"]["tls"] = [{"hosts": ["a.test"], "secretName": "cert"}]
+    assert not only(document, secret(), annotations=BOTH).notices
 
 
 _prefixes = st.sampled_from([nginx.PREFIX, traefik.PREFIX, ""])

@@ -42,11 +42,14 @@ _Reader = Callable[[Values, Policy], Policy]
 
 
 def read(values: Values) -> Policy:
-    """Return what they say; of a canary nothing else counts, as its routes are those of another Ingress."""
+    """Return what they say; of a canary nothing else counts, as its routes are those of another Ingress.
+
+    One that can't be understood is served nowhere: it must not take all of what it was meant to have a share of.
+    """
     try:
         is_canary = values.flag("canary")
     except FieldError as error:
-        return Policy(is_denied=True, problems=(str(error),))
+        return Policy(plain=False, secured=False, problems=(str(error),))
     policy, problems = NONE, list[str]()
     for reader, is_needed in _READERS.items():
         try:
@@ -56,7 +59,7 @@ def read(values: Values) -> Policy:
                 problems.append(str(error))
                 policy = replace(policy, is_denied=policy.is_denied or is_needed)
     if is_canary:
-        return Policy(canary=policy.canary, is_denied=policy.is_denied, problems=tuple(problems))
+        return Policy(canary=policy.canary, plain=False, secured=False, problems=tuple(problems))
     return replace(policy, canary=None, problems=tuple(problems))
 
 

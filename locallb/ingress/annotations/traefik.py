@@ -24,4 +24,4 @@ def read(values: Values, policy: Policy) -> Policy:
     except FieldError as error:
         return replace(policy, is_denied=True, problems=(*policy.problems, str(error)))
     plain, secured = not entries or _PLAIN in entries, not entries or _SECURED in entries
-    return replace(policy, plain=plain and not by_tls, secured=secured)
+    return replace(policy, plain=policy.plain and plain and not by_tls, secured=policy.secured and secured)
