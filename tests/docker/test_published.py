@@ -26,6 +26,8 @@ from tests.docker.support import (
     stream_outlives,
 )
 from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
+from tests.e2e.watching import becomes
+from tests.figures.test_logs import logs
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
@@ -214,6 +216,27 @@ def test_an_address_that_this_host_does_not_have_is_told(shop: Stage) -> None:
     assert {row["reason"] for row in rows.values()} == {"NotOnHost"}
     assert "host setup --apply" in rows["n/web"]["message"]
     assert containers(shop) == {}
+
+
+def test_a_log_of_a_container_is_read_beside_open_connections(
+    shop: Stage, network: Network, backend: Callable[..., Backend]
+) -> None:
+    """Its socket is this user's, in the directory that both have; neither needs another container."""
+    web = backend("web", network.gateway)
+    shop.write("web.yaml", service("web", port(80, web.port)))
+    configure(shop)
+    shop.up()
+    address, before = shop.addresses()["n/web"], identities(shop)
+    with socket.create_connection((address, 80), 10) as kept, kept.makefile("rb") as answers:
+        configure(shop, accessLogs=True)
+        shop.up()
+        with logs(shop, "--json") as running:
+            becomes(lambda: ask(address, 80) == "web: hello" and running.lines())
+            line = running.lines()[-1]
+            assert (line["name"], line["listener"], line["bytesIn"]) == ("web", f"{address}:80/TCP", len("hello\n"))
+        kept.sendall(b"hello\n")
+        assert answers.readline() == b"web: hello\n"
+    assert identities(shop) == before
 
 
 def test_traffic_is_counted_and_a_fault_is_met_at_published_ports(
