@@ -113,7 +113,7 @@ goldens: .venv/dev ## Write the golden files
 
 bench: .venv/dev ## Measure everything on an otherwise idle machine, for docs/benchmarks.md
 	@mkdir -p benchmarks/results
-	@for name in proxy docker watch cluster real scale throughput; do [ -f benchmarks/$$name.py ] || continue; echo "== $$name"; \
+	@for name in proxy docker watch cluster real scale throughput gateways_live; do [ -f benchmarks/$$name.py ] || continue; echo "== $$name"; \
 		$(BIN)/python -m benchmarks.$$name >benchmarks/results/$$name.new && mv benchmarks/results/$$name.new benchmarks/results/$$name.json \
 		|| { echo "$$name failed; its result stays as it was"; rm -f benchmarks/results/$$name.new; }; done
 	@for name in engine preview http looked_at gateways names; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done

@@ -1,8 +1,9 @@
 """What answers on NodePorts: a small server an address, in a process of its own, one of them able to fall silent.
 
-    python -m benchmarks.nodes ADDRESS FIRST COUNT
+    python -m benchmarks.nodes ADDRESS FIRST COUNT [http]
 
-serves so many ports from the first one on. Whatever comes is answered with the address. Not here: Node objects.
+serves so many ports from the first one on. Whatever comes is answered with the address, by HTTP where that is said.
+Not here: Node objects.
 """
 
 from __future__ import annotations
@@ -43,18 +44,21 @@ class _Answer(asyncio.Protocol):
             self._transport.close()
 
 
-async def serve(address: str, first: int, count: int) -> None:
+async def serve(address: str, first: int, count: int, *, http: bool = False) -> None:
     """Serve until the process ends."""
     loop = asyncio.get_running_loop()
+    head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(address)}\r\nconnection: close\r\n\r\n" if http else ""
+    answer = f"{head}{address}".encode()
     for port in range(first, first + count):
-        await loop.create_server(lambda: _Answer(address.encode()), address, port, backlog=512)
+        await loop.create_server(lambda: _Answer(answer), address, port, backlog=512)
     await asyncio.Event().wait()
 
 
 @contextmanager
-def served(address: str, *before: str) -> Iterator[None]:
+def served(address: str, *before: str, http: bool = False) -> Iterator[None]:
     """Serve the NodePorts of an address; `before` are words in front of the command."""
-    command = [*before, sys.executable, "-m", "benchmarks.nodes", address, str(FIRST), str(COUNT)]
+    how = ["http"] if http else []
+    command = [*before, sys.executable, "-m", "benchmarks.nodes", address, str(FIRST), str(COUNT), *how]
     process = subprocess.Popen(command, cwd=Path(__file__).resolve().parents[1])
     try:
         deadline = time.monotonic() + 20
@@ -119,4 +123,4 @@ def _tool() -> str:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), http=sys.argv[4:] == ["http"]))

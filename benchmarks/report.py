@@ -145,7 +145,7 @@ def main() -> None:
     """Write page and plots."""
     page = PAGE.read_text()
     PLOTS.mkdir(exist_ok=True)
-    for name in ("watch", "real", "cluster", "scale", "throughput", "docker", "proxy"):
+    for name in ("watch", "real", "cluster", "scale", "throughput", "docker", "proxy", "gateways_live"):
         path = RESULTS / f"{name}.json"
         if path.exists():
             result: Result = json.loads(path.read_text())

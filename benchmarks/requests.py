@@ -99,10 +99,14 @@ class Load:
             async with asyncio.timeout(PATIENCE):
                 reader, writer = await asyncio.open_connection(*self._place)
                 try:
-                    writer.write(REQUEST)
-                    answer = (await reader.read(64)).decode(errors="replace")
+                    answer = await self.exchange(reader, writer)
                 finally:
                     writer.close()
         except OSError:  # TimeoutError is one
             pass
         self.requests.append(Request(began, time.perf_counter(), answer))
+
+    async def exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        """Ask on a connection. Gives what came first; nothing if that is a failure."""
+        writer.write(REQUEST)
+        return (await reader.read(64)).decode(errors="replace")

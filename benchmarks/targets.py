@@ -117,7 +117,7 @@ def target(mode: str, plane: ControlPlane, **settings: object) -> Iterator[Targe
     with stage() as play:
         pools = [{"name": "own", "addresses": [f"127.{100 + secrets.randbelow(150)}.{secrets.randbelow(250)}.0/26"]}]
         image = {"image": docker_image()} if mode == "docker" else {}
-        play.configure(sources=[plane.source], pools=pools, **MODES[mode], **image, **settings)
+        play.configure(**{"sources": [plane.source], "pools": pools, **MODES[mode], **image, **settings})
         if mode == "pulumi up":
             (play.root / "locallb").symlink_to(CHECKOUT / "locallb")
             (play.root / ".venv").symlink_to(sys.prefix)
