@@ -174,6 +174,11 @@ def test_by_keyboard_and_for_those_who_hear_it(play: Stage, backend: Backends, b
         assert any("web" in name and "serving" in name for name in names)
         assert any("odd" in name and "rejected" in name for name in names)
         assert all(names)
+        tab.press("Home")
+        wider = service("api", port(8080, web.port), port(8081, web.port))
+        play.write("base.yaml", node(), wider, *good[1:], service("odd", port(7, 31001, "SCTP")))
+        becomes(lambda: lanes(tab)["api"][1] == ["8080/TCP", "8081/TCP"], watch)
+        assert tab.evaluate("document.activeElement.innerText").startswith("api")
         play.write("more.yaml", service("more", port(8080, web.port)))
         told = "document.getElementById('news').textContent"
         becomes(lambda: "c/n/more: serving" in tab.evaluate(told), watch)

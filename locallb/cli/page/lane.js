@@ -61,7 +61,7 @@ export class Lane {
   }
 
   draw() {
-    const { data, element } = this;
+    const { data, element } = this, isReached = document.activeElement === this.button;
     const rows = Math.max(data.addresses.length, data.ports.length, 1);
     element.className = `lane ${data.state}${element.classList.contains("changed") ? " changed" : ""}`;
     element.style.containIntrinsicSize = `auto ${Math.max(rows * STEP, data.hosts.length ? 66 : 48) + 17}px`;
@@ -76,6 +76,7 @@ export class Lane {
       make("ul", "ports", ...this.ports),
     );
     if (this.isOpen) element.append(this.all());
+    if (isReached) this.button.focus({ preventScroll: true }); // it was moved, and lost what it had
     this.flow();
   }
 
