@@ -11,14 +11,18 @@ from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
+from locallb.cli.exit_code import Exit
 from locallb.gateway.kinds import KINDS, ApiKind
+from locallb.kubernetes.api.unwritable import Unwritable
 from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RULES
 from locallb.model.gateway.objects import GROUP
+from locallb.outputs.status import gateway_status
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_gateway_statuses import until_gone
 from tests.e2e.support import Backend, Stage, ask, port, service
 from tests.e2e.watching import Watch, answers, becomes, watching
 from tests.gateway.api import JsonObject, gateway, gateway_class, listener
+from tests.traffic.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -129,6 +133,29 @@ def test_a_gateway_of_a_cluster_serves_changes_and_goes_by_itself(
         owner.delete(resource("Gateway"), "web", namespace="n")
         becomes(lambda: not address_of(play), watch)
         becomes(lambda: status_of(owner, "TCPRoute", "r")["parents"] == [], watch)
+
+
+def test_without_the_right_to_write_statuses_all_is_served_and_it_is_told_once(
+    cluster: Objects, owner: Client, play: Stage, backend: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Gateway, and a Service beside it that is told its address as ever."""
+    monkeypatch.setattr(gateway_status, "UNWRITABLE", Unwritable())
+    reading = [rule for rule in RIGHTS if not rule["resources"][0].endswith("/status")]
+    owner.patch(ROLE, NAME, {"rules": reading}, patch_type=PatchType.MERGE)
+    for name, kind in (("one", "NodePort"), ("web", "LoadBalancer")):
+        made = cluster.service({**service(name, port(8080, 0)), "spec": {"type": kind, "ports": [port(8080, 0)]}})
+        backend(name, port=made["spec"]["ports"][0]["nodePort"])
+    for made_kind in KINDS.values():
+        owner.create(CRD.from_dict(definition(made_kind)))
+    web, of_ours = gateway(listener("tcp", 8080, "TCP"), metadata={"namespace": "n"}), gateway_class()
+    for document in ({**of_ours, "metadata": {"name": "local"}}, web, tcp_route("one")):
+        eventually(partial(is_created, owner, document), "the kinds are served")
+    done = play.run("up", "--yes")
+    assert done.code == Exit.FAILED
+    assert (done.out + done.err).count("may not patch") == 1
+    assert ask(address_of(play), 8080) == "one: hello"
+    (entry,) = (cluster.read("web") or {})["status"]["loadBalancer"]["ingress"]
+    assert ask(entry["ip"], 8080) == "web: hello"
 
 
 def clear(owner: Client, kind: str, name: str, field: str) -> None:
