@@ -17,9 +17,11 @@ from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.store import Store
+from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.planning.runs import run_types
 from locallb.runtimes.runtime import runtime
+from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.renamed_project import has_deployed, refuse_renamed
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from locallb.engine.deploy.events import Event
     from locallb.engine.engine import Engine
 
+UNPLANNED = (ClientError, EngineError, SettingsError, SourceError)
+"""What keeps `plan` from planning: a configuration or a source that can't be read, perhaps just now."""
 _TOGETHER = 48
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
 

@@ -190,7 +190,7 @@ def test_status_tells_all_about_one_service(play: Stage) -> None:
 
 
 def test_status_goes_on_until_it_is_interrupted(play: Stage) -> None:
-    """On a pipe a document for each change; the interrupt is the expected end."""
+    """On a pipe a document for each change, also while the configuration is half written; the interrupt is the end."""
     command = [str(BIN / "locallb"), "-C", str(play.root), "status", "--watch", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -198,7 +198,14 @@ def test_status_goes_on_until_it_is_interrupted(play: Stage) -> None:
         first = json.loads(process.stdout.readline())
         play.write("s.yaml", service("odd", SCTP))
         second = json.loads(process.stdout.readline())
+        configuration = play.root / "stacks/Pulumi.dev.yaml"
+        whole = configuration.read_text()
+        configuration.write_text("config: {")
+        told = process.stderr.readline()
+        configuration.write_text(whole)
+        assert json.loads(process.stdout.readline()) == second
         process.terminate()
         assert process.wait(60) == Exit.OK
         assert process.stderr.read() == ""
     assert ([row["name"] for row in first], [row["name"] for row in second]) == (["odd", "web"], ["odd"])
+    assert "Pulumi.dev.yaml" in told

@@ -15,10 +15,9 @@ from locallb.cli.display.service_table import print_services, services_json
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import sentence
 from locallb.cli.process import end_well_when_interrupted
-from locallb.cli.session import Session
+from locallb.cli.session import UNPLANNED, Session
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row
-from locallb.sources import SourceError
 
 PACE = 1.0
 """Seconds between two looks of `--watch`."""
@@ -91,7 +90,7 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
             _, plan = Session(session.project, session.stack).plan()
             table = look(plan)
             now = _document(table, plan, args)
-        except SourceError as error:
+        except UNPLANNED as error:
             now = sentence(error)
         if now != before or (out.live and not args.json):
             if out.live and not args.json:

@@ -13,13 +13,9 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.process import end_well_when_interrupted
-from locallb.cli.session import Session
+from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.traffic.shown import print_traffic, traffic_json
-from locallb.config.settings import SettingsError
-from locallb.engine.state.errors import EngineError
-from locallb.model.errors import ClientError
 from locallb.planning.planned import Plan
-from locallb.sources import SourceError
 from locallb.traffic.ask import traffic
 from locallb.traffic.table import TrafficRow, since
 
@@ -58,7 +54,7 @@ def _planned(session: Session, plan: Plan) -> Plan:
     """Return a new plan, or the one before where the configuration or a source can't be read just then."""
     try:
         return Session(session.project, session.stack).plan()[1]
-    except (ClientError, EngineError, SettingsError, SourceError):
+    except UNPLANNED:
         return plan
 
 

@@ -12,12 +12,11 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.process import end_well_when_interrupted
-from locallb.cli.session import Session
+from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.traffic.line_texts import line_json, line_text
 from locallb.model.errors import ClientError
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
-from locallb.sources import SourceError
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from locallb.traffic.lines import Line, lines, services_by_listener
@@ -48,7 +47,7 @@ def logs(session: Session, args: Arguments, out: Out) -> int:
         shown.show(_REPLANNED)
         try:
             shown.choose(Session(session.project, session.stack).plan()[1])
-        except (ClientError, SourceError):
+        except UNPLANNED:
             continue  # those of before
     shown.reading.end()
     return Exit.OK
