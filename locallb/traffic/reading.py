@@ -25,6 +25,8 @@ ENOUGH = 1000
 """Lines that a proxy may say until its gate is opened again."""
 PACE = 0.2
 """Seconds between two openings of a gate."""
+IDLE = 5.0
+"""The same where no line came: those that it let pass may have been lost, of a reader that was stopped for a while."""
 _LOCK = "logs.lock"
 _MODE = 0o660
 """As the admin socket: a container's group may speak."""
@@ -52,8 +54,8 @@ class Tap:
         self._open()
 
     def renew(self) -> bool:
-        """Let more lines pass, where it is time and some came; tell whether the last ones were all that may come."""
-        if not self.came or time.monotonic() < self._opened + PACE:
+        """Let more lines pass, where it is time for that; tell whether the last ones were all that may come."""
+        if time.monotonic() < self._opened + (PACE if self.came else IDLE):
             return False
         is_full, self.came, self._opened = self.came >= ENOUGH, 0, time.monotonic()
         self._open()

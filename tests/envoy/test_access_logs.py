@@ -186,6 +186,20 @@ def test_where_no_log_is_kept_there_is_none_to_read(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_gate_is_opened_again_now_and_then_whatever_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that it let pass may be lost, where a reader was stopped for longer than messages wait."""
+    (tmp_path / GATE).write_text(gate(CLOSED))
+    tap = Tap(tmp_path)
+    opened = (tmp_path / GATE).read_text()
+    assert not tap.renew()
+    assert (tmp_path / GATE).read_text() == opened
+    monkeypatch.setattr("locallb.traffic.reading.IDLE", 0)
+    assert not tap.renew()
+    assert (tmp_path / GATE).read_text() not in {opened, gate(CLOSED)}
+    tap.end()
+    assert (tmp_path / GATE).read_text() == gate(CLOSED)
+
+
 @pytest.mark.envoy
 def test_envoy_watches_one_file_more(start: Start, nodes: Serve, block: Block) -> None:
     """However many listeners there are: the plan counts it."""
