@@ -197,6 +197,23 @@ def test_a_text_of_a_wildcard_is_nobodys_mark(server: Bind, text: str) -> None:
         by_hand(server, "delete", name)
 
 
+@pytest.mark.parametrize("mark", ["*.edge", "a-*.edge"])
+def test_names_below_a_wildcard_that_may_be_taken_over_are_put_and_it_stays(server: Bind, mark: str) -> None:
+    """Its mark of old answers for every name below it; what it marks itself is taken over all the same."""
+    text = '"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/x"'
+    by_hand(server, "add", "*.edge", 60, "A", "192.0.2.9")
+    by_hand(server, "add", mark, 60, "TXT", text)
+    before = server.records()
+    state = put(wanted(server, "web.edge", "A 127.0.0.1", takes="default"))
+    assert server.records()[f"web.edge.{ZONE}"] == {"A 127.0.0.1"}
+    KIND.delete(state)
+    assert server.records() == before
+    state = put(wanted(server, "*.edge", "A 127.0.0.1", takes="default"))
+    assert server.records()[f"*.edge.{ZONE}"] == {"A 127.0.0.1"}
+    KIND.delete(state)
+    assert not [name for name in server.records() if "edge" in name]
+
+
 def test_a_name_goes_over_to_another_object_in_either_order(server: Bind) -> None:
     """Whoever has it last keeps it, and the removal of the other takes nothing away."""
     old = put(wanted(server, "shared", "A 127.0.0.1", owner="old"))

@@ -5,7 +5,7 @@ The client of name servers is loaded where it is used: most stacks have no such 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,8 +73,9 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
         server, marker, wanted = self._server(new), _marker(new), records_of(new.records)
         classic = bool(new.takes)
         seen = server.look(new.name, classic=classic)
-        for _ in range(ATTEMPTS):
-            update = putting(new.name, wanted, marker, seen, Former(before, new.takes))
+        for takes, is_marked in _ways(new.takes):
+            known = seen if is_marked else replace(seen, markers={})
+            update = putting(new.name, wanted, marker, known, Former(before, takes))
             taken, seen = server.send(update, new.ttl), server.look(new.name, classic=classic)
             if taken and seen.records.keys() >= wanted.keys():
                 return grown(self.state, new, marked=marker.owner)
@@ -104,6 +105,14 @@ def records_of(texts: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
         kind, _, value = text.partition(" ")
         by_kind.setdefault(kind, []).append(value)
     return {kind: tuple(values) for kind, values in by_kind.items()}
+
+
+def _ways(takes: str) -> Iterator[tuple[str, bool]]:
+    """Return whose records are taken over in each attempt, and whether marks beside the name count.
+
+    Marks that could be taken over may be a wildcard's answer, all of them or those beside the name: the server knows.
+    """
+    yield from ((takes, True), ("", True), (takes, False), (takes, True)) if takes else (("", True),) * ATTEMPTS
 
 
 def _marker(known: DnsNameInputs) -> Marker:
