@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from ipaddress import ip_address
 
 import pytest
 
@@ -11,7 +12,8 @@ from locallb.planning.backends.backends import PortBackends, detours, upstreams
 from locallb.planning.backends.drained import names_of, names_of_endpoints
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
-from tests.planning.objects import JsonObject, endpoint, endpoints, node, parsed, service
+from locallb.planning.backends.reach import Reach, Way
+from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 
 A, B = node("a", "10.0.0.1", "fd00::1"), node("b", "10.0.0.2", "fd00::2")
 STRAIGHT = {"metadata": {"name": "web", "namespace": "shop", "annotations": {"local-lb.dev/backends": "pods"}}}
@@ -22,6 +24,8 @@ def pod(name: str, address: str, on: str) -> JsonObject:
     return {**endpoint(address, on), "targetRef": {"kind": "Pod", "name": name}}
 
 
+LEAVING = {"ready": False, "serving": True, "terminating": True}
+OLD = {"web-1": "10.1.0.1", "web-2": "10.1.0.2"}
 PODS = endpoints(pod("web-1", "10.1.0.1", "a"), pod("web-2", "10.1.0.2", "a"), pod("web-3", "10.1.0.3", "b"))
 
 
@@ -75,6 +79,47 @@ def test_a_drained_node_does_not_stand_by() -> None:
     """Behind pods that are reached straight."""
     (entry,) = found({"a"}, {**service(), **STRAIGHT}, PODS, A, B)
     assert [str(backend.address) for backend in entry.standby] == ["10.0.0.2"]
+
+
+@pytest.mark.parametrize("drained", ["web-1", "10.1.0.1"])
+def test_no_node_port_stands_by_where_a_pod_is_drained(drained: str) -> None:
+    """Kubernetes would choose the pod there, also that one."""
+    (entry,) = found({drained}, {**service(), **STRAIGHT}, PODS, A, B)
+    assert ([str(backend.address) for backend in entry.backends], entry.standby) == (["10.1.0.2", "10.1.0.3"], ())
+
+
+@pytest.mark.parametrize("drained", [{ALL}, {"b"}, {"web-3"}])
+@pytest.mark.parametrize("straight", [True, False])
+def test_what_terminates_gets_nothing_where_the_last_ready_pod_is_drained(drained: set[str], *, straight: bool) -> None:
+    """It would without a ready one; the port refuses instead."""
+    leaving = [{**pod(name, address, "a"), "conditions": LEAVING} for name, address in OLD.items()]
+    wanted = {**service(), **(STRAIGHT if straight else {})}
+    (entry,) = found(drained, wanted, endpoints(*leaving, pod("web-3", "10.1.0.3", "b")), A, B)
+    assert entry.backends == ()
+    assert entry.problem is not None
+    assert "all its backends are drained" in entry.problem.message
+    assert places(set(), {**service(), **STRAIGHT}, endpoints(*leaving), A, B) == [*OLD.values()]
+
+
+@pytest.mark.parametrize("drained", [set(), {"web-3"}, {"b"}])
+def test_a_drain_does_not_change_how_pods_are_reached(drained: set[str]) -> None:
+    """They are behind NodePorts as long as one of all isn't reached from here."""
+    result = parsed(service(), PODS, A, B)
+    first, last = int(ip_address("10.1.0.1")), int(ip_address("10.1.0.2"))
+    around = BackendIndex.of(eligible(result.nodes)[0], result.slices)
+    near = replace(around, reaches={DEMO: Reach((Way(4, first, last, leads=True),))})
+    (entry,) = upstreams(replace(result.services[0], ordered=Order(drained=frozenset(drained))), near)
+    assert (bool(entry.backends), entry.straight) == (True, False)
+
+
+@pytest.mark.parametrize("names", [{"web-1"}, {"10.1.0.1"}])
+def test_no_node_port_stands_by_on_a_detour_around_a_pod(names: set[str]) -> None:
+    """For the same reason."""
+    result = parsed({**service(), **STRAIGHT}, PODS, A, B)
+    order = Order(down=Down(frozenset(names), "2999-01-01T00:00:00Z"))
+    index = BackendIndex.of(eligible(result.nodes)[0], result.slices)
+    (entry,) = detours(replace(result.services[0], ordered=order), index)
+    assert (len(entry.backends), entry.standby) == (2, ())
 
 
 def test_a_port_whose_backends_are_all_drained_says_so() -> None:

@@ -8,7 +8,7 @@ usable (`usable_endpoints`) and reached (`reach`), whether a backend answers (th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from locallb.model.formatting import counted
@@ -16,7 +16,7 @@ from locallb.model.identities import ClusterName, Family, IPAddress, Protocol
 from locallb.model.objects import BackendChoice, Node, Service, ServicePort, TrafficPolicy
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, ConnectCheck, HealthCheck
-from locallb.planning.backends.drained import without
+from locallb.planning.backends.drained import endpoints_without, names_of_endpoints, nodes_without
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.node_health import KUBE_PROXY_PORT, Health, NodePorts
 from locallb.planning.backends.reach import Reach
@@ -54,18 +54,18 @@ def detours(service: Service, around: BackendIndex) -> Iterator[PortBackends]:
     """Find the backends that TCP ports have as long as some of theirs count as if they refused; none where alike."""
     if not service.ordered.down:
         return
-    left = without(around, service.ordered.drained | service.ordered.down.names)
+    out = service.ordered.drained | service.ordered.down.names
     for entry in upstreams(service, around):
-        others = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, left))
+        others = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, around, out))
         if entry.port.protocol is Protocol.TCP and others.backends != entry.backends:
             yield others
 
 
 def upstreams(service: Service, around: BackendIndex) -> tuple[PortBackends, ...]:
     """Find the backends of each port of `service` in each of its families, but for those that are drained."""
-    left = without(around, service.ordered.drained)
+    out = service.ordered.drained
     return tuple(
-        _told_of_drain(service, around, _entry(service, port, family, _find(service, port, family, left)))
+        _told_of_drain(service, around, _entry(service, port, family, _find(service, port, family, around, out)))
         for port in service.ports
         for family in service.families
     )
@@ -73,8 +73,11 @@ def upstreams(service: Service, around: BackendIndex) -> tuple[PortBackends, ...
 
 def _told_of_drain(service: Service, around: BackendIndex, entry: PortBackends) -> PortBackends:
     """Say of a port that has no backends for that reason alone that they are drained."""
-    if not (service.ordered.drained and entry.problem) or not _find(service, entry.port, entry.family, around).backends:
+    if not (service.ordered.drained and entry.problem):
         return entry
+    undrained = _entry(service, entry.port, entry.family, _find(service, entry.port, entry.family, around))
+    if undrained.problem:
+        return undrained
     told = f"all its backends are drained; `locallb drain {service.key} --undo` brings them back"
     return replace(entry, problem=Problem(Reason.NO_BACKENDS, f"{service.key} port {entry.port}: {told}"))
 
@@ -89,23 +92,30 @@ def _entry(service: Service, port: ServicePort, family: Family, reached: _Found)
     return PortBackends(port, family, problem=Problem(reached.reason, sentence))
 
 
-def _find(service: Service, port: ServicePort, family: Family, around: BackendIndex) -> _Found:
-    nodes, slices = around.nodes.get(service.key.cluster, ()), around.slices.get(service.key, ())
+def _find(
+    service: Service, port: ServicePort, family: Family, around: BackendIndex, out: Collection[str] = ()
+) -> _Found:
+    """Find the backends without those that `out` names; whether they are pods or NodePorts is decided by all."""
+    nodes = nodes_without(around.nodes.get(service.key.cluster, ()), out)
+    slices = around.slices.get(service.key, ())
     ready = usable(port, family, slices)
-    if slices and not ready:
+    # Not before: where the last ready ones are out, those that terminate must not get new connections instead.
+    left = endpoints_without(ready, out)
+    if slices and not left:
         return _Found(why_none=why_none_is(port, family, slices))
     choice = service.backends or around.choice
     if not port.node_port:
         cluster, anywhere = service.key.cluster, choice is BackendChoice.PODS
-        return _direct(port, family, ready, lambda address: anywhere or around.has_route(cluster, address))
+        return _direct(port, family, left, lambda address: anywhere or around.has_route(cluster, address))
     health = Health(around.health_ports.get(service.key.cluster, frozenset()))
     reached = _reached(ready, choice, around.reaches.get(service.key.cluster, Reach()))
     here = health.of(service, port, family, beside_pods=reached > 0)
-    by_nodes = _on_nodes(service, here, nodes, ready if slices else None)
+    by_nodes = _on_nodes(service, here, nodes, left if slices else None)
     if not reached or reached < len(ready):
         return by_nodes
-    backends = [_endpoint(port, match, *_asked(here, service.key.cluster, match, around)) for match in ready]
-    standby = (*by_nodes.backends, *by_nodes.standby)
+    backends = [_endpoint(port, match, *_asked(here, service.key.cluster, match, around)) for match in left]
+    # Behind NodePorts Kubernetes chooses the pod, also one that is out.
+    standby = (*by_nodes.backends, *by_nodes.standby) if names_of_endpoints(slices).isdisjoint(out) else ()
     return _Found(backends, health=here.health, standby=standby, straight=True)
 
 

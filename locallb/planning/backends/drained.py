@@ -5,26 +5,21 @@ Not here: what becomes a backend (`backends`), and who ordered it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
 
 from locallb.model.faults import ALL
 from locallb.model.objects import Endpoint, EndpointSlice, Node
-from locallb.planning.backends.index import BackendIndex
+from locallb.planning.backends.usable_endpoints import Usable
 
 
-def without(around: BackendIndex, names: Collection[str]) -> BackendIndex:
-    """Return the index of one Service without the backends of these names."""
-    if not names:
-        return around
-    return replace(
-        around,
-        nodes={
-            cluster: [node for node in nodes if not _node_is_among(node, names)]
-            for cluster, nodes in around.nodes.items()
-        },
-        slices={key: [_left(each, names) for each in slices] for key, slices in around.slices.items()},
-    )
+def nodes_without(nodes: Iterable[Node], names: Collection[str]) -> Sequence[Node]:
+    """Return the Nodes that none of these names means."""
+    return [node for node in nodes if not _node_is_among(node, names)]
+
+
+def endpoints_without(endpoints: Iterable[Usable], names: Collection[str]) -> tuple[Usable, ...]:
+    """Return which endpoints that take connections none of these names means, nor those of their Nodes."""
+    return tuple(each for each in endpoints if not _is_among(each.endpoint, names))
 
 
 def names_of(nodes: Iterable[Node]) -> frozenset[str]:
@@ -37,11 +32,6 @@ def names_of_endpoints(slices: Iterable[EndpointSlice]) -> frozenset[str]:
     endpoints = (endpoint for each in slices for endpoint in each.endpoints)
     called = (name for endpoint in endpoints for name in (endpoint.pod, *map(str, endpoint.addresses)))
     return frozenset(filter(None, called))
-
-
-def _left(slice_: EndpointSlice, names: Collection[str]) -> EndpointSlice:
-    left = tuple(endpoint for endpoint in slice_.endpoints if not _is_among(endpoint, names))
-    return slice_ if left == slice_.endpoints else replace(slice_, endpoints=left)
 
 
 def _node_is_among(node: Node, names: Collection[str]) -> bool:
