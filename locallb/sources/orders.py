@@ -16,6 +16,7 @@ from typing import Any
 
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, Down, Order, at_time, parse_fault
+from locallb.model.formatting import clipped
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.sources.readings import readings_directory
@@ -26,6 +27,12 @@ NAME = "orders"
 """Of the file; sources' readings end with `.json`."""
 _LARGEST = 1 << 20
 """Bytes of the file."""
+_MISTAKES = (ValueError, TypeError, AttributeError, KeyError)
+"""What reading raises of JSON that has another form."""
+
+
+class OrdersError(ClientError):
+    """The file of orders isn't as it must be to order more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,15 @@ class Orders:
         return replace(service, ordered=order, fault=fault)
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the file has."""
+
+    orders: Mapping[ObjectKey, Order]
+    strange: Mapping[ObjectKey, object] = field(default_factory=dict)
+    """Entries that can't be read, as they stand there."""
+
+
 def path_of(home: Home) -> Path:
     """Return where the stack's orders are."""
     return readings_directory(home) / NAME
@@ -64,25 +80,24 @@ def read_orders(home: Home) -> Orders:
     """Read what is in force now. What can't be read is told, and keeps nobody from serving."""
     now, path = written(datetime.now(UTC)), path_of(home)
     try:
-        return Orders(now, _in_force(_read(path), now))
-    except (ClientError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        why = error if isinstance(error, ClientError) else f"{path} isn't ours"
-        return Orders(
-            now,
-            notices=(
-                f"what commands ordered can't be read, and counts as over: {why}; remove that file, or order it again",
-            ),
-        )
+        kept = _read(path)
+    except ClientError as error:
+        why = f"what commands ordered can't be read, and counts as over: {error}; mend or remove that file"
+        return Orders(now, notices=(why,))
+    return Orders(now, _in_force(kept.orders, now), tuple(_strange(path, key) for key in sorted(kept.strange)))
 
 
 def change_orders(home: Home, keys: Iterable[ObjectKey], change: Callable[[Order], Order]) -> None:
-    """Give these Services other orders; what is over is forgotten. Raises ClientError."""
+    """Give these Services other orders; what is over is forgotten, and nothing else. Raises ClientError."""
     path = path_of(home)
     paths.private_directory(path.parent)
     with files.locked(path.parent):
-        known = dict(read_orders(home).by_service)
-        known.update({key: change(known.get(key, NO_ORDER)) for key in keys})
-        _write(path, {key: order for key, order in known.items() if order != NO_ORDER})
+        kept, changed = _read_to_change(path), tuple(keys)
+        if lost := sorted(kept.strange.keys() & set(changed)):
+            raise OrdersError(f"nothing was ordered: {_strange(path, lost[0])}, and order again")
+        known = dict(_in_force(kept.orders, written(datetime.now(UTC))))
+        known.update({key: change(known.get(key, NO_ORDER)) for key in changed})
+        _write(path, {key: order for key, order in known.items() if order != NO_ORDER}, kept.strange)
 
 
 def next_end(services: Iterable[Service]) -> str:
@@ -95,11 +110,41 @@ def seconds_until(end: str) -> float:
     return (datetime.fromisoformat(end) - datetime.now(UTC)).total_seconds()
 
 
-def _read(path: Path) -> Mapping[ObjectKey, Order]:
-    document = json.loads(files.read_shared(path, _LARGEST) or "{}")
+def _read_to_change(path: Path) -> _Kept:
+    try:
+        return _read(path)
+    except ClientError as error:
+        why = f"{error}, and what was ordered before would be lost; mend or remove that file, and order again"
+        raise OrdersError(f"nothing was ordered: {why}") from error
+
+
+def _read(path: Path) -> _Kept:
+    """Read the file; without one nothing is ordered. Raises ClientError."""
+    text = files.read_shared(path, _LARGEST)
+    try:
+        entries = _entries(json.loads(text or "{}"))
+    except (*_MISTAKES, RecursionError):
+        raise OrdersError(f"{path} isn't ours, or a newer local-lb's") from None
+    orders = {key: order for key, fields in entries.items() if (order := _order_or_none(fields))}
+    return _Kept(orders, {key: fields for key, fields in entries.items() if key not in orders})
+
+
+def _entries(document: Mapping[str, Any]) -> Mapping[ObjectKey, Any]:
     if document and document.get("version") != FORMAT:
         raise ValueError
-    return {ObjectKey.parse(name): _order(fields) for name, fields in document.get("orders", {}).items()}
+    return {ObjectKey.parse(name): fields for name, fields in document.get("orders", {}).items()}
+
+
+def _strange(path: Path, key: ObjectKey) -> str:
+    told = f"the entry {clipped(str(key))} of {path}; mend or remove it"
+    return f"what commands ordered can't be read, and counts as over: {told}"
+
+
+def _order_or_none(fields: Mapping[str, Any]) -> Order | None:
+    try:
+        return _order(fields)
+    except _MISTAKES:
+        return None
 
 
 def _order(fields: Mapping[str, Any]) -> Order:
@@ -123,11 +168,12 @@ def _fields(order: Order) -> Mapping[str, object]:
     return {"fault": order.fault.words if order.fault else "", "drained": sorted(order.drained), **down}
 
 
-def _write(path: Path, orders: Mapping[ObjectKey, Order]) -> None:
-    if not orders:
+def _write(path: Path, orders: Mapping[ObjectKey, Order], strange: Mapping[ObjectKey, object]) -> None:
+    entries = {**strange, **{key: _fields(order) for key, order in orders.items()}}
+    if not entries:
         files.remove(path)
         return
-    packed = {str(key): _fields(orders[key]) for key in sorted(orders)}
+    packed = {str(key): entries[key] for key in sorted(entries)}
     files.write(path, json.dumps({"version": FORMAT, "orders": packed}, indent=2) + "\n")
 
 

@@ -180,5 +180,10 @@ def test_a_file_of_orders_that_is_not_ours_is_told_and_stops_nothing() -> None:
             assert "what commands ordered can't be read, and counts as over" in " ".join(play.run("status").err.split())
         play.up()
         assert answer(play.addresses()["n/web"]) == "b: hello"
+        (play.root / name).write_text('{"version": 99}')
+        refused = play.run("fault", "web", "--refuse", "100%")
+        assert (refused.code, "nothing was ordered" in " ".join(refused.err.split())) == (1, True)
+        assert (play.root / name).read_text() == '{"version": 99}'
+        (play.root / name).unlink()
         assert play.run("fault", "web", "--refuse", "100%").code == 0
         assert answer(play.addresses()["n/web"]) in FAILS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, WHOLE, Fault, Order, parse_fault
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
@@ -109,3 +111,57 @@ def test_orders_of_one_service_are_kept_beside_each_other(home: Home) -> None:
     change_orders(home, [WEB], lambda order: replace(order, drained=frozenset({"b", "a"})))
     change_orders(home, [WEB], lambda order: replace(order, fault=Fault(PAST, 1)))
     assert read_orders(home).by_service == {WEB: Order(drained=frozenset({"a", "b"}))}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"version": 2, "orders": {"c/n/web": {"drained": ["a"]}}}',
+        '{"version": 1, "orders": ["c/n/web"]}',
+        '{"version": 1, "orders": {"c/n/web": {"drai',
+        "[]",
+        "[" * 100_000,
+        "x" * (1 << 20) + "x",
+    ],
+    ids=["newer", "list", "cut short", "other", "deep", "large"],
+)
+def test_what_cannot_be_read_is_not_overwritten(home: Home, content: str) -> None:
+    """Nothing is ordered instead, and why is told; reading tells it as well."""
+    path = path_of(home)
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with pytest.raises(ClientError, match=r"nothing was ordered: .*orders.*; mend or remove that file, and order"):
+        change_orders(home, [API], lambda order: replace(order, drained=frozenset({"b"})))
+    assert path.read_text() == content
+    assert str(path) in read_orders(home).notices[0]
+
+
+def test_a_link_is_not_replaced(home: Home, tmp_path: Path) -> None:
+    """Whatever is behind it."""
+    path = path_of(home)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ClientError, match="it is a link"):
+        change_orders(home, [API], lambda _order: NO_ORDER)
+    assert path.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"drained": "worker-2"}, {"fault": "refuse=200%"}, {"fault": 7}, {"down": ["a"]}, ["a"], "a", None],
+    ids=str,
+)
+def test_an_entry_that_cannot_be_read_hides_no_other(home: Home, entry: object) -> None:
+    """It is told, is kept when others are ordered, and is overwritten by nobody."""
+    change_orders(home, [WEB], lambda order: replace(order, drained=frozenset({"a"})))
+    document = json.loads(path_of(home).read_text())
+    document["orders"][str(API)] = entry
+    path_of(home).write_text(json.dumps(document))
+    orders = read_orders(home)
+    assert orders.by_service == {WEB: Order(drained=frozenset({"a"}))}
+    assert [str(API) in notice and str(path_of(home)) in notice for notice in orders.notices] == [True]
+    change_orders(home, [WEB], lambda _order: NO_ORDER)
+    assert json.loads(path_of(home).read_text())["orders"] == {str(API): entry}
+    with pytest.raises(ClientError, match=r"nothing was ordered: .*; mend or remove it, and order again"):
+        change_orders(home, [WEB, API], lambda _order: Order(Fault(LATER, 1)))
+    assert json.loads(path_of(home).read_text())["orders"] == {str(API): entry}
