@@ -89,7 +89,7 @@ def create(domains: Iterable[str], now: dt.datetime, *, replace: bool = False) -
     with files.locked(place):
         if not replace and (known := find(place)):
             return known
-        pair = make_authority(_name(), domains, now)
+        pair = make_authority(subject_of_user(), domains, now)
         files.remove(place / CERTIFICATE)
         files.write(place / KEY, pair.key.decode(), durable=True)
         files.write(place / CERTIFICATE, pair.certificate.decode(), mode=_PUBLIC, durable=True)
@@ -161,7 +161,7 @@ def _is_ours(path: Path, forbidden: int, who: str) -> bool:
     return True
 
 
-def _name() -> str:
+def subject_of_user() -> str:
     """Name the authority for whoever looks through a list of them."""
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name

@@ -1,4 +1,4 @@
-"""Which addresses Ingresses ask for that have theirs together: the oldest that asks is heard, the others are told.
+"""Which addresses Ingresses ask for that have theirs together: the oldest is heard, the others are told.
 
 Not here: who may have an address (`planning.addresses`).
 """
@@ -34,6 +34,7 @@ def requested(key: ObjectKey, ingresses: Sequence[Ingress]) -> Requested:
         why += " local-lb:ingress to have `address: ingress` or `address: namespace`"
         return Requested(troubles=tuple((one, why) for one in asking))
     owner: Ingress | None = None
+    oldest = next((one for one in ingresses if not one.problem), None)
     chosen: tuple[IPAddress, ...] = ()
     troubles: list[tuple[Ingress, str]] = []
     for one in asking:
@@ -42,9 +43,12 @@ def requested(key: ObjectKey, ingresses: Sequence[Ingress]) -> Requested:
         except FieldError as error:
             troubles.append((one, str(error)))
             continue
-        if owner is None:
+        if one is oldest:
             owner, chosen = one, asked
-        elif asked != chosen:
+        elif owner is None and oldest:
+            why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, asked))}, which only the oldest Ingress of"
+            troubles.append((one, f"{why} the address may: {oldest.meta.key}; annotate that one"))
+        elif owner and asked != chosen:
             theirs = " and ".join(map(str, chosen))
             why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, asked))}, and the older Ingress"
             troubles.append((one, f"{why} {owner.meta.key} for {theirs}, which they have together; ask for the same"))

@@ -71,12 +71,16 @@ class Rules:
                     )
                     yield ingress, f"{why}; name one in spec.tls"
 
-    def plain(self, ingress: Ingress, host: str, path: IngressPath, certified: Container[str], https: int) -> Routes:
-        """Return what becomes of a request by plain HTTP; hosts in `certified` have a certificate at a port."""
+    def plain(self, ingress: Ingress, host: str, path: IngressPath, certified: Mapping[str, str], https: int) -> Routes:
+        """Return what becomes of a request by plain HTTP.
+
+        Hosts in `certified` have a certificate at the port `https`, which an Ingress of the namespace there names. That
+        of another namespace sends nobody to HTTPS unless the Ingress says that it must be.
+        """
         policy = self._policies[ingress.meta.key]
         if policy.is_denied or policy.location or not policy.to_https or path.written.startswith(_CHALLENGE):
             return self.secured(ingress, host, path)
-        if _is_certified(host, certified):
+        if _is_certified(host, certified) and (policy.must_be_https or _certifies(ingress, host, certified)):
             return (Route(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
         if policy.must_be_https:
             why = f"{host or 'every host'} has no certificate, so nobody is sent to HTTPS; name one in spec.tls"
@@ -137,6 +141,11 @@ def _is_certified(host: str, certified: Container[str]) -> bool:
     return any(name in certified for name in (host, *above(host), ""))
 
 
+def _certifies(ingress: Ingress, host: str, certified: Mapping[str, str]) -> bool:
+    """Return whether its own namespace shows a certificate for a host."""
+    return any(certified.get(name) == ingress.meta.key.namespace for name in (host, *above(host), ""))
+
+
 def _place(ingress: Ingress, host: str, path: IngressPath) -> _Place:
     return ingress.meta.key.namespace, host, path.written or "/"
 
@@ -151,6 +160,4 @@ def _sent(path: IngressPath, location: Location) -> Route:
         return Route(
             Match(path.match), Answer(location.status), response=HeaderChanges(set=(("location", location.url),))
         )
-    scheme, _, host = location.url.partition("://")
-    name, _, port = host.lower().partition(":")
-    return Route(Match(path.match), Redirect(location.status, scheme, name, int(port or 0)))
+    return Route(Match(path.match), location.redirect)

@@ -5,7 +5,7 @@ Not here: what is served behind it (`hosts`), and keys.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from locallb.certificates import local
@@ -16,6 +16,7 @@ from locallb.model.gateway.ingresses import Ingress, IngressTls
 from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
 from locallb.model.http.serving import AnyCertificate, Certificate, Chain, LocalCertificate, Termination
+from locallb.model.objects import EMPTY
 from locallb.model.snapshot import LocalAuthority
 
 
@@ -31,6 +32,8 @@ class Certificates(NamedTuple):
 
     by_name: dict[str, AnyCertificate]
     problems: tuple[TlsProblem, ...]
+    namespaces: Mapping[str, str] = EMPTY
+    """Of the Ingress that shows it, by name."""
 
 
 def certificates(
@@ -52,7 +55,7 @@ def certificates(
                     why = f"for {name or 'every other name'} the older Ingress {older} shows another certificate"
                     problems.append(TlsProblem(ingress, f"{why}; name the same Secret, or another host"))
                 owners.setdefault(name, ingress)
-    return Certificates(by_name, tuple(problems))
+    return Certificates(by_name, tuple(problems), {name: owner.meta.key.namespace for name, owner in owners.items()})
 
 
 def certificate(

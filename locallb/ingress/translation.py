@@ -89,7 +89,7 @@ def _bound(
     readable = [one for one in ingresses if not one.problem]
     shown = certificates(readable, shared, authority)
     rules, by_source = Rules(readable, policies, backends), Dialect.NGINX in settings.annotations
-    act = partial(rules.plain, certified=shown.by_name, https=settings.https)
+    act = partial(rules.plain, certified=shown.namespaces, https=settings.https)
     main = [(one, policies[one.meta.key]) for one in readable]
     plain = Hosts.of([one for one, policy in main if policy.plain], act, by_source=by_source)
     by_port: dict[int, tuple[Chain, ...]] = {settings.http: (Chain(plain.table(plain.names)),)}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from locallb.certificates.store import subject_of_user
 from locallb.storage import paths
 from locallb.trust import nss, system
 from locallb.trust.plan import Kind, TrustStep, TrustStore, believes
@@ -113,7 +114,7 @@ def _with_entries(store: TrustStore) -> TrustStore:
             case Kind.SYSTEM:
                 return replace(store, entries=system.entries(Path(store.place)))
             case Kind.KEYCHAIN:
-                return replace(store, entries=system.keychain_entries(store.place, os.getuid()))
+                return replace(store, entries=system.keychain_entries(store.place, os.getuid(), subject_of_user()))
             case Kind.NSS:
                 there = store.exists and find_tool("certutil")
                 return replace(store, entries=nss.entries(store.place) if there else ())

@@ -44,10 +44,10 @@ def change(step: TrustStep) -> None:
         raise TrustError(str(error)) from None
 
 
-def keychain_entries(place: str, uid: int) -> tuple[Entry, ...]:
-    """Return the authorities of local-lb in a keychain, which keeps no names of ours. Raises TrustError."""
+def keychain_entries(place: str, uid: int, subject: str) -> tuple[Entry, ...]:
+    """Return the authorities in a keychain whose name begins with `subject`: it keeps no names of ours."""
     with suppress(TrustError):  # there is none
-        told = run(("security", "find-certificate", "-a", "-Z", "-c", "local-lb ", place))
+        told = run(("security", "find-certificate", "-a", "-Z", "-c", f"{subject} ", place))
         hashes = [found.lower() for found in _HASH.findall(told)]
         return tuple(Entry(entry_name(uid, each), frozenset({each})) for each in hashes)
     return ()

@@ -73,6 +73,8 @@ INGRESSES = (
     annotated("anybody.test", enable_cors="true", cors_max_age="60", cors_expose_headers="X-From"),
     annotated("near.test", whitelist_source_range="127.0.0.0/8,::1"),
     annotated("far.test", whitelist_source_range="10.0.0.0/8, 192.0.2.1"),
+    annotated("partly.test", path("/admin", to="a"), name="partly-admin", whitelist_source_range="10.0.0.0/8"),
+    annotated("partly.test", path("/", to="a"), day=2),
     annotated("broken.test", whitelist_source_range="everybody"),
     annotated("patient.test", path("/", to="mute"), proxy_read_timeout="1"),
     annotated("main.test", path("/", to="a")),
@@ -213,6 +215,8 @@ def test_other_origins(served: Served) -> None:
 def test_sources(served: Served) -> None:
     """Who isn't listed is refused; where the list can't be read nobody is served."""
     assert [served.ask(f"{name}.test").status for name in ("near", "far", "broken")] == [200, 403, 503]
+    asked = ["/", "/other", "/admin", "//admin", "/%2fadmin", "/./admin", "/x/../admin", "/other/..//admin/x"]
+    assert [served.ask("partly.test", each).status for each in asked] == [200, 200, *[403] * (len(asked) - 2)]
     broken = 'nginx.ingress.kubernetes.io/whitelist-source-range is "everybody"; give ranges such as 10.0.0.0/8'
     assert f"Ingress shop/broken: {broken}" in served.told
 

@@ -54,10 +54,16 @@ def served(bound: BoundIngresses, port: int = 80) -> list[Route]:
         ({"permanent_redirect": "javascript:alert(1)"}, "give a URL such as"),
         ({"temporal_redirect": "https://a.test/\r\nset-cookie: x"}, "give a URL such as"),
         ({"permanent_redirect": "https://a.test", "permanent_redirect_code": "304"}, "use one of 301, 302"),
+        ({"permanent_redirect": "https://x.test:99999$request_uri"}, "permanent-redirect: port"),
+        ({"permanent_redirect": "https://x.test:99999/x"}, "permanent-redirect: port"),
+        ({"temporal_redirect": "https://-$request_uri"}, "temporal-redirect: "),
+        ({"permanent_redirect": "https://..$request_uri"}, "permanent-redirect: "),
         ({"permanent_redirect_code": "200"}, "use a number from 300 to 308"),
         ({"backend_protocol": "FCGI"}, 'backend-protocol is "FCGI"; use one of HTTP, HTTPS, GRPC, GRPCS'),
         ({"whitelist_source_range": ""}, "give ranges such as 10.0.0.0/8"),
         ({"allowlist_source_range": "10.0.0.0/8 fd00::/8"}, "with commas between them"),
+        ({"whitelist_source_range": "::%x/0"}, "give ranges such as 10.0.0.0/8"),
+        ({"allowlist_source_range": "10.0.0.0/8,fe80::%eth0/64"}, "give ranges such as 10.0.0.0/8"),
         ({"whitelist_source_range": "1," * 300}, "list at most 200"),
         ({"whitelist_source_range": "1" * 5000}, "give at most 4096 characters"),
     ],
@@ -147,6 +153,17 @@ def test_challenges_stay_where_they_are() -> None:
     assert isinstance(first.action, Forward)
     assert second.action == Redirect(308, "https", port=443)
     assert all(isinstance(route.action, Forward) for route in served(one, 443))
+
+
+@pytest.mark.parametrize(("word", "is_sent"), [("ssl_redirect", False), ("force_ssl_redirect", True)])
+def test_the_certificate_of_another_namespace_sends_nobody_to_https(word: str, is_sent: bool) -> None:  # noqa: FBT001
+    """Unless the Ingress says that it must be: whoever comes later would send everybody's clients to its own."""
+    document = annotated(**{word: "true"})
+    later = ingress(rule(path(), host="b.test"), name="later", namespace="team")
+    later["spec"]["tls"] = [{"secretName": "cert"}]
+    one = only(document, later, secret(namespace="team"), annotations=BOTH)
+    (route,) = served(one)
+    assert isinstance(route.action, Redirect if is_sent else Forward)
 
 
 def test_a_canary_stays_in_its_namespace_and_gives_up_without_a_backend() -> None:

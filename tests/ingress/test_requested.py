@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from locallb.config.ingress_settings import AddressPer
+from locallb.model.identities import Family
 from locallb.model.objects import ADDRESSES_ANNOTATION, FamilyPolicy
 from tests.ingress.api import JsonObject, ingress, only, path, rule
 
@@ -38,10 +39,26 @@ def test_the_families_are_those_of_the_addresses(
     assert not one.notices
 
 
-def test_of_several_the_oldest_that_asks_is_heard() -> None:
+def test_who_comes_later_moves_nobody() -> None:
+    """Neither to another address nor to another family: the oldest, which asks for nothing, is named."""
+    older = asking("", "older")
+    one = only(older, asking("fd00::5", "later", 2), address=AddressPer.NAMESPACE)
+    assert (one.want.requested, one.want.families) == ((), (Family.IPV4,))
+    (told,) = one.notices
+    assert (
+        "shop/later: local-lb.dev/addresses asks for fd00::5, which only the oldest Ingress of the address may" in told
+    )
+    assert "shop/older; annotate that one" in told
+
+
+def test_of_several_the_oldest_is_heard() -> None:
     """Who asks for the same says nothing against it."""
     documents = (asking("127.0.0.8", "late", 3), asking("127.0.0.9", "same", 2), asking("127.0.0.9"))
-    one = only(*documents, ingress(rule(path())), address=AddressPer.NAMESPACE)
+    one = only(
+        *documents,
+        ingress(rule(path()), metadata={"creationTimestamp": "2026-01-09T00:00:00Z"}),
+        address=AddressPer.NAMESPACE,
+    )
     assert list(map(str, one.want.requested)) == ["127.0.0.9"]
     (told,) = one.notices
     assert told == (

@@ -84,7 +84,7 @@ def _manager(source: Message, *, by_source: bool) -> Message:
         f"{_FILTERS}.network.http_connection_manager.v3.HttpConnectionManager",
         stat_prefix="http",
         **source,
-        **_TRANSPARENT,
+        **{**_TRANSPARENT, **(_MERGING if by_source else {})},
         http_filters=[*([_sources()] if by_source else []), _cors(), _session(), _router()],
     )
 
@@ -105,6 +105,9 @@ _TRANSPARENT: Message = {
     # A load balancer doesn't cut idle streams; peers that vanished are found by keepalive probes.
     "stream_idle_timeout": "0s",
 }
+
+_MERGING: Message = {"merge_slashes": True, "path_with_escaped_slashes_action": "UNESCAPE_AND_FORWARD"}
+"""Where a path may be for some sources alone: no other way of writing it leads past that."""
 
 
 def _sources() -> Message:

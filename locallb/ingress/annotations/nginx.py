@@ -88,7 +88,9 @@ def _location(values: Values, policy: Policy) -> Policy:
     if not (_ORIGIN if keeps else _URL).fullmatch(written):
         why = f"give a URL such as https://shop.test/new, or one of a host alone with {_REQUEST} after it"
         raise values.fault(name, why)
-    return replace(policy, location=Location(status, written, keeps))
+    location = Location(status, written, keeps)
+    values.made(name, lambda: location.redirect)
+    return replace(policy, location=location)
 
 
 def _app_root(values: Values, policy: Policy) -> Policy:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from locallb.model.http.policies import Cors
-from locallb.model.http.routes import ValueMatch
+from locallb.model.http.routes import Redirect, ValueMatch
 from locallb.model.http.serving import Speaks
 from locallb.model.identities import IPNetwork
 
@@ -39,6 +40,13 @@ class Location:
     """An absolute one; with `keeps_request` scheme, host and port alone."""
     keeps_request: bool = False
     """Path and query of the request follow it."""
+
+    @property
+    def redirect(self) -> Redirect:
+        """The redirect to its scheme, host and port. Raises ValueError where one of them is none."""
+        scheme, _, rest = self.url.partition("://")
+        name, _, port = re.split(r"[/?]", rest, maxsplit=1)[0].lower().partition(":")
+        return Redirect(self.status, scheme, name, int(port or 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,10 +82,13 @@ class Values:
         if not listed and name in self.data:
             raise self.fault(name, "give ranges such as 10.0.0.0/8")
         for text in listed:
+            fault = self.fault(name, "give ranges such as 10.0.0.0/8, with commas between them")
+            if "%" in text:  # a scope, which means nothing to who sees only a packet's address
+                raise fault
             try:
                 yield ip_network(text, strict=False)
             except ValueError:
-                raise self.fault(name, "give ranges such as 10.0.0.0/8, with commas between them") from None
+                raise fault from None
 
     def made(self, name: str, make: Callable[[], _Value]) -> _Value:
         """Return what a type of the model takes, with the annotation where it refuses."""
