@@ -13,12 +13,13 @@ import selectors
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
 from locallb.model.errors import ClientError
+from locallb.model.system_errors import refusal
 from locallb.storage import files
 
 ENOUGH = 1000
@@ -47,11 +48,21 @@ class Tap:
         """Begin. Raises LogError where somebody else reads, or the proxy has no log."""
         if not (directory / GATE).exists():
             raise LogError(f"the proxy in {directory} keeps no log yet: run `locallb up`")
-        self._directory, self.came, self._turn = directory, 0, 0
-        self._lock = _locked(directory)
-        self.socket = _listening(directory)
-        self._opened = time.monotonic()
-        self._open()
+        self._directory, self.came, self._opened = directory, 0, time.monotonic()
+        try:
+            with ExitStack() as begun:
+                self._begin(begun)
+                self._begun = begun.pop_all()
+        except OSError as error:
+            raise LogError(f"the proxy in {directory} can't be listened to: {refusal(error)}") from error
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the directory is still the one where this began: `destroy` and `up` make another at its path."""
+        try:
+            return os.path.samestat(os.fstat(self._lock), (self._directory / _LOCK).lstat())
+        except OSError:
+            return False
 
     def renew(self) -> bool:
         """Let more lines pass, where it is time for that; tell whether the last ones were all that may come."""
@@ -63,16 +74,23 @@ class Tap:
 
     def shut(self) -> None:
         """Close the gate, and take the socket's name away."""
-        with suppress(files.FilesError):
-            self._write(CLOSED)
-        with suppress(OSError):
-            (self._directory / SOCKET).unlink(missing_ok=True)
+        if self.is_here:
+            with suppress(files.FilesError):
+                self._write(CLOSED)
+            with suppress(OSError):
+                (self._directory / SOCKET).unlink(missing_ok=True)
 
     def end(self) -> None:
         """Leave no trace."""
-        self.shut()
-        self.socket.close()
-        os.close(self._lock)
+        self._begun.close()
+
+    def _begin(self, begun: ExitStack) -> None:
+        self._lock = _locked(self._directory)
+        begun.callback(os.close, self._lock)
+        self._turn = int(files.read_shared(self._directory / GATE) == gate(ENOUGH + 1))  # of a reader that was killed
+        self.socket = begun.enter_context(_listening(self._directory))
+        begun.callback(self.shut)
+        self._open()
 
     def _open(self) -> None:
         self._turn = 1 - self._turn
@@ -80,7 +98,7 @@ class Tap:
 
     def _write(self, lines: int) -> None:
         path = self._directory / GATE
-        if path.exists():  # not that of a proxy that is gone
+        if self.is_here and path.exists():  # not that of a proxy that is gone
             files.write(path, gate(lines), mode=files.mode(path))
 
 
@@ -94,7 +112,7 @@ class Reading:
     def follow(self, directories: Iterable[Path]) -> Iterator[str]:
         """Read from these and no others; yield why not from one of them."""
         wanted = set(directories)
-        for directory in self.taps.keys() - wanted:
+        for directory in [path for path, tap in self.taps.items() if path not in wanted or not tap.is_here]:
             self._leave(self.taps.pop(directory))
         for directory in sorted(wanted - self.taps.keys()):
             try:
@@ -181,14 +199,17 @@ def _locked(directory: Path) -> int:
 
 def _listening(directory: Path) -> socket.socket:
     """Listen, by the directory's descriptor as such paths end at 107 bytes."""
-    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        place = f"/proc/self/fd/{descriptor}/{SOCKET}"
-        Path(place).unlink(missing_ok=True)  # of a reader that was killed
+    with ExitStack() as begun:
+        descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        begun.callback(os.close, descriptor)
+        place = Path(f"/proc/self/fd/{descriptor}/{SOCKET}")
+        place.unlink(missing_ok=True)  # of a reader that was killed
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(place)
-        Path(place).chmod(_MODE)
-        listener.listen()
-    finally:
-        os.close(descriptor)
+        try:
+            listener.bind(str(place))
+            place.chmod(_MODE)
+            listener.listen()
+        except OSError:
+            listener.close()
+            raise
     return listener
