@@ -6,11 +6,9 @@ requests go, and they are told once. Pure. Not here: how rows are printed.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.serving import Upstream
@@ -49,10 +47,9 @@ def traffic_rows(plan: Plan, read: Read) -> tuple[TrafficRow, ...]:
 
 
 def first(plan: Plan, most: int) -> tuple[Plan, int]:
-    """Return the plan of the first Services, with at most so many rows, and how many rows are left out."""
+    """Return the plan of the first Services that fit, with at most so many rows, and how many rows are left out."""
     counts = Counter(row.key for row in traffic_rows(plan, {}))
-    told = list(accumulate(counts[placement.key] for placement in plan.placements))
-    placements = plan.placements[: bisect_right(told, most)]
+    placements = tuple(_fitting(plan.placements, counts, most))
     names = {placement.proxy for placement in placements}
     proxies = tuple(planned for planned in plan.proxies if planned.proxy.name in names)
     left_out = sum(counts.values()) - sum(counts[placement.key] for placement in placements)
@@ -63,6 +60,14 @@ def since(now: Iterable[TrafficRow], before: Iterable[TrafficRow]) -> tuple[Traf
     """Return what flowed between two looks: nothing where the first saw nothing, since nobody knows when that came."""
     then = {row.name: row.figures for row in before if row.answers}
     return tuple(replace(row, figures=row.figures.since(then.get(row.name, row.figures))) for row in now)
+
+
+def _fitting(placements: Iterable[Placement], counts: Mapping[ObjectKey, int], most: int) -> Iterator[Placement]:
+    """Yield those that fit beside the ones before: one with too many rows leaves its place to the next."""
+    for placement in placements:
+        if counts[placement.key] <= most:
+            most -= counts[placement.key]
+            yield placement
 
 
 def _upstreams(placement: Placement, of_proxies: Mapping[ProxyName, Sequence[Upstream]]) -> Sequence[Upstream]:

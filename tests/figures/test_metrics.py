@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
 from locallb.traffic.ask import traffic
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
-from locallb.traffic.table import TrafficRow, first
+from locallb.traffic.table import TrafficRow, first, traffic_rows
 from tests.cli.watch_story import planned, snapshot_of
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana-dashboard.json"
@@ -102,6 +103,29 @@ def test_series_are_bounded_and_what_is_left_out_is_told(most: int) -> None:
     assert [placement.key.name for placement in chosen.placements] == list("abcd")[:most]
     assert {proxy.proxy.name for proxy in chosen.proxies} == {placement.proxy for placement in chosen.placements}
     assert left_out == max(0, 4 - most)
+
+
+def plan_with(counts: list[int]) -> Plan:
+    """Plan Services with so many ports, each of which leads elsewhere."""
+    plan = plan_of(*(f"s{number}" for number in range(len(counts))))
+    (planned_port,) = plan.placements[0].ports
+    numbered = [
+        replace(planned_port, port=replace(planned_port.port, port=number), listeners=()) for number in range(1, 7)
+    ]
+    pairs = zip(plan.placements, counts, strict=True)
+    return replace(plan, placements=tuple(replace(each, ports=tuple(numbered[:count])) for each, count in pairs))
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 12))
+def test_what_is_told_fits_the_bound_and_nothing_that_fits_beside_it_is_left_out(counts: list[int], most: int) -> None:
+    """A Service with more ports than the bound hides none that come after it."""
+    plan = plan_with(counts)
+    chosen, left_out = first(plan, most)
+    rows = Counter(row.key for row in traffic_rows(chosen, {}))
+    assert rows.total() <= most
+    assert rows.total() + left_out == sum(counts)
+    absent = [count for placement, count in zip(plan.placements, counts, strict=True) if not rows[placement.key]]
+    assert all(count > most - rows.total() for count in absent)
 
 
 def test_nobody_is_asked_where_nobody_wants_it() -> None:
