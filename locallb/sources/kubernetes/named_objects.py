@@ -29,6 +29,10 @@ from locallb.sources.certificates import TYPE, certificate_said
 KINDS = (SECRET, CONFIG_MAP)
 AGAIN = Pace(first=2.0, longest=60.0, floor=1.0)
 """Of one that can't be read."""
+FIRST, LATER = 0.2, 1.0
+"""Seconds until anything is asked for after a first failure of one, and after a further one; they add up in a pass."""
+MOST = 1.0
+"""Seconds of that after which a pass ends: no more is refused in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +62,41 @@ class NamedObjects:
     _read: Mapping[Reference, Document | None] = field(default_factory=dict)
     _failures: Mapping[Reference, _Failure] = field(default_factory=dict)
     _waiting: frozenset[Reference] = frozenset()
+    _not_before: float = -math.inf
+    """When any may be asked for: failures cost time, so that many bad ones are no load."""
 
     def read(self, named: Collection[Reference], *, again: bool) -> None:
-        """Read those that are new, or all, until one can't be read, which stays as it was: the rest is `due` then."""
+        """Read those that are new, or all, until too many fail, which stay as they were: the rest is `due` then."""
         now = {each: self._read[each] for each in named if each in self._read}
         failures = {each: self._failures[each] for each in named if each in self._failures}
         waiting = set(named) if again else self._waiting.intersection(named).union(failures, set(named) - now.keys())
         waiting = {each for each in waiting if each not in failures or failures[each].is_due()}
-        for each in sorted(waiting, key=lambda one: (one in failures, one)):
+        if time.monotonic() >= self._not_before:
+            self._not_before = self._ask(waiting, now, failures) + time.monotonic()
+        self._read, self._failures, self._waiting = now, failures, frozenset(waiting)
+
+    def _ask(
+        self, waiting: set[Reference], now: dict[Reference, Document | None], failures: dict[Reference, _Failure]
+    ) -> float:
+        """Take what waits, failed ones last and in turn. Returns the seconds that failures cost."""
+        cost = 0.0
+        for each in sorted(waiting, key=lambda one: (_turn(failures.get(one)), one)):
             waiting.discard(each)
             try:
                 now[each] = stand_in(self.access, each)
                 failures.pop(each, None)
             except KubeError as error:
+                cost += LATER if each in failures else FIRST
                 failures[each] = _failed(error, failures.get(each))
-                break
-        self._read, self._failures, self._waiting = now, failures, frozenset(waiting)
+                if error.fault is not Fault.REFUSED or cost >= MOST:
+                    break
+        return cost
 
     @property
     def due(self) -> float:
         """When one that couldn't be read, or wasn't yet, is asked for; infinite where there is none."""
         at = min((one.backoff.not_before for one in self._failures.values()), default=math.inf)
-        return -math.inf if self._waiting else at
+        return max(self._not_before, -math.inf if self._waiting else at)
 
     @property
     def unreadable(self) -> Collection[Reference]:
@@ -110,6 +127,10 @@ class NamedObjects:
         """Return those that there are."""
         read = self._read
         return [one for each in sorted(read) if (one := read[each]) is not None]
+
+
+def _turn(failure: _Failure | None) -> float:
+    return failure.backoff.not_before if failure else -math.inf
 
 
 def _failed(error: KubeError, before: _Failure | None) -> _Failure:
