@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -22,8 +23,10 @@ from locallb.storage.proxy_directories import Proxies
 from locallb.traffic.lines import Line, lines, services_by_listener
 from locallb.traffic.reading import ENOUGH, PACE, Reading
 
-_REPLANNED = 5.0
-"""Seconds with one plan."""
+_LOOKED = 5.0
+"""Seconds until it is looked again which proxies there are."""
+_STALE = 60.0
+"""Seconds with one plan, while nobody writes the state: planning reads every source, and no lines meanwhile."""
 _MOST = int(ENOUGH / PACE)
 _OFF = (
     "this stack's proxies can't be asked for a log: set local-lb:accessLogs to true and run `locallb up`, "
@@ -35,8 +38,8 @@ def logs(session: Session, args: Arguments, out: Out) -> int:
     """Show lines."""
     if not session.settings.access_logs:
         raise ClientError(_OFF)
-    shown = _Shown(args, out)
-    shown.choose(session.plan()[1])
+    shown, plans = _Shown(args, out), _Plans(session)
+    shown.choose(plans.now())
     if not shown.services:
         out.line("There is no Service here with a proxy, or none of that name.")
         return Exit.OK
@@ -44,13 +47,27 @@ def logs(session: Session, args: Arguments, out: Out) -> int:
         raise ClientError(shown.troubles)
     end_well_when_interrupted(shown.reading.shut)
     while not out.gone:
-        shown.show(_REPLANNED)
-        try:
-            shown.choose(Session(session.project, session.stack).plan()[1])
-        except UNPLANNED:
-            continue  # those of before
+        shown.show(_LOOKED)
+        with suppress(*UNPLANNED):  # those of before
+            shown.choose(plans.now())
     shown.reading.end()
     return Exit.OK
+
+
+class _Plans:
+    """The plan, made anew once somebody wrote the state, or when it is old."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._made, self._plan = session, -math.inf, Plan()
+        self._stamp: object = None
+
+    def now(self) -> Plan:
+        """Return it. Raises what `UNPLANNED` names; then the next call tries again."""
+        stamp, now = self._session.stamp(), time.monotonic()
+        if stamp != self._stamp or now >= self._made + _STALE:
+            self._plan = Session(self._session.project, self._session.stack).plan()[1]
+            self._stamp, self._made = stamp, now
+        return self._plan
 
 
 class _Shown:

@@ -1,0 +1,69 @@
+"""`logs` reads the sources again when somebody wrote the state, and else seldom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from locallb.cli.session import UNPLANNED, Session
+from locallb.cli.traffic import logs
+from locallb.engine.state.project import load_project
+from locallb.planning.planned import Plan
+from tests.e2e.support import Stage, node, port, service, stage
+
+
+@pytest.fixture(name="play")
+def one_service() -> Iterator[Stage]:
+    """Make a project with a Service, of which nothing is up."""
+    with stage() as play:
+        play.write("s.yaml", node(), service("web", port(8080, 30000)))
+        yield play
+
+
+def plans_of(play: Stage) -> logs._Plans:
+    """Begin as the command does."""
+    return logs._Plans(Session(load_project(play.root), "dev"))
+
+
+def names(plan: Plan) -> set[str]:
+    """Return whom it places."""
+    return {placement.key.name for placement in plan.placements}
+
+
+def test_a_plan_lasts_until_somebody_writes_the_state(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the sources say meanwhile: what isn't up has no proxy that could be read."""
+    plans, stamp = plans_of(play), object()
+    monkeypatch.setattr(Session, "stamp", lambda _session: stamp)
+    first = plans.now()
+    assert names(first) == {"web"}
+    play.write("t.yaml", service("other", port(8081, 30001)))
+    assert plans.now() is first
+    stamp = object()
+    again = plans.now()
+    assert names(again) == {"web", "other"}
+    assert plans.now() is again
+
+
+def test_an_old_plan_is_made_anew(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the configuration may have become another one."""
+    plans = plans_of(play)
+    plans.now()
+    play.write("t.yaml", service("other", port(8081, 30001)))
+    monkeypatch.setattr(logs, "_STALE", 0.0)
+    assert names(plans.now()) == {"web", "other"}
+
+
+def test_what_could_not_be_planned_is_tried_again(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the next look, not when the plan before is old."""
+    plans, stamp = plans_of(play), object()
+    monkeypatch.setattr(Session, "stamp", lambda _session: stamp)
+    plans.now()
+    path = play.root / "stacks/Pulumi.dev.yaml"
+    whole, stamp = path.read_text(), object()
+    path.write_text("config: {")
+    play.write("t.yaml", service("other", port(8081, 30001)))
+    with pytest.raises(UNPLANNED):
+        plans.now()
+    path.write_text(whole)
+    assert names(plans.now()) == {"web", "other"}
