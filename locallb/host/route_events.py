@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import select
 import socket
 import time
@@ -20,6 +19,7 @@ from locallb.host.netlink import RouteError, routes, rules
 from locallb.model.network.routes import Route
 from locallb.model.network.routing_rules import Rule
 from locallb.model.pacing import Backoff, Pace
+from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
 _GROUPS = 0x1 | 0x40 | 0x80 | 0x400 | 0x40000
@@ -73,7 +73,7 @@ class RouteEvents:
             self._due, began = True, time.monotonic()
             _take(self._link)
             self._due, now = not self._look(), time.monotonic()
-            self._looks = self._looks.failed(now, random.random()) if self._due else self._looks.succeeded(now)  # noqa: S311 - no secret
+            self._looks = self._looks.failed(now, jitter()) if self._due else self._looks.succeeded(now)
             self._rest(max(_REST, _SHARE * (now - began), self._looks.wait(now)))
 
     def _rest(self, seconds: float) -> None:

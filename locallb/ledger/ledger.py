@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -38,6 +37,7 @@ from locallb.model.memory import Memory
 from locallb.model.naming import digest
 from locallb.model.snapshot import Claim
 from locallb.storage import files
+from locallb.threads.jitter import jitter
 from locallb.threads.joined import Joined
 
 __all__ = ["UNKNOWN", "Ledger", "LedgerError"]
@@ -187,7 +187,7 @@ class Ledger:
             except ContendedError:
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(_PAUSE * (1 + random.random()))  # noqa: S311 - no secret
+            time.sleep(_PAUSE * (1 + jitter()))
 
     def _rewrite(self, path: Path, owner: Owner, sharing: str) -> None:
         """Change the owner in place, then the name: a stop between the two leaves a claim of `owner`."""

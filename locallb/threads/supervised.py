@@ -6,7 +6,6 @@ are waited for. While a thread waits to begin again it is in trouble: whoever de
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 import traceback
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from locallb.model.pacing import Backoff, Pace
+from locallb.threads.jitter import jitter
 from locallb.threads.tally import Tally
 
 AGAIN = Pace(first=0.05, longest=5.0, calm=10.0)
@@ -172,7 +172,7 @@ class SupervisedThread:
         if self.stopped.is_set():
             return
         now = time.monotonic()
-        self._backoff = self._backoff.failed(now, random.random())  # noqa: S311 - no secret
+        self._backoff = self._backoff.failed(now, jitter())
         sentence = THREADS.escaped(self.task, self.name, error)
         THREADS.troubled(self, self._subject, sentence)
         with suppress(Exception):

@@ -6,7 +6,6 @@ how it is applied (`converge`), what ended or was changed by others (`troubles`)
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from locallb.planning.status import Observation
 from locallb.sources import SourceError
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage import paths
+from locallb.threads.jitter import jitter
 from locallb.watch import gc_tuning
 from locallb.watch.converge import Converger
 from locallb.watch.events import (
@@ -143,7 +143,7 @@ class Loop:
             self._planner.doubted()  # whatever the update did before it broke off is in the state or its journal
             self._listen(Failed(str(error), _kind(error)))
             self._take(*marks)
-            self._schedule = self._schedule.broken(time.monotonic(), random.random())  # noqa: S311 - no secret
+            self._schedule = self._schedule.broken(time.monotonic(), jitter())
 
     def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
         if self._planner.open(marks) or self._converger.is_overtaken:
@@ -165,13 +165,13 @@ class Loop:
         self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark], began: float, first: float
     ) -> None:
         wanted = self._converger.wanted(plan)
-        now, chance = time.monotonic(), random.random()  # noqa: S311 - no secret
+        now, chance = time.monotonic(), jitter()
         for key in self._troubles.fell(plan, marks):
             self._schedule = self._schedule.fell(now, key, self._converger.applied, chance)
         self._look_by(orders_end(reading), *self._troubles.look(reading, plan, self._planner.stale(), self._converger))
         now = time.monotonic()
         work = self._converger.work(wanted, self._troubles.broken)
-        self._schedule = self._schedule.planned(set(work.keys)).blocked(now, blocked_by(plan), random.random())  # noqa: S311 - no secret
+        self._schedule = self._schedule.planned(set(work.keys)).blocked(now, blocked_by(plan), jitter())
         left = self._rested(work.without(self._schedule.waiting(now, wanted)), now)
         self._listen(
             Planned(
@@ -227,7 +227,7 @@ class Loop:
         self._welcome(plan, self._troubles.returned(plan, batch, outcome, began))
         self._look_by(self._troubles.outages.look_at(began))
         dependent = self._troubles.dependent(plan, outcome, self._planner.silent)
-        self._schedule = self._schedule.ended(ended, done, failed, random.random(), dependent)  # noqa: S311 - no secret
+        self._schedule = self._schedule.ended(ended, done, failed, jitter(), dependent)
         self._schedule = self._schedule.repaired(ended, repaired)
         self._schedule = self._schedule.gone([key for key in done if key not in wanted])
         self._listen(_told(batch.keys, outcome, ended - began, ended - first))

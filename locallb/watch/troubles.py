@@ -6,7 +6,6 @@ again (`schedule`).
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.pod_routes import lost_routes
 from locallb.planning.status import Observation
 from locallb.sources.snapshot import SnapshotResult
+from locallb.threads.jitter import jitter
 from locallb.watch.converge import Converger
 from locallb.watch.disputes import Disputes
 from locallb.watch.events import Cause, Mark
@@ -58,7 +58,7 @@ class Troubles:
         """Find out what is to be repaired now; return when to look again."""
         now = time.monotonic()
         differing, later = converger.differing(reading.standings, plan, stale, now)
-        self.disputes = self.disputes.seen(now, differing, random.random())  # noqa: S311 - no secret
+        self.disputes = self.disputes.seen(now, differing, jitter())
         if self.outages.since:
             self.outages = self.outages.planned({proxy.proxy.name for proxy in plan.proxies})
         lost = lost_routes(plan, reading.snapshot)

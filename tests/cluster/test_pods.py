@@ -15,7 +15,7 @@ import pytest
 import yaml
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
-from locallb.kubernetes.api.client import LEASE
+from locallb.kubernetes.api.client import CONFIG_MAP, LEASE
 from tests.cluster.build import CHECKOUT
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, condition, made
@@ -35,7 +35,7 @@ _GLOBAL = {
 }
 _NAMESPACED = {
     "ServiceAccount": create_namespaced_resource("", "v1", "ServiceAccount", "serviceaccounts"),
-    "ConfigMap": create_namespaced_resource("", "v1", "ConfigMap", "configmaps"),
+    "ConfigMap": CONFIG_MAP,
     "Role": create_namespaced_resource(_RBAC, "v1", "Role", "roles"),
     "RoleBinding": create_namespaced_resource(_RBAC, "v1", "RoleBinding", "rolebindings"),
     "Deployment": create_namespaced_resource("apps", "v1", "Deployment", "deployments"),

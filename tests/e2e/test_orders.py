@@ -145,7 +145,7 @@ def test_what_makes_no_sense_changes_nothing() -> None:
     """One sentence each."""
     with stage() as play, backends() as make:
         number = make("b").port
-        play.write("s.yaml", node(), service("web", port(8080, number)), service("udp", port(53, number, "UDP")))
+        play.write("s.yaml", node(), service("web", port(8080, number)), service("udp", port(5353, number, "UDP")))
         before = play.files()
         for words, code, told in (
             (["udp", "--refuse", "1%"], 1, "c/n/udp has no TCP port"),

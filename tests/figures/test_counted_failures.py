@@ -14,11 +14,12 @@ from tests.e2e.support import node, port, service, stage
 from tests.e2e.test_gateways import service as node_port_service
 from tests.envoy.http_traffic import grpc_server
 from tests.figures.test_counted import told
-from tests.gateway.api import gateway, gateway_class, route, rule
+from tests.gateway.api import gateway, gateway_class, listener, route, rule
 
 pytestmark = pytest.mark.envoy
 
 COUNT = 50
+PORT = 8080
 
 
 def closed_port() -> socket.socket:
@@ -55,10 +56,10 @@ def test_calls_over_http2_are_counted_one_by_one_and_those_without_an_answer_as_
             called = node_port_service("api", backend.port)
             called["spec"]["ports"][0]["appProtocol"] = "kubernetes.io/h2c"
             play.write("n.yaml", node(), called)
-            play.write("g.yaml", gateway_class(), gateway(), route(rule(), kind="GRPCRoute"))
+            play.write("g.yaml", gateway_class(), gateway(listener(port=PORT)), route(rule(), kind="GRPCRoute"))
             play.up()
             (address,) = play.addresses().values()
-            channel = grpc.insecure_channel(f"{address}:80")
+            channel = grpc.insecure_channel(f"{address}:{PORT}")
             say = channel.unary_unary("/test.Echo/Say", bytes, bytes)
             with ThreadPoolExecutor(4) as callers:
                 answers = list(callers.map(say, [b"hello"] * COUNT))

@@ -20,12 +20,13 @@ from tests.e2e.support import CHECKOUT, Stage, backends, node, port, service, st
 from tests.e2e.test_gateways import service as node_port_service
 from tests.e2e.watching import becomes
 from tests.envoy.http_traffic import Client, Echo
-from tests.gateway.api import gateway, gateway_class, route
+from tests.gateway.api import gateway, gateway_class, listener, route
 from tests.report.schema import mistakes
 
 pytestmark = pytest.mark.envoy
 
 COUNT = 100
+PORT = 8080
 SCHEMA = json.loads((CHECKOUT / "docs/schemas/logs.schema.json").read_text())
 
 
@@ -124,10 +125,10 @@ def test_each_request_is_a_line() -> None:
     with stage() as play, Echo("a", "127.0.0.1") as echo:
         play.configure(accessLogs=True)
         play.write("n.yaml", node(), node_port_service("api", echo.backend.port))
-        play.write("g.yaml", gateway_class(), gateway(), route())
+        play.write("g.yaml", gateway_class(), gateway(listener(port=PORT)), route())
         play.up()
         (address,) = play.addresses().values()
-        client = Client(address, 80)
+        client = Client(address, PORT)
         with logs(play, "--json") as running:
             becomes(lambda: client.ask("/before").status == 200 and running.lines())
             paths = [f"/status/{503 if number % 3 else 404}?token=secret" for number in range(COUNT)]

@@ -166,7 +166,7 @@ def test_writes_that_others_forestall_wait_longer_each_time_and_end(
     cluster, waits = Duel(service(3)), list[float]()
     monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
     monkeypatch.setattr(live_service, "time", SimpleNamespace(sleep=waits.append))
-    monkeypatch.setattr(live_service, "random", SimpleNamespace(random=lambda: 0.0))
+    monkeypatch.setattr(live_service, "jitter", lambda: 0.0)
     RECENT.note(told, "n", "web", service(2))
     with pytest.raises(ProviderError, match="n/web is changed by somebody again and again"):
         live_service.write(ACCESS, OWNER, claiming)

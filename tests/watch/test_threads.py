@@ -128,7 +128,7 @@ def test_work_that_fails_again_and_again_waits_longer_and_one_that_lived_begins_
     lives = [0.0] * 8 + [supervised.AGAIN.calm, 0.0]
     monkeypatch.setattr(supervised, "THREADS", Threads())
     monkeypatch.setattr("locallb.threads.supervised.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("locallb.threads.supervised.random.random", lambda: 0.0)
+    monkeypatch.setattr("locallb.threads.supervised.jitter", lambda: 0.0)
 
     class Stopped(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:

@@ -6,7 +6,6 @@ What an open watch says to be as it shall be isn't read either.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,6 +25,7 @@ from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.model.status_entries import Event
 from locallb.resources.errors import ProviderError
+from locallb.threads.jitter import jitter
 from locallb.threads.supervised import Task, do_once
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
     if guess is not None and (patch := decide(guess)) and (done := _patched(access, owner, patch)):
         return done[0]
     for conflicts in range(_ATTEMPTS):
-        time.sleep(CONFLICTS.delay(conflicts, random.random()))  # noqa: S311 - no secret
+        time.sleep(CONFLICTS.delay(conflicts, jitter()))
         live = find(access, owner)
         patch = None if live is None else decide(live)
         if patch is None:

@@ -6,7 +6,6 @@ Not here: what is done about it.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from locallb.model.pacing import Backoff, Pace
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import is_meant
 from locallb.sources.gardener.seed import Look, Seed
+from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
 PACE = Pace(first=5.0, longest=20.0, floor=5.0)
@@ -57,7 +57,7 @@ class SeedPolls:
                 self._seed = Seed(access)
             look = self._seed.look(lambda name: is_meant(self._finder, name))
         except KubeError:
-            self._backoff = self._backoff.failed(time.monotonic(), random.random())  # noqa: S311 - no secret
+            self._backoff = self._backoff.failed(time.monotonic(), jitter())
             return None
         self._backoff = self._backoff.succeeded(time.monotonic())
         return look

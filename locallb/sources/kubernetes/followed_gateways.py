@@ -8,7 +8,6 @@ which (`routed`).
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +32,7 @@ from locallb.sources.kubernetes.followed_kinds import Follow, FollowedKinds, no_
 from locallb.sources.kubernetes.gateway_listing import objects_in, parsed, refer_alike
 from locallb.sources.kubernetes.named_objects import KINDS, NamedObjects
 from locallb.sources.kubernetes.routed import Routed
+from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
 OTHERS = "others"
@@ -188,7 +188,7 @@ class FollowedGateways:
                 places = self._routed.places(asking)
         except KubeError as error:
             self._fail(str(error))
-            self._asked = self._asked.failed(time.monotonic(), random.random())  # noqa: S311 - no secret
+            self._asked = self._asked.failed(time.monotonic(), jitter())
             self._due = self._asked.not_before
             return
         was, told = self._places, self._trouble

@@ -7,7 +7,6 @@ often (`watch_pace`), and what a change leads to.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +27,7 @@ from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_objects import FollowedObjects
 from locallb.sources.kubernetes.told_writers import ToldWriters
 from locallb.sources.readings import slim
+from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
 NOBODY: Mapping[str, Tempo] = MappingProxyType({})
@@ -153,7 +153,7 @@ class FollowedKinds:
                     self._stopped.wait(self.how.refused)
 
     def _pace(self, kind: str, note: Callable[[Tempo, float, float], Tempo]) -> None:
-        self._tempos[kind] = note(self._tempos[kind], time.monotonic(), random.random())  # noqa: S311 - no secret
+        self._tempos[kind] = note(self._tempos[kind], time.monotonic(), jitter())
 
     def _run(self, kind: str, feed: Feed) -> None:
         """List, then watch for as long as the list is good for."""

@@ -8,7 +8,6 @@ read holds up no other: it counts as last read, and is asked for more and more r
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from locallb.model.gateway.of_cluster import ApiObject
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
 from locallb.sources.certificates import TYPE, certificate_said
+from locallb.threads.jitter import jitter
 
 KINDS = (SECRET, CONFIG_MAP)
 AGAIN = Pace(first=2.0, longest=60.0, floor=1.0)
@@ -135,7 +135,7 @@ def _turn(failure: _Failure | None) -> float:
 
 def _failed(error: KubeError, before: _Failure | None) -> _Failure:
     backoff = before.backoff if before else Backoff(AGAIN)
-    return _Failure(error, backoff.failed(time.monotonic(), random.random()))  # noqa: S311 - no secret
+    return _Failure(error, backoff.failed(time.monotonic(), jitter()))
 
 
 def stand_in(access: Access, named: Reference) -> Document | None:

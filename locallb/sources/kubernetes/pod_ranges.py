@@ -6,7 +6,6 @@ objects say (`kubernetes.pod_ranges`), and routes.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Collection, Iterable
@@ -23,6 +22,7 @@ from locallb.model.objects import PodRanges
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_kinds import Follow, FollowedKinds
+from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
 EVERY = 30.0
@@ -134,7 +134,7 @@ class FollowedRanges:
                     return
                 places = range_kinds(asking)
         except KubeError as error:
-            self._asked = self._asked.failed(time.monotonic(), random.random())  # noqa: S311 - no secret
+            self._asked = self._asked.failed(time.monotonic(), jitter())
             self._fail(str(error))
             return
         self._asked = self._asked.succeeded(time.monotonic())
