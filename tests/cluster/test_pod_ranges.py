@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 import yaml
-from lightkube import ApiError, Client
+from lightkube import Client
 from lightkube.codecs import load_all_yaml
 from lightkube.generic_resource import create_global_resource
 
@@ -63,8 +64,8 @@ def is_created(client: Client, cidr: str) -> bool:
     del document["metadata"]["resourceVersion"]
     try:
         client.create(BLOCK.from_dict(document))
-    except ApiError as error:
-        if error.status.code != 404:
+    except httpx2.HTTPStatusError as error:  # a path that isn't served is answered in plain text
+        if error.response.status_code != httpx2.codes.NOT_FOUND:
             raise
         return False
     return True
