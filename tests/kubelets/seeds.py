@@ -61,8 +61,9 @@ class Shoot:
     def announce(self) -> None:
         """Have the seed say that it is there, and how it is reached."""
         labels = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
-        self.seed.create(NAMESPACE.from_dict({"metadata": {"name": self.name, "labels": labels}}))
-        self.seed.create(NAMESPACE.from_dict({"metadata": {"name": self.infra}}))
+        for name, own in ((self.name, labels), (self.infra, {})):
+            namespace = NAMESPACE.from_dict({"metadata": {"name": name, "labels": own}})
+            eventually(lambda namespace=namespace: _created(self.seed, namespace), f"no earlier {name} is left")  # type: ignore[misc]
         data = {"kubeconfig": base64.b64encode(self._kubeconfig().encode()).decode()}
         self.seed.create(SECRET.from_dict({"metadata": {"name": "gardener"}, "data": data}), namespace=self.name)
         status = {"technicalID": self.name, "hibernated": False}
@@ -199,7 +200,7 @@ def shoots(cluster: Cluster, root: Path, *names: str) -> Iterator[list[Shoot]]:
     with ExitStack() as stack:
         seed = stack.enter_context(cluster.plane.client())
         (definition,) = load_all_yaml(_DEFINITION)
-        seed.create(definition)
+        eventually(lambda: _created(seed, definition), "the kind of an earlier test is gone")
         stack.callback(lambda: seed.delete(type(definition), "clusters.extensions.gardener.cloud"))
         made = []
         for name in names:

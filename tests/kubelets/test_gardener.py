@@ -71,7 +71,7 @@ def test_a_seeds_gateways_and_bastions_are_served_and_no_bastion_is_taken_for_a_
 ) -> None:
     """Each zone's gateway has an address of its own, those of older layouts by pins: a bastion's by a pattern."""
     with (
-        shoots(cluster, tmp_path, "shoot--local--a") as (shoot,),
+        shoots(cluster, tmp_path, "shoot--local--c") as (shoot,),
         istio_gateways(shoot.seed, "0", "1") as places,
         stage() as play,
     ):
