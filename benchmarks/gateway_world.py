@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from lightkube import ApiError, Client
+import httpx2
+from lightkube import Client
 
 from benchmarks.nodes import FIRST
 from benchmarks.requests import PATIENCE, Load, until
@@ -120,7 +121,7 @@ class Api:
         until(lambda: is_created(client, gateway_class()), "the GatewayClass")
 
     def _serves(self, kind: str) -> bool:
-        with suppress(ApiError):
+        with suppress(httpx2.HTTPStatusError):  # ApiError is one; a path that isn't served is answered in plain text
             list(self._client.list(self._resources[kind]))
             return True
         return False
