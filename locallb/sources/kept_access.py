@@ -24,6 +24,7 @@ LARGEST = 2**20
 """Bytes of a kubeconfig."""
 SUFFIX = ".kubeconfig"
 _CLUSTER_FIELDS = frozenset({"server", "certificate-authority-data"})
+_KEPT_FIELDS = _CLUSTER_FIELDS | {"tls-server-name"}
 _USER_FIELDS = frozenset({"client-certificate-data", "client-key-data", "token"})
 _UNUSABLE = (DocumentError, KeyError, IndexError, TypeError, ValueError, AttributeError)
 """What reading a kubeconfig raises that isn't one."""
@@ -37,14 +38,28 @@ class Way:
     refused: tuple[str, ...] = ()
 
 
-def admitted(context: str, given: bytes | None, server: Callable[[str], str], token: str = "") -> Way:
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How a server is reached from here."""
+
+    url: str
+    name: str = ""
+    """The name that its certificate has, where the URL says another one."""
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Return what a kubeconfig's cluster has of it."""
+        return {"server": self.url, **({"tls-server-name": self.name} if self.name else {})}
+
+
+def admitted(context: str, given: bytes | None, reach: Callable[[str], Reach], token: str = "") -> Way:
     """Take from the first cluster and user of a kubeconfig what may be taken; nothing where that isn't made yet.
 
-    `server` makes of the server that it names the one that is reached from here; a `token` stands for the user.
+    `reach` makes of the server that it names the one that is reached from here; a `token` stands for the user.
     """
     try:
         cluster, user, _ = _parts(given or b"")
-        cluster["server"] = server(str(cluster["server"]))
+        reached = reach(str(cluster["server"]))
     except _UNUSABLE:
         return Way()
     user = {"token": token} if token else user
@@ -52,7 +67,7 @@ def admitted(context: str, given: bytes | None, server: Callable[[str], str], to
     cluster, user = _within(cluster, _CLUSTER_FIELDS), _within(user, _USER_FIELDS)
     if not user:
         return Way(refused=refused or ("no certificate and no token",))
-    return Way(_text(context, cluster, user), refused)
+    return Way(_text(context, {**cluster, **reached.fields}, user), refused)
 
 
 def kept(directory: Path) -> dict[str, Path]:
@@ -65,7 +80,7 @@ def is_usable(path: Path) -> bool:
     """Return whether a kept kubeconfig has a context, and nothing but what we take."""
     try:
         cluster, user, contexts = _parts(foreign_files.read(path, LARGEST))
-        return bool(contexts) and not (_beyond(cluster, _CLUSTER_FIELDS) or _beyond(user, _USER_FIELDS))
+        return bool(contexts) and not (_beyond(cluster, _KEPT_FIELDS) or _beyond(user, _USER_FIELDS))
     except (OSError, *_UNUSABLE):
         return False
 

@@ -105,7 +105,9 @@ def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str | None, context
     [
         ({"server": ""}, None, "its server is missing; write a URL"),
         ({"server": "localhost"}, None, "its server is localhost; write a URL"),
-        ({"tls-server-name": "x"}, None, "it has `tls-server-name`; give a server by a name"),
+        ({"tls-server-name": "a b"}, None, "its tls-server-name .a b. isn't a hostname"),
+        ({"tls-server-name": ["api"]}, None, "its tls-server-name .* isn't a hostname"),
+        ({"tls-server-name": "*.shop"}, None, "isn't a hostname.*; write the name that the server's certificate has"),
         ({"proxy-url": "carrier://pigeon"}, None, "its proxy-url is carrier://pigeon; write a URL"),
         (
             {},

@@ -1,8 +1,9 @@
-"""What a connection trusts is read once for the same inputs, and again for others: counted."""
+"""What a connection trusts is read once for the same inputs, and again for others: counted; and whom it asks for."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,16 @@ from typing import Any
 import pytest
 
 from locallb.kubernetes.access import tls
+from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.tls import TlsContexts
 from locallb.kubernetes.api import feed
+from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.snapshot import Access
+from tests.envoy.certificates import Authority
 from tests.kubernetes.test_kubeconfig import written
+from tests.sources.seed_api import SeedApi, served_seed
 
 
 @dataclass
@@ -117,3 +122,43 @@ def test_contexts_that_nobody_asks_for_are_forgotten(tmp_path: Path, made: Made)
     for number in range(100):
         made.of(written(tmp_path / "config", cluster={"certificate-authority-data": str(number)}))
     assert len(made.contexts._made) == 16
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[tuple[SeedApi, Authority]]:
+    """Serve an API at an address that its certificate doesn't have, with a Service."""
+    authority = Authority(tmp_path / "authority")
+    pair = authority.sign("DNS:api.shop.test")
+    with served_seed(certificate=(pair.chain, pair.key)) as seed:
+        yield seed, authority
+
+
+@pytest.mark.parametrize("name", ["api.shop.test", "API.shop.test"])
+def test_a_server_is_asked_for_by_the_name_that_its_certificate_has(
+    api: tuple[SeedApi, Authority], tmp_path: Path, name: str
+) -> None:
+    """By requests and by what is followed; the URL may have an address that nobody resolved."""
+    seed, authority = api
+    access = written(tmp_path / "config", cluster=_cluster(seed, authority, name))
+    assert Cluster(access).slices() == []
+    feed_of_services = Feed(access, "Service")
+    assert feed_of_services.list() == ([], "1")
+    feed_of_services.close()
+    assert seed.called == {"api.shop.test"}
+
+
+@pytest.mark.parametrize("name", ["", "other.shop.test"])
+def test_a_certificate_for_another_name_is_refused(api: tuple[SeedApi, Authority], tmp_path: Path, name: str) -> None:
+    """As is one that hasn't the URL's address, where no name is given; nothing is sent."""
+    seed, authority = api
+    access = written(tmp_path / "config", cluster=_cluster(seed, authority, name))
+    with pytest.raises(KubeError, match="certificate"):
+        Cluster(access).slices()
+    with pytest.raises(KubeError, match="certificate"):
+        Feed(access, "Service").list()
+    assert seed.asked == []
+
+
+def _cluster(seed: SeedApi, authority: Authority, name: str) -> dict[str, Any]:
+    named = {"tls-server-name": name} if name else {}
+    return {"server": seed.url, "certificate-authority": str(authority.own.chain), **named}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import yaml
 CLUSTERS = "/apis/extensions.gardener.cloud/v1alpha1/clusters"
 NAMESPACES = "/api/v1/namespaces"
 PODS = "/api/v1/pods"
+RECORDS = "/apis/extensions.gardener.cloud/v1alpha1/dnsrecords"
 LOCAL = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
 
 
@@ -33,6 +35,8 @@ class SeedApi:
     over: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Paths, and the credential that came with each."""
+    called: set[str] = field(default_factory=set)
+    """The names that clients asked for, where it is served by TLS."""
 
     def put_shoot(self, name: str, *, labels: Mapping[str, str] | None = None, **fields: object) -> None:
         """Make the namespace and the Cluster of a shoot."""
@@ -45,6 +49,12 @@ class SeedApi:
         """Take away its namespace and its Cluster."""
         for path in (NAMESPACES, CLUSTERS):
             self.objects[path] = [item for item in self.objects.get(path, []) if item["metadata"]["name"] != name]
+
+    def put_record(self, shoot: str, name: str, *values: object) -> None:
+        """Make a DNSRecord of a shoot."""
+        metadata = {"name": f"{name}-{len(self.objects.get(RECORDS, []))}", "namespace": shoot, "resourceVersion": "1"}
+        spec = {"type": "local", "name": name, "recordType": "A", "values": list(values)}
+        self.objects.setdefault(RECORDS, []).append({"metadata": metadata, "spec": spec})
 
     def put_machine(self, shoot: str, name: str, pod_ips: Sequence[str], host_ips: Sequence[str]) -> None:
         """Make the pod that is a Node of a shoot."""
@@ -136,9 +146,19 @@ class _Server(ThreadingHTTPServer):
         """Say nothing of clients that went away."""
 
 
+def _tls(certificate: tuple[Path, Path], called: set[str]) -> ssl.SSLContext:
+    """Return the server's side, which takes note of the names that clients ask for."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    context.sni_callback = lambda _socket, name, _context: called.add(name or "")
+    return context
+
+
 @contextmanager
-def served_seed(path: Path | None = None, uid: str = "seed-1") -> Iterator[SeedApi]:
-    """Serve an API that has nothing but kube-system; `path` gets a kubeconfig."""
+def served_seed(
+    path: Path | None = None, uid: str = "seed-1", certificate: tuple[Path, Path] | None = None
+) -> Iterator[SeedApi]:
+    """Serve an API that has nothing but kube-system, with this chain and key by TLS; `path` gets a kubeconfig."""
     api = SeedApi()
     api.objects = {
         f"{NAMESPACES}/kube-system": {"metadata": {"name": "kube-system", "uid": uid, "resourceVersion": "1"}},
@@ -146,9 +166,11 @@ def served_seed(path: Path | None = None, uid: str = "seed-1") -> Iterator[SeedA
         "/apis/discovery.k8s.io/v1/endpointslices": [],
     }
     with _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api})) as server:
+        if certificate:
+            server.socket = _tls(certificate, api.called).wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        api.url = f"http://127.0.0.1:{server.server_port}"
+        api.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"
         if path:
             path.write_text(kubeconfig(api.url, {"token": "seed-token"}))
         yield api

@@ -34,7 +34,7 @@ from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.readings import ReadCache, readings_directory
 from locallb.sources.snapshot import find_sources
 from locallb.sources.source import Found, source_type
-from tests.sources.seed_api import CLUSTERS, PODS, SeedApi, cluster, kubeconfig, served_seed
+from tests.sources.seed_api import CLUSTERS, PODS, RECORDS, SeedApi, cluster, kubeconfig, served_seed
 from tests.watch.api import becomes
 
 SEED = GardenerSource(ClusterName("seed"), "seed.kubeconfig")
@@ -167,6 +167,60 @@ def test_the_ways_to_nodes_stay_while_the_seed_is_silent_and_go_with_the_shoot(s
     seed.drop_shoot(A)
     look(tmp_path)
     assert not (kept(tmp_path) / f"{A}.routes").read_text()
+
+
+API = "api.a.local.external.local.gardener.cloud"
+
+
+def reached(root: Path) -> tuple[str, str]:
+    """Return the server of the shoot A, and the name that is asked of it."""
+    way_to = connection(Access(str(kept(root) / f"{A}.kubeconfig"), A))
+    return way_to.server, way_to.server_name
+
+
+def test_an_api_is_dialled_at_the_address_that_the_seed_keeps_for_its_name(seed: SeedApi, tmp_path: Path) -> None:
+    """By a token of our own and as administrator; without such a record, as before: this host resolves the name."""
+    seed.put_record(B, "api.a.internal", "172.18.255.99")
+    look(tmp_path)
+    assert reached(tmp_path) == ("https://api.a.internal", "")
+    seed.put_record(A, "api.a.internal", "172.18.255.225", "172.18.255.226")
+    look(tmp_path)
+    assert reached(tmp_path) == ("https://172.18.255.225", "api.a.internal")
+    seed.put_secret(A, TOKEN, "token", "t1")
+    seed.put_secret(A, "generic-token-kubeconfig-1", "kubeconfig", INSIDE)
+    look(tmp_path)
+    assert reached(tmp_path) == (f"https://{API}", "")
+    seed.put_record(A, API, "fd00:ff::e1")
+    look(tmp_path)
+    assert reached(tmp_path) == ("https://[fd00:ff::e1]", API)
+    seed.put_record(A, API, "172.18.255.225")
+    look(tmp_path)
+    assert reached(tmp_path) == ("https://172.18.255.225", API)
+    del seed.objects[RECORDS]
+    look(tmp_path)
+    assert reached(tmp_path) == (f"https://{API}", "")
+
+
+ODD_VALUES: tuple[object, ...] = (None, 7, [], {}, "lb.elsewhere.test", "0.0.0.0", "224.0.0.1", "fe80::1%eth0", "a\nb")
+
+
+@pytest.mark.parametrize("value", ODD_VALUES)
+def test_whatever_else_stands_in_a_record_leads_nowhere(seed: SeedApi, tmp_path: Path, value: object) -> None:
+    """Names of other names, and what is no address."""
+    seed.put_record(A, "api.a.internal", value)
+    look(tmp_path)
+    assert reached(tmp_path) == ("https://api.a.internal", "")
+
+
+def test_a_port_stays_and_only_what_is_encrypted_is_led_elsewhere(seed: SeedApi, tmp_path: Path) -> None:
+    """A server without a certificate couldn't show that it is the same one."""
+    seed.put_record(A, "api.a.internal", "172.18.255.225")
+    seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig("https://api.a.internal:8443", {"token": "t"}))
+    look(tmp_path)
+    assert reached(tmp_path) == ("https://172.18.255.225:8443", "api.a.internal")
+    seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig("http://api.a.internal", {"token": "t"}))
+    look(tmp_path)
+    assert reached(tmp_path) == ("http://api.a.internal", "")
 
 
 def test_a_seed_that_lists_no_pods_is_told_and_serves(seed: SeedApi, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Kubeconfigs: which context of which file is meant, and how its cluster is reached.
 
-What the client underneath would pass over in silence or can't do (exec plugins of version v1, `tls-server-name`,
-impersonation) is refused in a sentence. Credentials stay where the file says. What proves that a context is gone, and
-what only looks like it, is told in ADR 19. Not here: requests (`client`), and running plugins (`exec_plugin`).
+What the client underneath would pass over in silence or can't do (exec plugins of version v1, impersonation) is refused
+in a sentence. Credentials stay where the file says. What proves that a context is gone, and what only looks like it, is
+told in ADR 19. Not here: requests (`client`), and running plugins (`exec_plugin`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+import httpx2
 from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 
@@ -26,6 +27,7 @@ from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
 from locallb.model.formatting import clipped, few
+from locallb.model.http import checks
 from locallb.model.snapshot import Access
 from locallb.storage import foreign_files
 
@@ -52,6 +54,13 @@ class Connection:
     """Files that it names: certificates, keys, tokens."""
     plugin: Plugin | None = None
     """The command that gives the token, if there is one."""
+    server_name: str = ""
+    """The name that its certificate has (`tls-server-name`); empty for that in the URL."""
+
+    def name_server(self, request: httpx2.Request) -> None:
+        """Have a request's connection ask for the server by that name (SNI), and check its certificate for it."""
+        if self.server_name:
+            request.extensions["sni_hostname"] = self.server_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +147,8 @@ def connection(access: Access) -> Connection:
     _require_regular(files, access)
     plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
     config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
-    return Connection(config, server, not proxy and not is_local(server), proxy, files, plugin)
+    server_name = _server_name(cluster)
+    return Connection(config, server, not proxy and not is_local(server), proxy, files, plugin, server_name)
 
 
 def sign_in(accesses: Iterable[Access]) -> None:
@@ -173,8 +183,10 @@ def _unusable(cluster: Section, user: Section) -> Iterator[str]:
     server = str(cluster.get("server") or "")
     if urlsplit(server).scheme not in {"http", "https"}:
         yield f"its server is {server or 'missing'}; write a URL such as https://127.0.0.1:6443"
-    if cluster.get("tls-server-name"):
-        yield "it has `tls-server-name`; give a server by a name that its certificate has"
+    try:
+        _server_name(cluster)
+    except ValueError as error:
+        yield f"its tls-server-name {error}; write the name that the server's certificate has"
     if (proxy := cluster.get("proxy-url")) and urlsplit(str(proxy)).scheme not in _PROXIES:
         yield f"its proxy-url is {proxy}; write a URL such as http://127.0.0.1:3128"
     plugin = user.get("exec")
@@ -187,6 +199,12 @@ def _unusable(cluster: Section, user: Section) -> Iterator[str]:
         yield "its user has an auth-provider, which Kubernetes no longer has; use a client certificate or a token"
     if any(str(key) == "as" or str(key).startswith("as-") for key in user):
         yield "its user impersonates another one (`as`); use that one's own credentials"
+
+
+def _server_name(cluster: Section) -> str:
+    """Return the name that the server's certificate has, where the URL says another one. Raises ValueError."""
+    name = cluster.get("tls-server-name")
+    return checks.hostname(str(name).lower(), wildcard=False) if name else ""
 
 
 def _part(content: Content, kind: str, access: Access) -> Section:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 
 import httpx2
@@ -51,7 +52,12 @@ class Connected:
             raise KubeError(Fault.KUBECONFIG, told) from None
         if reached.plugin:
             self.client._client._client.auth = PluginAuth(reached.plugin)  # noqa: SLF001 - no other way to its requests
-        hooks = [_hurry_event, PageGuard().look, lambda request: QUOTAS.wait(access, request.method, request.url.path)]
+        hooks: list[Callable[[httpx2.Request], None]] = [
+            reached.name_server,
+            _hurry_event,
+            PageGuard().look,
+            lambda request: QUOTAS.wait(access, request.method, request.url.path),
+        ]
         self.client._client._client.event_hooks = {"request": hooks}  # noqa: SLF001 - likewise
         weakref.finalize(self, self.client.close)
 

@@ -93,7 +93,12 @@ class Feed:
                 timeout=_TIMEOUT,
                 trust_env=reached.trust_env,
                 proxy=reached.proxy,
-                event_hooks={"request": [lambda request: QUOTAS.wait(access, request.method, request.url.path)]},
+                event_hooks={
+                    "request": [
+                        reached.name_server,
+                        lambda request: QUOTAS.wait(access, request.method, request.url.path),
+                    ]
+                },
             )
         except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
             told = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"

@@ -10,18 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightkube import Client
-from lightkube.generic_resource import create_global_resource
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
 from locallb.kubernetes.access.errors import Fault, KubeError
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.client import NAMESPACE, POD, Cluster
 from locallb.model.network.routes import PodRoute
 from locallb.sources.gardener import machines
-from locallb.sources.gardener.shoots import LABELS, Shoot, parse_shoot, way
+from locallb.sources.gardener.shoots import LABELS, Records, Shoot, parse_shoot, read_records, way
 from locallb.sources.kept_access import Way
 
 _GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
 _CLUSTER = create_global_resource(_GROUP, _VERSION, "Cluster", "clusters")
+_RECORD = create_namespaced_resource(_GROUP, _VERSION, "DNSRecord", "dnsrecords")
 _PAGE = 100
 _SYSTEM = "kube-system"
 
@@ -52,7 +53,8 @@ class Seed(Cluster):
         parsed = {
             str(shoot.name): shoot for shoot in map(parse_shoot, clusters) if shoot and shoot.name in control_planes
         }
-        ways = {name: self._way(shoot) for name, shoot in parsed.items() if is_asked(name)}
+        records = read_records(self._records())
+        ways = {name: self._way(shoot, records.get(name, {})) for name, shoot in parsed.items() if is_asked(name)}
         there = control_planes | {str(document["metadata"]["name"]) for document in clusters}
         return Look(identity, frozenset(there), parsed, ways, self._machines())
 
@@ -89,5 +91,21 @@ class Seed(Cluster):
             return None
         return machines.node_routes(pods)
 
-    def _way(self, shoot: Shoot) -> Way:
-        return way(shoot, lambda name: self.secret(shoot.name, name))
+    def _records(self) -> list[Object]:
+        """Return where names lead; none where this user may not ask, or nothing keeps such records. Raises KubeError.
+
+        Then names are resolved by this host.
+        """
+        try:
+            return self._list(
+                f"{_GROUP}/{_VERSION}",
+                "DNSRecord",
+                lambda client: client.list(_RECORD, namespace="*", chunk_size=_PAGE),
+            )
+        except KubeError as error:
+            if error.fault is not Fault.REFUSED:
+                raise
+            return []
+
+    def _way(self, shoot: Shoot, records: Records) -> Way:
+        return way(shoot, lambda name: self.secret(shoot.name, name), records)

@@ -8,13 +8,18 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from ipaddress import ip_address
+from types import MappingProxyType
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from locallb.model.fields import LABEL
-from locallb.model.identities import ClusterName
-from locallb.sources.kept_access import LARGEST, Way, admitted
+from locallb.model.http import checks
+from locallb.model.identities import ClusterName, IPAddress
+from locallb.sources.kept_access import LARGEST, Reach, Way, admitted
 
 LABELS = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
 """What the namespaces of control planes have whose shoots have their Nodes on this host."""
@@ -22,10 +27,10 @@ TOKEN, ADMIN = "shoot-access-local-lb", "gardener"
 """Secrets: a token that was asked for us, which has the rights that it was given; otherwise the administrator's."""
 _GENERIC = "generic-token-kubeconfig"
 _GENERIC_NAME = "generic-token-kubeconfig.secret.gardener.cloud/name"
-_HOST = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
-_LONGEST = 253
 _VISIBLE = re.compile(r"[!-~]+")
 Secret = Mapping[str, Any]
+Records: TypeAlias = Mapping[str, IPAddress]
+"""Addresses of names, as the DNSRecords of one shoot have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +58,52 @@ def parse_shoot(document: Mapping[str, Any]) -> Shoot | None:
     return Shoot(ClusterName(name), _host(f"api.{domain}"), generic, _silence(shoot))
 
 
-def way(shoot: Shoot, secret: Callable[[str], Secret | None]) -> Way:
-    """Find out how a shoot's API is reached, by the Secrets of its namespace; nothing where it isn't up yet."""
+def way(shoot: Shoot, secret: Callable[[str], Secret | None], records: Records = MappingProxyType({})) -> Way:
+    """Find out how a shoot's API is reached, by the Secrets of its namespace; nothing where it isn't up yet.
+
+    Where `records` say to which address its name leads, that is dialled: this host needn't resolve the name.
+    """
     asked = secret(TOKEN)
     if asked is None:
-        return admitted(shoot.name, _data(secret(ADMIN), "kubeconfig"), str)
+        return admitted(shoot.name, _data(secret(ADMIN), "kubeconfig"), lambda server: _reach(server, records))
     token = (_data(asked, "token") or b"").decode("ascii", "replace").strip()
     if not (shoot.api and _VISIBLE.fullmatch(token)):
         return Way()
-    return admitted(
-        shoot.name, _data(secret(shoot.generic), "kubeconfig"), lambda _inside: f"https://{shoot.api}", token
-    )
+    reached = _reach(f"https://{shoot.api}", records)
+    return admitted(shoot.name, _data(secret(shoot.generic), "kubeconfig"), lambda _inside: reached, token)
+
+
+def read_records(documents: Iterable[Mapping[str, Any]]) -> Mapping[str, Records]:
+    """Return where names lead by a seed's DNSRecords of addresses, by namespace; the first value of each counts.
+
+    Where a name has addresses of both families, that of IPv4 counts.
+    """
+    records: dict[str, dict[str, IPAddress]] = {}
+    for document in documents:
+        name, values = _host(text_at(document, "spec", "name")), at(document, "spec", "values")
+        address = _address(values[0]) if isinstance(values, list) and values else None
+        if name and address:
+            known = records.setdefault(text_at(document, "metadata", "namespace"), {})
+            known[name] = min(address, known.get(name, address), key=lambda given: (given.version, int(given)))
+    return records
+
+
+def _address(text: object) -> IPAddress | None:
+    with suppress(ValueError):
+        address = ip_address(text) if isinstance(text, str) and "%" not in text else None
+        return address if address and not address.is_unspecified and not address.is_multicast else None
+    return None
+
+
+def _reach(server: str, records: Records) -> Reach:
+    """Return how a server is reached: at the address of its name, where that is known. Raises ValueError."""
+    parts = urlsplit(server)
+    name = _host(parts.hostname or "")
+    if parts.scheme != "https" or name not in records:
+        return Reach(server)
+    address, port = records[name], f":{parts.port}" if parts.port else ""
+    host = f"[{address}]" if address.version == 6 else f"{address}"  # noqa: PLR2004 - the protocol's version
+    return Reach(f"https://{host}{port}", name)
 
 
 def _silence(shoot: object) -> str:
@@ -75,7 +115,9 @@ def _silence(shoot: object) -> str:
 
 def _host(text: str) -> str:
     """Return a name that may stand in a URL; empty if it may not."""
-    return text if len(text) <= _LONGEST and _HOST.fullmatch(text) else ""
+    with suppress(ValueError):
+        return checks.hostname(text, wildcard=False)
+    return ""
 
 
 def _data(secret: Secret | None, key: str) -> bytes | None:
