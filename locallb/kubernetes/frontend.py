@@ -14,7 +14,6 @@ from typing import Any, cast
 from locallb.config.registry import FRONTENDS
 from locallb.kubernetes.status_patch import Published, Standing
 from locallb.model.identities import ClusterName, IPAddress, ObjectKind
-from locallb.model.memory import Memory
 from locallb.model.objects import MalformedService, Service
 from locallb.planning.planned import Placement, Rejection
 
@@ -47,8 +46,8 @@ class Frontend:
     """The API's `kind`."""
     plural: str
     """How paths name it."""
-    read: Callable[[ClusterName, Document, Memory[Any]], FrontendRead]
-    """Reads one object. Never raises; what it found of the very same object is in the memory."""
+    read: Callable[[ClusterName, Document], FrontendRead]
+    """Reads one object. Never raises."""
     refused: Callable[[ClusterName, Document, str], MalformedService]
     """Makes of an object one that gets nothing, for a reason that is told."""
     publication: Callable[[Placement | Rejection], Published]

@@ -6,12 +6,13 @@ memory and without one the outcome is the same. Not here: what was applied to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import eq
 from typing import Any, Generic, TypeVar
 
 _Made = TypeVar("_Made")
+_Item = TypeVar("_Item")
 _Given = tuple[Any, ...]
 
 
@@ -56,3 +57,25 @@ class Memory(Generic[_Made]):
     def evict_unused(self) -> None:
         """Forget what wasn't asked for since the last time."""
         self._before, self._now = self._now, {}
+
+
+@dataclass(slots=True)
+class Each(Generic[_Item, _Made]):
+    """Knows what was made of each of many objects, of which the most are the very same ones the next time.
+
+    Those cost nearly nothing: they are told apart by identity, all in one go. For one thread and one purpose.
+    """
+
+    _items: tuple[_Item, ...] = ()
+    """Kept, so that the id of each stays its own."""
+    _made: dict[int, _Made] = field(default_factory=dict)
+
+    def of(self, items: Iterable[_Item], make: Callable[[_Item], _Made]) -> Sequence[_Made]:
+        """Return what `make` makes of each, as it was for those that were among the last `items`; raises as it does."""
+        now = tuple(items)
+        ids = tuple(map(id, now))
+        new = set(ids) - self._made.keys()
+        known = self._made | {id(item): make(item) for item in now if id(item) in new} if new else self._made
+        made = tuple(map(known.__getitem__, ids))
+        self._items, self._made = now, dict(zip(ids, made, strict=True))
+        return made

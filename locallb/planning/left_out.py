@@ -129,7 +129,8 @@ def few_kinds(kinds: Iterable[str]) -> Mapping[str, int]:
 
 def added(several: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
     """Add counts up."""
-    total: Counter[str] = Counter()
+    total: dict[str, int] = {}
     for counter in several:
-        total.update(counter)
-    return dict(total)
+        for kind, count in counter.items():
+            total[kind] = total.get(kind, 0) + count
+    return total

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home
-from locallb.model.memory import Memory
+from locallb.model.memory import Each
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 
@@ -58,17 +57,14 @@ class ReadCache:
                 " repair the source and remove that file"
             ) from None
 
-    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: Memory[Any] | None = None) -> None:
+    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: Each[Objects, str] | None = None) -> None:
         """Make this the last good reading of a source. Raises SourceError if it can't be written.
 
         `known` has the texts of the very same objects, of whoever keeps them again and again.
         """
-        known = known or Memory()
-        full = (path for path in sorted(objects) if objects[path])
-        packed = ",".join(
-            f"{_name(path)}:{known.of_this(objects[path], partial(_text, objects[path]))}" for path in full
-        )
-        known.evict_unused()
+        full = [path for path in sorted(objects) if objects[path]]
+        texts = (known or Each()).of((objects[path] for path in full), _text)
+        packed = ",".join(f"{_name(path)}:{text}" for path, text in zip(full, texts, strict=True))
         text = f'{{"cluster":{_text(cluster)},"files":{{{packed}}},"version":{FORMAT}}}'
         path = self._path(cluster)
         try:

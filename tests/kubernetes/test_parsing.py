@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.kubernetes.parsing.objects import Known, Parsed, parse_objects
 from locallb.model.identities import Family, ObjectKey, Protocol
+from locallb.model.memory import Each
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 
@@ -239,3 +240,25 @@ def test_an_annotation_of_ours_that_nobody_reads_is_told() -> None:
     (notice,) = said.notices
     assert notice.startswith("demo/shop/web: the annotation local-lb.dev/address is read by nobody; use local-lb.dev/")
     assert len(said.services) == 1
+
+
+SAME_AGAIN = [
+    service(),
+    service("web"),
+    service("broken", ports="many"),
+    node("a"),
+    node("a"),
+    endpoints(endpoint()),
+    listed("Service", "v1", service("in-a-list"), service("web")),
+    {"apiVersion": "v2", "kind": "Node", "metadata": {"name": "a"}},
+    *OTHERS,
+]
+
+
+@given(st.lists(st.lists(st.integers(0, len(SAME_AGAIN) - 1), max_size=6), max_size=6))
+def test_the_very_same_objects_are_understood_as_before(history: list[list[int]]) -> None:
+    """Whatever came and went between, and also where one object stands there twice."""
+    known: Known = Each()
+    for numbers in history:
+        objects = [SAME_AGAIN[number] for number in numbers]
+        assert parse_objects(DEMO, objects, known) == parse_objects(DEMO, objects)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.memory import Memory
+from locallb.model.memory import Each, Memory
 
 
 def test_the_very_same_object_is_asked_about_once_and_an_equal_one_again() -> None:
@@ -100,3 +100,33 @@ def test_what_was_found_equal_once_is_known_by_identity_from_then_on() -> None:
         memory.evict_unused()
     assert Deep.asked == 1
     assert memory.given("key")[0] is second
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=6))
+def test_of_many_objects_only_those_are_made_that_were_not_there_the_last_time(history: list[list[int]]) -> None:
+    """In any order, also where one stands there twice; an equal object that is another one is made again."""
+    objects, each, before = [[number] for number in range(6)], Each[list[int], tuple[int]](), set[int]()
+    made: list[int] = []
+
+    def make(item: list[int]) -> tuple[int]:
+        made.append(item[0])
+        return (item[0],)
+
+    for numbers in history:
+        made.clear()
+        assert each.of((objects[number] for number in numbers), make) == tuple((number,) for number in numbers)
+        assert set(made) == set(numbers) - before
+        before = set(numbers)
+    made.clear()
+    each.of([[number] for number in sorted(before)], make)
+    assert made == sorted(before)
+
+
+def test_where_one_of_many_cannot_be_made_nothing_is_remembered_of_it() -> None:
+    """Whoever asks again hears of it again, and of the others as before."""
+    each, good, bad = Each[list[int], float](), [1], [0]
+    assert each.of([good], lambda item: 1 / item[0]) == (1.0,)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            each.of([good, bad], lambda item: 1 / item[0])
+    assert each.of([good], lambda item: 0.0 * item[0]) == (1.0,)

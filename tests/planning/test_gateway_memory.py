@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 from hypothesis import given
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 from locallb.gateway import telling
 from locallb.gateway.status_patch import Status
 from locallb.gateway.statuses import Told
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.parsing.objects import Known, parse_objects
 from locallb.model.identities import ObjectKind
-from locallb.model.memory import Memory
+from locallb.model.memory import Each
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning import gateway_statuses
 from locallb.planning.memory import PlanMemory
@@ -39,7 +40,7 @@ from tests.planning.objects import node
 from tests.planning.test_gateway_statuses import HOME, SETTINGS
 
 
-def snapshot(documents: list[JsonObject], known: Memory[object] | None = None, *, live: bool = True) -> Snapshot:
+def snapshot(documents: list[JsonObject], known: Known | None = None, *, live: bool = True) -> Snapshot:
     """Read what a cluster has; `known` is what its objects were understood as before."""
     read = parse_objects(DEMO, documents, known)
     access = {DEMO: ACCESS} if live else {}
@@ -119,7 +120,7 @@ def many(gateways: int, routes: int) -> list[JsonObject]:
 
 def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gateway() -> None:
     """However many others there are; what they were told is the very same."""
-    documents, memory, known = many(6, 4), PlanMemory(), Memory[object]()
+    documents, memory, known = many(6, 4), PlanMemory(), Each[object, Any]()
     before = make_plan(snapshot(documents, known), SETTINGS, memory)
     place = next(number for number, one in enumerate(documents) if one["metadata"]["name"] == "r2-1")
     documents[place] = route(

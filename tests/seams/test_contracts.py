@@ -21,7 +21,6 @@ from locallb.kubernetes.frontend import frontend, frontends
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status_patch import NOTHING, differences
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, Owner, ProxyName, RunIdentity, Uid
-from locallb.model.memory import Memory
 from locallb.model.naming import digest
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, HostFacts
@@ -98,7 +97,7 @@ def test_an_object_of_a_frontend_is_read_whatever_stands_in_it(word: str, spec: 
     """Never an exception; keys name the kind, and the parsing of a whole source comes to the same."""
     kind = frontend(ObjectKind(word))
     document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "web"}, "spec": spec}
-    read = kind.read(ClusterName("demo"), document, Memory())
+    read = kind.read(ClusterName("demo"), document)
     found = [service for service in (read.wanted, read.malformed) if service]
     assert {service.key.kind for service in found} <= {kind.kind}
     parsed = parse_objects(ClusterName("demo"), [document])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from locallb.kubernetes.annotations import unread_annotations
 from locallb.kubernetes.frontend import Frontend, FrontendRead
@@ -17,13 +16,12 @@ from locallb.kubernetes.service_status import publication
 from locallb.kubernetes.status_patch import published, publishing, standing
 from locallb.model.formatting import shown
 from locallb.model.identities import ClusterName, ObjectKind
-from locallb.model.memory import Memory
 from locallb.model.objects import MalformedService
 
 _TYPES = frozenset({"ClusterIP", "NodePort", LOAD_BALANCER, "ExternalName"})
 
 
-def _read(cluster: ClusterName, document: Mapping[object, object], known: Memory[Any]) -> FrontendRead:
+def _read(cluster: ClusterName, document: Mapping[object, object]) -> FrontendRead:
     """Read a Service; one of another type only tells its external IPs."""
     spec = document.get("spec")
     theirs = frozenset(external_ips(spec))
@@ -35,10 +33,8 @@ def _read(cluster: ClusterName, document: Mapping[object, object], known: Memory
         odd = kind and not (isinstance(kind, str) and kind in _TYPES)
         why = f"spec.type is {shown(kind)}; write LoadBalancer to give it an address" if odd else ""
         return FrontendRead(external_ips=theirs, left_out=why)
-    service, said, unread = known.of_this(
-        document, lambda: (parse_service(cluster, document), standing(document), unread_annotations(document))
-    )
-    notices = tuple(f"{service.key}: {field}" for field in unread)
+    service, said = parse_service(cluster, document), standing(document)
+    notices = tuple(f"{service.key}: {field}" for field in unread_annotations(document))
     if isinstance(service, MalformedService):
         return FrontendRead(None, service, said, notices, theirs)
     return FrontendRead(service, None, said, notices, theirs)

@@ -6,14 +6,15 @@ somebody else's. A malformed Service is kept as such, a malformed Node or Endpoi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter, itemgetter
+from typing import Any, TypeAlias
 
 from locallb.gateway.standing import StatusStanding
 from locallb.kubernetes import pod_ranges
-from locallb.kubernetes.frontend import Frontend, frontends
+from locallb.kubernetes.frontend import Frontend, FrontendRead, frontends
 from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.gateway_api import of_use, parse_gateway_api
 from locallb.kubernetes.parsing.nodes_endpoints import parse_node, parse_slice
@@ -22,12 +23,13 @@ from locallb.kubernetes.status_patch import Standing
 from locallb.model.fields import FieldError
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
-from locallb.model.memory import Memory
+from locallb.model.memory import Each, Memory
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 
 Said: TypeAlias = Standing | StatusStanding
 """What an object says of what is ours: that of a frontend, or one of Gateway API."""
-_Kind = TypeVar("_Kind")
+_Other: TypeAlias = Node | EndpointSlice | PodRanges
+_SILENT = Standing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +51,33 @@ class Parsed:
     """Gateway API's objects, and what they may refer to."""
 
 
-def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Memory[Any] | None = None) -> Parsed:
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What one object means, whatever others there are."""
+
+    document: Document
+    identity: Identity
+    frontend: Frontend | None = None
+    read: FrontendRead = field(default_factory=FrontendRead)
+    other: _Other | None = None
+    gateway_api: tuple[ObjectOfCluster, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+Known: TypeAlias = Each[object, tuple[Understood, ...]]
+
+
+def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Known | None = None) -> Parsed:
     """Take the objects of one cluster; among those of one name the first counts. Never raises.
 
     `known` has what the very same objects of the same cluster were understood as before.
     """
-    documents, notices = relevant(objects)
-    known = known or Memory()
-    gathering = _Gathering(cluster, [f"{cluster}: {notice}" for notice in notices], known)
-    for document in documents:
-        gathering.take(document)
-    known.evict_unused()
+    gathering = _Gathering(cluster)
+    for some in (known or Each()).of(objects, partial(_understood, cluster)):
+        for understood in some:
+            gathering.take(understood)
     return Parsed(
-        services=tuple(sorted(gathering.services.values(), key=lambda service: service.key)),
+        services=tuple(sorted(gathering.services.values(), key=attrgetter("key"))),
         malformed=tuple(
             sorted(gathering.malformed, key=lambda rejected: (rejected.key, rejected.problem, rejected.uid))
         ),
@@ -75,13 +91,46 @@ def parse_objects(cluster: ClusterName, objects: Iterable[object], known: Memory
     )
 
 
+def _understood(cluster: ClusterName, given: object) -> tuple[Understood, ...]:
+    """Understand an object, or those of a list."""
+    documents, notices = relevant([given])
+    of_none = Understood({}, Identity("", "", ""), notices=tuple(f"{cluster}: {notice}" for notice in notices))
+    return (*([of_none] if notices else []), *(_meant(cluster, document) for document in documents))
+
+
+def _meant(cluster: ClusterName, document: Document) -> Understood:
+    """Understand one object of a kind that is read."""
+    identity, kind = Identity.of(document), text_of(document.get("kind"))
+    understood = Understood(document, identity, gateway_api=parse_gateway_api(cluster, document, Memory()))
+    if kind in frontends():
+        read = frontends()[kind].read(cluster, document)
+        notices = (*read.notices, *([_left_out(cluster, identity, read.left_out)] if read.left_out else []))
+        return replace(understood, frontend=frontends()[kind], read=read, notices=notices)
+    try:
+        other = _OTHERS[kind](cluster, document) if kind in _OTHERS else None
+    except FieldError as error:
+        return replace(understood, notices=(_left_out(cluster, identity, str(error)),))
+    odd = other.odd if isinstance(other, Node | PodRanges) else ()
+    return replace(understood, other=other, notices=tuple(f"{cluster}: {identity}: {one}" for one in odd))
+
+
+_OTHERS: Mapping[str, Callable[[ClusterName, Document], _Other | None]] = {
+    "Node": parse_node,
+    "EndpointSlice": parse_slice,
+    **dict.fromkeys(pod_ranges.VERSIONS, pod_ranges.parse_pod_ranges),
+}
+
+
+def _left_out(cluster: ClusterName, identity: Identity, why: str) -> str:
+    return f"{cluster}: {identity} is left out: {why}"
+
+
 @dataclass(slots=True)
 class _Gathering:
     """What was read so far."""
 
     cluster: ClusterName
-    notices: list[str]
-    known: Memory[Any]
+    notices: list[str] = field(default_factory=list)
     services: dict[ObjectKey, Service] = field(default_factory=dict)
     malformed: list[MalformedService] = field(default_factory=list)
     nodes: dict[Identity, Node] = field(default_factory=dict)
@@ -91,30 +140,21 @@ class _Gathering:
     standings: dict[ObjectKey, Standing] = field(default_factory=dict)
     gateway_api: list[ObjectOfCluster] = field(default_factory=list)
 
-    def take(self, document: Document) -> None:
-        """Take one object of a kind that is read."""
-        kind = text_of(document.get("kind"))
-        self.gateway_api.extend(parse_gateway_api(self.cluster, document, self.known))
-        if kind in frontends():
-            self._take_frontend(frontends()[kind], document)
-        elif kind == "Node":
-            self._take_other(document, parse_node, self.nodes)
-        elif kind in pod_ranges.VERSIONS:
-            self._take_other(document, pod_ranges.parse_pod_ranges, self.ranges)
-        elif kind == "EndpointSlice":
-            self._take_other(document, parse_slice, self.slices)
+    def take(self, understood: Understood) -> None:
+        """Take one object."""
+        if understood.notices:
+            self.notices.extend(understood.notices)
+        if understood.gateway_api:
+            self.gateway_api.extend(understood.gateway_api)
+        if understood.frontend:
+            self._take_frontend(understood.frontend, understood.read, understood.document)
+        elif understood.other:
+            self._take_other(understood.identity, understood.other)
 
-    def _leave_out(self, document: Document, why: str) -> None:
-        self.notices.append(f"{self.cluster}: {Identity.of(document)} is left out: {why}")
-
-    def _take_frontend(self, kind: Frontend, document: Document) -> None:
-        read = kind.read(self.cluster, document, self.known)
-        self.external_ips.update(read.external_ips)
-        self.notices.extend(read.notices)
-        if read.left_out:
-            self._leave_out(document, read.left_out)
+    def _take_frontend(self, kind: Frontend, read: FrontendRead, document: Document) -> None:
+        self.external_ips |= read.external_ips
         taken = read.wanted or read.malformed
-        if taken is not None and read.standing != Standing():
+        if taken is not None and read.standing != _SILENT:
             self.standings.setdefault(taken.key, read.standing)
         if read.malformed:
             self.malformed.append(read.malformed)
@@ -124,18 +164,12 @@ class _Gathering:
         elif read.wanted:
             self.services[read.wanted.key] = read.wanted
 
-    def _take_other(
-        self,
-        document: Document,
-        parse: Callable[[ClusterName, Document], _Kind | None],
-        into: dict[Identity, _Kind],
-    ) -> None:
-        try:
-            parsed = self.known.of_this(document, lambda: parse(self.cluster, document))
-        except FieldError as error:
-            self._leave_out(document, str(error))
-            return
-        if parsed is not None and into.setdefault(Identity.of(document), parsed) is not parsed:
-            self._leave_out(document, "it is there twice and the first counts; remove one")
-        if isinstance(parsed, Node | PodRanges):
-            self.notices.extend(f"{self.cluster}: {Identity.of(document)}: {odd}" for odd in parsed.odd)
+    def _take_other(self, identity: Identity, other: _Other) -> None:
+        if self._others(other).setdefault(identity, other) is not other:
+            why = "it is there twice and the first counts; remove one"
+            self.notices.append(_left_out(self.cluster, identity, why))
+
+    def _others(self, other: _Other) -> dict[Identity, Any]:
+        if isinstance(other, EndpointSlice):
+            return self.slices
+        return self.nodes if isinstance(other, Node) else self.ranges

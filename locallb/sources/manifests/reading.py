@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.kubernetes.parsing.objects import Known, Parsed, parse_objects
 from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.memory import Memory
+from locallb.model.memory import Each
 from locallb.model.snapshot import Contents
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.files import FilesNow, Understood, understood_files
-from locallb.sources.readings import FilesOfObjects, ReadCache
+from locallb.sources.readings import FilesOfObjects, Objects, ReadCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
 from locallb.storage.foreign_files import expanded
@@ -52,9 +51,9 @@ class ParseCache:
     """What the directory had at the last reading."""
     reading: SourceResult | None = None
     """What that was, if all of it was good."""
-    known: Memory[Any] = field(default_factory=Memory)
+    known: Known = field(default_factory=Each)
     """What objects mean that are still the same."""
-    texts: Memory[Any] = field(default_factory=Memory)
+    texts: Each[Objects, str] = field(default_factory=Each)
     """How objects that are still the same stand in the last good reading."""
     files: dict[str, Understood] = field(default_factory=dict)
     """Each file that could be read."""
@@ -139,7 +138,7 @@ def _from_copy_alone(source: ManifestsSource, directory: Path, why: str, reading
             f"{told}; {next((meaning for sign, meaning in _NOT_EXPANDED if sign in source.directory), _REMEDY)}"
         )
     stale = (f"{told}, so its Services count as last read; bring it back, or take it out of local-lb:sources",)
-    return _reading(source.cluster, last, FilesNow(), stale, Memory())
+    return _reading(source.cluster, last, FilesNow(), stale, Each())
 
 
 def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Iterable[str]:
@@ -147,7 +146,7 @@ def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Ite
 
 
 def _reading(
-    cluster: ClusterName, objects: FilesOfObjects, fresh: FilesNow, stale: tuple[str, ...], known: Memory[Any]
+    cluster: ClusterName, objects: FilesOfObjects, fresh: FilesNow, stale: tuple[str, ...], known: Known
 ) -> SourceResult:
     parsed = parse_objects(cluster, (document for path in sorted(objects) for document in objects[path]), known)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
