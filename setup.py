@@ -6,12 +6,14 @@ All else stands in pyproject.toml.
 from __future__ import annotations
 
 import json
+import lzma
 import shutil
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
+DEFINITIONS = "locallb/crds/gateway-api.json.xz"
 SHIPPED = ("deploy", "docs", "examples", "README.md", "CHANGELOG.md")
 
 
@@ -45,9 +47,18 @@ def _bill_of_materials(version: str) -> str:
         "specVersion": "1.6",
         "version": 1,
         "metadata": {"component": {"type": "application", **_component("local-lb", version)}},
-        "components": [{"type": "library", **_component(name, of)} for name, of in pinned],
+        "components": [*({"type": "library", **_component(name, of)} for name, of in pinned), _definitions()],
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+def _definitions() -> dict[str, object]:
+    """Return what is carried of Gateway API."""
+    version = json.loads(lzma.decompress(Path(DEFINITIONS).read_bytes()))["version"]
+    name = "sigs.k8s.io/gateway-api"
+    purl = f"pkg:golang/{name}@{version}"
+    licenses = [{"license": {"id": "Apache-2.0"}}]
+    return {"type": "data", "bom-ref": purl, "name": name, "version": version, "purl": purl, "licenses": licenses}
 
 
 def _component(name: str, version: str) -> dict[str, str]:

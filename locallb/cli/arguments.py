@@ -80,6 +80,12 @@ class Arguments:
     replaces: bool = False
     """A new authority comes in place of one that there is."""
 
+    channel: str = ""
+    """Of which channel the definitions are that `gateway install-crds` installs; empty for the one that is there."""
+    context: str = ""
+    """In which cluster, by its context; empty for the current one."""
+    kubeconfig: str = ""
+
     @property
     def offline(self) -> bool:
         """Whether a preview needs neither the stack's state nor a host."""
@@ -130,6 +136,9 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         sources=tuple(getattr(given, "sources", ())),
         domains=tuple(getattr(given, "domains", None) or ()),
         replaces=getattr(given, "replaces", False),
+        channel=getattr(given, "channel", ""),
+        context=getattr(given, "context", ""),
+        kubeconfig=getattr(given, "kubeconfig", ""),
         fail_on=tuple(dict.fromkeys(getattr(given, "fail_on", ()))),
     )
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "doctor": "say what this host allows, what is in the way, and what to do about it",
     "host": "show or change what this host allows: ports, proxies, pools, a shared ledger",
     "state": "look after the stack's state file",
+    "gateway": "install the definitions of Gateway API that a cluster lacks",
     "ca": "show, make, trust and hand on your own authority for certificates",
     "stack": "list the project's stacks",
     "init": "write the configuration of a new stack, named by --stack, and a project where there is none",

@@ -31,6 +31,7 @@ CA = {
     "trust": "print what would have this host's browsers and programs believe it, and do it with --apply",
     "untrust": "print what would take out again what `ca trust` put in, and do it with --apply",
 }
+INSTALL = "show which definitions of Gateway API a cluster lacks, and install them with --yes"
 LIST = "list every stack that has a configuration or a state"
 ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
 CHECK = "check the rules that the Pulumi CLI checks as well"
@@ -174,6 +175,15 @@ def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -
             action.add_argument("--apply", action="store_true", help="do it")
 
 
+def _add_gateway(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    install = actions.add_parser("install-crds", help=INSTALL, description=INSTALL, parents=[common])
+    install.add_argument("--channel", choices=("standard", "experimental"), default="", help="default: as it has")
+    install.add_argument("--context", metavar="CONTEXT", default="", help="the cluster (default: the current one)")
+    install.add_argument("--kubeconfig", metavar="FILE", default="", help="the file (default: as kubectl has it)")
+    install.add_argument("-y", "--yes", action="store_true", help="do it")
+
+
 OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (
     (frozenset({"up", "destroy", "gc", "refresh"}), _add_yes),
     (frozenset({"up", "preview", "refresh"}), _add_expectation),
@@ -191,6 +201,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"destroy"}), _add_ending),
     (frozenset({"stack"}), _add_list),
     (frozenset({"ca"}), _add_ca),
+    (frozenset({"gateway"}), _add_gateway),
     (frozenset({"init"}), add_place),
     (frozenset({"up", "preview", "watch"}), add_own_sources),
     (frozenset({"completion"}), _add_shells),

@@ -34,6 +34,7 @@ COMMANDS = {
 """Commands of an opened stack: module and function."""
 WITHOUT_STACK = {
     "ca": "commands.ca:ca",
+    "gateway": "commands.gateway:gateway",
     "image": "commands.image:image",
     "doctor": "commands.doctor:doctor",
     "stack": "commands.stacks:list_stacks",
@@ -45,7 +46,7 @@ WITHOUT_STACK = {
 OFFLINE = "reports.command:offline"
 ANYWHERE = frozenset({"host", "state"})
 """Commands that leave the stack's proxies alone, wherever they live."""
-NOWHERE = frozenset({"ca", "image", "init", "completion", "help"})
+NOWHERE = frozenset({"ca", "gateway", "image", "init", "completion", "help"})
 """Commands that choose no project, or one by themselves."""
 LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""

@@ -6,13 +6,14 @@ Not here: Gateways and routes, which the suite makes itself.
 from __future__ import annotations
 
 from lightkube import ApiError, Client
-from lightkube.codecs import load_all_yaml
 from lightkube.generic_resource import create_global_resource
 
+from locallb.crds.bundle import carried
+from locallb.crds.plan import DEFINITION
 from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RULES
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from tests.cluster.controlplane import Document
-from tests.conformance.ready import crds
+from tests.cluster.test_gateways import CRD
 from tests.kubelets.cluster import Cluster
 from tests.traffic.waiting import eventually
 
@@ -30,9 +31,9 @@ def prepare(cluster: Cluster) -> None:
     subject = {"kind": "User", "name": "local-lb", "apiGroup": _RBAC}
     role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME}
     with cluster.plane.client() as owner:
-        for path in crds():
-            for document in load_all_yaml(path.read_text()):
-                owner.create(document)
+        for document in carried().channels["experimental"]:
+            if document["kind"] == DEFINITION:
+                owner.create(CRD.from_dict(dict(document)))
         owner.create(ROLE.from_dict({"metadata": {"name": NAME}, "rules": rules}))
         owner.create(BINDING.from_dict({"metadata": {"name": NAME}, "roleRef": role, "subjects": [subject]}))
         ours = {"metadata": {"name": CLASS}, "spec": {"controllerName": CONTROLLER}}

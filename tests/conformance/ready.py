@@ -1,17 +1,15 @@
-"""What the tier of conformance is made of, made once: Gateway API's own suite, what it sends requests to, and the CRDs.
+"""What the tier of conformance is made of, made once: Gateway API's own suite, and what it sends requests to.
 
-All of it is built or copied from the Go module of the suite, which go/go.mod pins, and kept in .cache. Not here: a
-cluster, and running anything.
+All of it is built from the Go module of the suite, which go/go.mod pins, and kept in .cache. Not here: the
+CRDs, which local-lb carries, a cluster, and running anything.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.cluster.build import CHECKOUT, COREDNS, TESTS, build, compile_to, environment, go, kubernetes, pinned
+from tests.cluster.build import CHECKOUT, COREDNS, TESTS, build, compile_to, kubernetes, pinned
 from tests.kubelets.daemon import DockerError
 from tests.kubelets.images import PAUSE, pack
 from tests.kubelets.ready import make_ready
@@ -36,11 +34,6 @@ def suite() -> Path:
     return place() / "conformance.test"
 
 
-def crds() -> tuple[Path, ...]:
-    """Return the files of the CRDs, those of the experimental channel."""
-    return tuple(sorted((place() / "crds").glob("*.yaml")))
-
-
 def images() -> Path:
     """Return the directory with archives of the images that Nodes need."""
     return place() / "images"
@@ -52,23 +45,7 @@ def make() -> None:
     build(COREDNS)
     if not suite().exists():
         compile_to(suite(), MODULE, SUITE, *TESTS)
-    if not crds():
-        _copy_crds()
     _make_images()
-
-
-def _copy_crds() -> None:
-    (place() / "crds").mkdir(exist_ok=True)
-    for path in (_source() / "config" / "crd" / "experimental").glob("gateway.networking.k8s.io_*.yaml"):
-        if "_vap_" not in path.name:  # a policy of who may install others
-            shutil.copyfile(path, place() / "crds" / path.name)
-
-
-def _source() -> Path:
-    """Return where Go keeps the source of the API's own module."""
-    command = [go(), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", API]
-    listed = subprocess.run(command, check=True, cwd=MODULE, env=environment(), capture_output=True, text=True)
-    return Path(listed.stdout.strip())
 
 
 def _make_images() -> None:

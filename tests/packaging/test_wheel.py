@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from locallb import __version__
+from locallb.crds.bundle import carried
 from tests.packaging.conftest import CHECKOUT, built, sources
 
 pytestmark = pytest.mark.slow
@@ -45,13 +46,16 @@ def test_the_wheel_has_what_a_checkout_has(wheel: Path, folder: str) -> None:
 
 
 def test_the_wheel_says_what_it_is_made_of(wheel: Path) -> None:
-    """Each dependency that its metadata names, in the same version."""
+    """Each dependency that its metadata names, in the same version, and the definitions that it carries."""
     with zipfile.ZipFile(wheel) as archive:
         bill = json.loads(archive.read("locallb/shipped/sbom.cdx.json"))
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = archive.read(name).decode().splitlines()
     required = {line.removeprefix("Requires-Dist: ") for line in metadata if line.startswith("Requires-Dist: ")}
-    assert {f"{each['name']}=={each['version']}" for each in bill["components"]} == required
+    libraries = [each for each in bill["components"] if each["type"] == "library"]
+    assert {f"{each['name']}=={each['version']}" for each in libraries} == required
+    (data,) = (each for each in bill["components"] if each["type"] == "data")
+    assert (data["name"], data["version"]) == ("sigs.k8s.io/gateway-api", carried().version)
     assert bill["metadata"]["component"]["version"] == __version__
 
 

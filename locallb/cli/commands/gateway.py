@@ -1,0 +1,102 @@
+"""The command `gateway install-crds`: what of Gateway API's definitions a cluster lacks; with --yes it is installed.
+
+Before anything is written the API server is asked whether it would take all of it. Nothing here removes any.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.console import Out
+from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Refused
+from locallb.crds.bundle import carried
+from locallb.crds.plan import DEFINITION, CrdPlan, Step, names, plan
+from locallb.kubernetes.access.kubeconfig import resolve
+from locallb.kubernetes.api.definitions import Definitions
+
+_PATIENCE = 30.0
+"""Seconds in which an API server has to serve what it took."""
+_PAUSE = 0.1
+
+
+def gateway(args: Arguments, out: Out) -> int:
+    """Show what would be installed, or install it."""
+    bundle = carried()
+    access = resolve(args.kubeconfig, args.context, Path.cwd())
+    cluster = Definitions(access)
+    seen = {name: found for name in names(bundle) if (found := cluster.definition(*name))}
+    made = plan(bundle, seen, args.channel)
+    if made.refusal:
+        raise Refused(made.refusal)
+    left = [step for step in made.steps if not step.done]
+    for step in left:
+        cluster.apply(step.document, rehearsed=True)
+    if args.json and not args.yes:
+        out.raw(json.dumps(_document(made, access.context, applied=False), indent=2))
+    elif not args.json:
+        _tell(made, access.context, out)
+        if left and not args.yes:
+            out.line("Nothing was changed. --yes does exactly this.")
+    if args.yes:
+        _install(cluster, left)
+        if args.json:
+            out.raw(json.dumps(_document(made, access.context, applied=True), indent=2))
+        elif left:
+            out.line(f"Installed: {access.context} has Gateway API {made.version} ({made.channel}).")
+    return Exit.OK
+
+
+def _install(cluster: Definitions, left: list[Step]) -> None:
+    for step in left:
+        cluster.apply(step.document, rehearsed=False)
+    deadline = time.monotonic() + _PATIENCE
+    waited = [step.name for step in left if step.name[0] == DEFINITION]
+    while waited := [name for name in waited if not _is_served(cluster, *name)]:
+        if time.monotonic() > deadline:
+            raise Refused(f"{waited[0][1]} is installed, but the API doesn't serve it after {_PATIENCE:.0f} s")
+        time.sleep(_PAUSE)
+
+
+def _is_served(cluster: Definitions, kind: str, name: str) -> bool:
+    status = (cluster.definition(kind, name) or {}).get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return any(
+        isinstance(each, dict) and (each.get("type"), each.get("status")) == ("Established", "True")
+        for each in conditions or ()
+    )
+
+
+def _tell(made: CrdPlan, context: str, out: Out) -> None:
+    left = [step for step in made.steps if not step.done]
+    if not left:
+        out.line(f"{context} has Gateway API {made.version} ({made.channel}) already.")
+        return
+    out.line(f"Gateway API {made.version}, channel {made.channel}, into the cluster of the context {context}:")
+    out.table(("KIND", "NAME", ""), [(*step.name, _fate(step)) for step in made.steps])
+
+
+def _fate(step: Step) -> str:
+    if step.done:
+        return "is there"
+    return f"update from {step.had}" if step.had else "create"
+
+
+def _document(made: CrdPlan, context: str, *, applied: bool) -> dict[str, object]:
+    return {
+        "context": context,
+        "version": made.version,
+        "channel": made.channel,
+        "applied": applied,
+        "objects": list(_objects(made)),
+    }
+
+
+def _objects(made: CrdPlan) -> Iterator[dict[str, str]]:
+    for step in made.steps:
+        kind, name = step.name
+        yield {"kind": kind, "name": name, "had": step.had, "has": step.has}

@@ -1,0 +1,105 @@
+"""Decides what of a release a cluster lacks: never an older one over a newer one, and never one channel over another.
+
+Pure. What the API server itself would refuse, as Gateway API's own policy may, is asked of it and not judged here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from locallb.crds.bundle import Bundle, Document
+from locallb.model.formatting import shown
+
+Name: TypeAlias = tuple[str, str]
+"""A kind and a name."""
+DEFINITION = "CustomResourceDefinition"
+_VERSION, _CHANNEL = "gateway.networking.k8s.io/bundle-version", "gateway.networking.k8s.io/channel"
+_RELEASE = re.compile(r"v(\d{1,6})\.(\d{1,6})\.(\d{1,6})(-[0-9A-Za-z.-]{1,40})?")
+DEFAULT = "standard"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One object as the release has it, and what the cluster has in its place."""
+
+    document: Document
+    had: str
+    """The release of which it is there; empty where it isn't."""
+    has: str
+    """The release that is carried."""
+
+    @property
+    def name(self) -> Name:
+        """Return which object it is."""
+        return name_of(self.document)
+
+    @property
+    def done(self) -> bool:
+        """Return whether there is nothing to do."""
+        return self.had == self.has
+
+
+@dataclass(frozen=True, slots=True)
+class CrdPlan:
+    """What becomes of each object, in the order in which they are written."""
+
+    version: str
+    channel: str
+    steps: tuple[Step, ...]
+    refusal: str = ""
+    """Why nothing may be written: one sentence, or empty."""
+
+
+def name_of(document: Document) -> Name:
+    """Return the kind and name of a document."""
+    return str(document["kind"]), str(document["metadata"]["name"])
+
+
+def names(bundle: Bundle) -> tuple[Name, ...]:
+    """Return every object of which has to be known whether it is there, whatever channel is wished."""
+    found = (name_of(document) for documents in bundle.channels.values() for document in documents)
+    return tuple(dict.fromkeys(found))
+
+
+def plan(bundle: Bundle, seen: Mapping[Name, Document], wished: str) -> CrdPlan:
+    """Decide by what a cluster has; without a wish, in the channel that it has, or else the standard one."""
+    channels = {_said(document, _CHANNEL) for (kind, _), document in seen.items() if kind == DEFINITION}
+    channel = wished or (channels.pop() if len(channels) == 1 and channels <= {*bundle.channels} else DEFAULT)
+    steps = tuple(
+        Step(document, _said(seen.get(name_of(document), {}), _VERSION), bundle.version)
+        for document in bundle.channels[channel]
+    )
+    refusals = (_refusal(document, name, bundle.version, channel) for name, document in seen.items())
+    return CrdPlan(bundle.version, channel, steps, next(filter(None, refusals), ""))
+
+
+def _refusal(document: Document, name: Name, version: str, channel: str) -> str:
+    """Return why an object that is there mustn't be written over, and so none of the others either."""
+    kind, called = name
+    has, of = _said(document, _VERSION), _said(document, _CHANNEL)
+    there = _parsed(has)
+    if there is None:
+        told = f"its annotation {_VERSION} is {shown(has) if has else 'missing'}"
+        return f"{kind} {called} is no release's of Gateway API ({told}); bring it up to date by what installed it"
+    if there > (_parsed(version) or there):
+        return f"{kind} {called} is of {has}, newer than {version}, which this local-lb carries; use a newer local-lb"
+    if kind == DEFINITION and of != channel:
+        remedy = f"say --channel {of}" if of in {"standard", "experimental"} else "bring it up to date by what made it"
+        return f"{kind} {called} is of the channel {shown(of)}, and another one isn't put over it; {remedy}"
+    return ""
+
+
+def _said(document: Document, annotation: str) -> str:
+    metadata = document.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    value = annotations.get(annotation) if isinstance(annotations, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def _parsed(version: str) -> tuple[int, int, int, bool] | None:
+    """Read a release so that later ones are greater: a candidate comes before what it is a candidate for."""
+    found = _RELEASE.fullmatch(version)
+    return (int(found[1]), int(found[2]), int(found[3]), not found[4]) if found else None

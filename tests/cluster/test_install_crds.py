@@ -1,0 +1,195 @@
+"""`locallb gateway install-crds` on a real API: what it says, what it writes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lightkube import ApiError, Client
+from lightkube.generic_resource import create_global_resource
+
+from locallb.crds.bundle import carried
+from locallb.crds.plan import DEFINITION, name_of
+from locallb.kubernetes.api.definitions import MANAGER
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.test_gateways import CRD
+from tests.conformance.carried import published
+from tests.conformance.cluster import CLASSES
+from tests.e2e.support import Done, Stage, stage
+from tests.report.schema import mistakes
+from tests.traffic.waiting import eventually
+
+pytestmark = pytest.mark.cluster
+GATEWAYS = "gateways.gateway.networking.k8s.io"
+ANNOTATION = "gateway.networking.k8s.io/bundle-version"
+_ADMISSION = "admissionregistration.k8s.io"
+POLICY = create_global_resource(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+BINDING = create_global_resource(
+    _ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"
+)
+GUARD = "safe-upgrades.gateway.networking.k8s.io"
+SCHEMA = Path(__file__).parents[2] / "docs/schemas/gateway-install-crds.schema.json"
+
+
+@pytest.fixture
+def owner(plane: ControlPlane) -> Iterator[Client]:
+    """Return the owner of a cluster that has none of it, before and after."""
+    with plane.client() as client:
+        remove(client)
+        yield client
+        remove(client)
+
+
+def remove(client: Client) -> None:
+    """Remove what may have been installed, the guard first."""
+    for kind, name in ((BINDING, GUARD), (POLICY, GUARD), *((CRD, name) for name in definitions())):
+        eventually(partial(is_gone, client, kind, name), f"{name} is gone")
+
+
+def is_gone(client: Client, kind: Any, name: str) -> bool:  # noqa: ANN401 - a type of the client
+    """Delete an object, and return whether there is none any more."""
+    try:
+        client.delete(kind, name)
+    except ApiError as error:
+        return error.status.code == 404
+    return False
+
+
+def definitions() -> list[str]:
+    """Return the names of all definitions."""
+    called = [name_of(each) for each in carried().channels["experimental"]]
+    return [name for kind, name in called if kind == DEFINITION]
+
+
+@pytest.fixture
+def play() -> Iterator[Stage]:
+    """Return somewhere to run commands."""
+    with stage() as made:
+        yield made
+
+
+def install(play: Stage, plane: ControlPlane, *words: str, user: str = "owner") -> Done:
+    """Run the command as a user of the cluster."""
+    kubeconfig = plane.root / f"{user}.kubeconfig"
+    return play.run("gateway", "install-crds", "--kubeconfig", str(kubeconfig), "--context", plane.name, *words)
+
+
+def there(client: Client) -> list[str]:
+    """Return the definitions that are there, of Gateway API."""
+    return [item["metadata"]["name"] for item in client.list(CRD) if item["metadata"]["name"] in definitions()]
+
+
+def test_definitions_are_shown_then_installed_then_there(plane: ControlPlane, owner: Client, play: Stage) -> None:
+    """Nothing is written before --yes; then each is served, managed by a name of our own; again nothing is to do."""
+    shown = install(play, plane)
+    assert shown.code == 0, shown.err
+    assert shown.out.splitlines()[-1] == "Nothing was changed. --yes does exactly this."
+    assert [DEFINITION, GATEWAYS, "create"] in [line.split() for line in shown.out.splitlines()]
+    assert there(owner) == []
+    done = install(play, plane, "--yes")
+    assert done.code == 0, done.err
+    standard = {name_of(each) for each in carried().channels["standard"]}
+    assert {(DEFINITION, name) for name in there(owner)} == {name for name in standard if name[0] == DEFINITION}
+    managers = dict(owner.get(CRD, GATEWAYS))["metadata"]["managedFields"]
+    assert [entry["manager"] for entry in managers if entry["operation"] == "Apply"] == [MANAGER]
+    assert list(owner.list(CLASSES)) == []
+    again = install(play, plane, "--yes")
+    assert (again.code, again.out) == (0, f"real has Gateway API {carried().version} (standard) already.\n")
+    told = install(play, plane, "--json")
+    schema = json.loads(SCHEMA.read_text())
+    assert list(mistakes(told.json, schema, schema)) == []
+    assert all(each["had"] == each["has"] for each in told.json["objects"])
+
+
+def annotate(client: Client, version: str, manager: str = MANAGER) -> None:
+    """Have the Gateway's definition be of another release."""
+    document = next(each for each in carried().channels["standard"] if name_of(each)[1] == GATEWAYS)
+    said = {**document["metadata"]["annotations"], ANNOTATION: version}
+    changed = {**document, "metadata": {**document["metadata"], "annotations": said}}
+    client.apply(CRD.from_dict(changed), field_manager=manager, force=True)
+
+
+def said(client: Client) -> str:
+    """Return of which release the Gateway's definition is."""
+    return str(dict(client.get(CRD, GATEWAYS))["metadata"]["annotations"][ANNOTATION])
+
+
+def test_an_earlier_release_is_brought_up_to_date_and_a_later_one_left(
+    plane: ControlPlane, owner: Client, play: Stage
+) -> None:
+    """Beside a later one, nothing that lacks is installed either."""
+    annotate(owner, "v1.6.1")
+    assert "update from v1.6.1" in install(play, plane).out
+    assert said(owner) == "v1.6.1"
+    assert install(play, plane, "--yes").code == 0
+    assert said(owner) == carried().version
+    remove(owner)
+    annotate(owner, "v1.99.0")
+    done = install(play, plane, "--yes")
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert "newer than" in done.err
+    assert there(owner) == [GATEWAYS]
+    assert said(owner) == "v1.99.0"
+
+
+def test_what_somebody_else_manages_is_left_to_them(plane: ControlPlane, owner: Client, play: Stage) -> None:
+    """The one who does is named, before anything is written."""
+    annotate(owner, "v1.6.1", "helm")
+    done = install(play, plane, "--yes")
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert '"helm"' in done.err
+    assert "bring it up to date by what installed it" in done.err
+    assert there(owner) == [GATEWAYS]
+    assert said(owner) == "v1.6.1"
+
+
+def test_one_channel_is_not_put_over_the_other(plane: ControlPlane, owner: Client, play: Stage) -> None:
+    """With the policy of the release in force and without; without a wish the cluster keeps its own."""
+    assert install(play, plane, "--channel", "experimental", "--yes").code == 0
+    assert sorted(there(owner)) == sorted(definitions())
+    refused = install(play, plane, "--channel", "standard", "--yes")
+    assert (refused.code, "say --channel experimental" in refused.err) == (1, True)
+    assert install(play, plane).out == f"real has Gateway API {carried().version} (experimental) already.\n"
+
+
+def test_what_a_policy_of_the_cluster_forbids_is_told_before_anything_is_written(
+    plane: ControlPlane, owner: Client, play: Stage
+) -> None:
+    """The preview asks the API server, whose admission answers."""
+    rule = {"apiGroups": ["apiextensions.k8s.io"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["*"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "false", "message": "no definitions on Mondays"}],
+    }
+    owner.create(POLICY.from_dict({"metadata": {"name": "mondays"}, "spec": spec}))
+    bound = {"policyName": "mondays", "validationActions": ["Deny"]}
+    owner.create(BINDING.from_dict({"metadata": {"name": "mondays"}, "spec": bound}))
+    try:
+        eventually(lambda: "on Mondays" in install(play, plane).err, "the policy is in force")
+        done = install(play, plane, "--yes")
+        assert (done.code, len(done.err.splitlines())) == (1, 1)
+        assert there(owner) == []
+    finally:
+        for kind in (BINDING, POLICY):
+            eventually(partial(is_gone, owner, kind, "mondays"), "the policy is gone")
+
+
+def test_who_may_not_is_told_who_may(plane: ControlPlane, owner: Client, play: Stage) -> None:
+    """Local-lb's own rights don't do: its loop must not change what a cluster knows."""
+    done = install(play, plane, "--yes", user="local-lb")
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    assert "name the --context of somebody who may write CustomResourceDefinitions" in done.err
+    assert there(owner) == []
+
+
+def test_what_is_carried_is_what_was_published() -> None:
+    """In the Go module that the conformance tier pins, which Go checks."""
+    bundle = carried()
+    assert {
+        "version": bundle.version,
+        "channels": {name: list(of) for name, of in bundle.channels.items()},
+    } == published()

@@ -1,0 +1,119 @@
+"""What of a release of Gateway API a cluster lacks: laws of the decision, and what is refused, in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from locallb.crds import bundle as bundles
+from locallb.crds.bundle import Bundle, BundleError, carried
+from locallb.crds.plan import DEFINITION, Name, name_of, names, plan
+from locallb.gateway.kinds import KINDS
+from locallb.model.gateway.objects import GROUP
+
+OLDER, NEWER = ("v1.6.2", "v1.5.9", "v0.8.1", "v1.6.3-rc.1"), ("v1.6.4", "v1.7.0-rc.1", "v2.0.0", "v1.10.0")
+ODD: tuple[object, ...] = ("", "main", "v0.0.0-dev ", "v1.6", "1.6.3", "v1.6.3\n", "v٣.0.0", None, 7, {})
+ANNOTATION, CHANNEL = "gateway.networking.k8s.io/bundle-version", "gateway.networking.k8s.io/channel"
+POLICY = "ValidatingAdmissionPolicy"
+
+
+def document(name: str, version: object, channel: object, kind: str = DEFINITION) -> dict[str, Any]:
+    """Make an object that says of which release and channel it is."""
+    return {"kind": kind, "metadata": {"name": name, "annotations": {ANNOTATION: version, CHANNEL: channel}}}
+
+
+def release(channel: str, *more: str) -> tuple[dict[str, Any], ...]:
+    """Make a channel of a release."""
+    definitions = [document(name, "v1.6.3", channel) for name in ("gateways", "httproutes", *more)]
+    return (*definitions, document("safe-upgrades", "v1.6.3", channel, POLICY))
+
+
+BUNDLE = Bundle("v1.6.3", {"standard": release("standard"), "experimental": release("experimental", "xmeshes")})
+_versions = st.sampled_from((*OLDER, "v1.6.3", *NEWER, *ODD))
+_channels = st.sampled_from(("standard", "experimental", "", "other", None, 3))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> dict[Name, dict[str, Any]]:
+    """Draw what a cluster has of the release's objects."""
+    there = draw(st.sets(st.sampled_from(names(BUNDLE))))
+    return {(kind, name): document(name, draw(_versions), draw(_channels), kind) for kind, name in there}
+
+
+@given(seen=clusters(), wished=st.sampled_from(("", "standard", "experimental")))
+def test_nothing_that_is_there_is_put_back_or_moved_to_another_channel(
+    seen: dict[Name, dict[str, Any]], wished: str
+) -> None:
+    """Where anything is written, all that is there is of an earlier release, or this one, and of that channel."""
+    made = plan(BUNDLE, seen, wished)
+    assert [step.document for step in made.steps] == list(BUNDLE.channels[made.channel])
+    if wished:
+        assert made.channel == wished
+    annotations = [(kind, found["metadata"]["annotations"]) for (kind, _), found in seen.items()]
+    assert bool(made.refusal) == any(
+        said[ANNOTATION] not in (*OLDER, "v1.6.3") or (kind == DEFINITION and said[CHANNEL] != made.channel)
+        for kind, said in annotations
+    )
+    for step in made.steps:
+        assert step.done == (step.name in seen and seen[step.name]["metadata"]["annotations"][ANNOTATION] == "v1.6.3")
+
+
+@given(odd=st.recursive(st.none() | st.text() | st.integers(), lambda more: st.dictionaries(st.text(), more)))
+def test_whatever_an_api_says_is_judged(odd: object) -> None:
+    """What says no release is left alone."""
+    for found in ({"metadata": odd}, {"metadata": {"annotations": odd}}):
+        assert plan(BUNDLE, {(DEFINITION, "gateways"): found}, "").refusal
+
+
+@pytest.mark.parametrize(
+    ("found", "wished", "told"),
+    [
+        (
+            document("gateways", "v1.7.0", "standard"),
+            "",
+            "is of v1.7.0, newer than v1.6.3, which this local-lb carries",
+        ),
+        (document("gateways", "main", "standard"), "", 'bundle-version is "main"'),
+        ({"metadata": {}}, "", "bundle-version is missing"),
+        (document("gateways", "v1.6.0", "standard"), "experimental", "say --channel standard"),
+        (document("gateways", "v1.6.0", "experimental"), "standard", "say --channel experimental"),
+    ],
+)
+def test_a_refusal_says_which_object_what_it_is_and_what_helps(found: dict[str, Any], wished: str, told: str) -> None:
+    """In one sentence."""
+    refusal = plan(BUNDLE, {(DEFINITION, "gateways"): found}, wished).refusal
+    assert refusal.startswith(f"{DEFINITION} gateways is ")
+    assert told in refusal
+
+
+def test_without_a_wish_a_cluster_keeps_its_channel() -> None:
+    """One that has none gets the standard one."""
+    old = {(DEFINITION, "gateways"): document("gateways", "v1.6.0", "experimental")}
+    assert plan(BUNDLE, old, "").channel == "experimental"
+    assert plan(BUNDLE, {}, "").channel == "standard"
+
+
+def test_what_is_carried_defines_every_kind_that_is_served() -> None:
+    """In both channels, each object once, definitions before the policy that guards them, all of one release."""
+    bundle = carried()
+    for channel, documents in bundle.channels.items():
+        called = [name_of(each) for each in documents]
+        assert len({*called}) == len(called)
+        assert {f"{kind.plural}.{GROUP}" for kind in KINDS.values()} <= {name for _, name in called}
+        assert [kind for kind, _ in called][-2:] == [POLICY, f"{POLICY}Binding"]
+        assert not any(kind.startswith(POLICY) for kind, _ in called[:-2])
+        said = [(each["kind"], each["metadata"]["annotations"]) for each in documents]
+        assert {each[ANNOTATION] for _, each in said} == {bundle.version}
+        assert {each[CHANNEL] for kind, each in said if kind == DEFINITION} == {channel}
+    assert not plan(bundle, {name_of(each): each for each in bundle.channels["standard"]}, "").refusal
+
+
+def test_a_broken_installation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one sentence, with what to do."""
+    for name in ("gone.xz", "plan.py"):
+        monkeypatch.setattr(bundles, "FILE", name)
+        with pytest.raises(BundleError, match="install local-lb again"):
+            carried()
