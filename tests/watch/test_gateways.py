@@ -21,7 +21,7 @@ from locallb.model.gateway.of_cluster import AuthorityBundle, TlsSecret
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import followed_gateways, named_objects
+from locallb.sources.kubernetes import discovered_kinds, named_objects
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.following import Following
@@ -41,7 +41,7 @@ ALL = len(KINDS) + 1
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Access]]:
     """Serve an API that is asked often for its kinds and Secrets."""
-    monkeypatch.setattr(followed_gateways, "EVERY", 0.1)
+    monkeypatch.setattr(discovered_kinds, "EVERY", 0.1)
     with served(tmp_path) as made:
         yield made
 
@@ -344,7 +344,7 @@ def test_a_secret_that_can_be_read_again_is_asked_for_soon(
     again = FollowedCluster(NAME, access, lambda: None)
     becomes(lambda: again.ready() and again.gateways.notices())
     assert sorted(digests_of(again.parsed(last))) == sorted(digests_of(Parsed(gateway_api=last)))
-    monkeypatch.setattr(followed_gateways, "EVERY", 1e6)
+    monkeypatch.setattr(discovered_kinds, "EVERY", 1e6)
     answers.odd.clear()
     answers.secrets["shop/secrets/c"] = secret(pairs[1])
     becomes(lambda: len({*digests(again)}) == 2 and not again.gateways.notices())

@@ -18,7 +18,7 @@ from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.model.identities import Home
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import pod_ranges
+from locallb.sources.kubernetes import discovered_kinds, pod_ranges
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import ClusterResult, read_kubernetes
@@ -37,8 +37,8 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
     """Serve an API of a cluster with a Service and a Node, which is asked again soon."""
     monkeypatch.setattr(watch_pace, "LISTS", SOON)
     monkeypatch.setattr(watch_pace, "WATCHES", SOON)
-    monkeypatch.setattr(pod_ranges, "ASKED", SOON)
-    monkeypatch.setattr(pod_ranges, "EVERY", 0.05)
+    monkeypatch.setattr(discovered_kinds, "ASKED", SOON)
+    monkeypatch.setattr(discovered_kinds, "EVERY", 0.05)
     with served(tmp_path) as (answers, access):
         answers.nodes, answers.services = [node("a")], [balancer("web")]
         yield answers, access
@@ -130,6 +130,20 @@ def test_a_missing_right_is_told_and_what_was_read_last_counts(api: tuple[Api, A
             assert ranges_of(parsed) == ["10.9.0.0/26"]
             assert parsed.services
         assert not followed.stale()
+
+
+def test_whoever_follows_next_asks_no_sooner(api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubeconfig that changes again and again makes for no more questions than one that doesn't."""
+    answers, access = api
+    monkeypatch.setattr(discovered_kinds, "ASKED", replace(SOON, floor=1e6))
+    with following(access) as first:
+        becomes(lambda: not first.lacks() & pod_ranges.KINDS)
+        asked = answers.paths.count(CALICO_PATH)
+    again = FollowedCluster(NAME, access, lambda: None, first.tempos(), reads_ranges=True)
+    becomes(again.ready)
+    assert again.lacks() >= pod_ranges.KINDS
+    again.stop()
+    assert answers.paths.count(CALICO_PATH) == asked
 
 
 @pytest.mark.parametrize("routing", list(PodRouting))

@@ -18,13 +18,15 @@ from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.objects import PodRanges
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed_gateways import REFUSED, FollowedGateways
+from locallb.sources.kubernetes.followed_gateways import FollowedGateways
 from locallb.sources.kubernetes.followed_kinds import NOBODY, Follow, FollowedKinds
 from locallb.sources.kubernetes.missing_rights import SLICE, slice_notices
-from locallb.sources.kubernetes.pod_ranges import KINDS as RANGES
 from locallb.sources.kubernetes.pod_ranges import FollowedRanges
 from locallb.sources.kubernetes.routed import GATEWAYS, INGRESSES
 from locallb.sources.kubernetes.told_writers import ToldWriters
+
+REFUSED = 60.0
+"""Seconds until a kind that may not be read is asked for again."""
 
 
 class FollowedCluster:
@@ -61,14 +63,14 @@ class FollowedCluster:
         self._routed = self.gateways, self.ingresses
         self._kinds = follow(PATHS.keys() - {SLICE})
         self._slices = follow([SLICE])
-        self._ranges = FollowedRanges(how) if reads_ranges else None
+        self._ranges = (FollowedRanges(how),) if reads_ranges else ()
+        self._besides = (*self._routed, *self._ranges)
+        self._followed = (self._kinds, self._slices, *self._besides)
 
     def stop(self) -> None:
         """Follow it no more: threads and connections end as soon as they see it, also in the midst of an answer."""
-        for each in (*self._routed, self._kinds, self._slices):
+        for each in self._followed:
             each.stop()
-        if self._ranges:
-            self._ranges.stop()
         self._writers.end()
 
     def await_answer(self, seconds: float) -> None:
@@ -77,15 +79,12 @@ class FollowedCluster:
 
     def tempos(self) -> Mapping[str, Tempo]:
         """Return how often who follows it in another way from now on may ask: what made it fail may be gone."""
-        each_asks = (each.tempos() for each in (self._kinds, self._slices, *self._routed))
-        return {kind: tempo for tempos in each_asks for kind, tempo in tempos.items()}
+        return {kind: tempo for each in self._followed for kind, tempo in each.tempos().items()}
 
     def look_after(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
-        for each in (self._kinds, self._slices, *self._routed):
+        for each in self._followed:
             each.look_after()
-        if self._ranges:
-            self._ranges.look_after()
 
     def ready(self) -> bool:
         """Return whether everything but what Gateways need was listed once."""
@@ -114,7 +113,7 @@ class FollowedCluster:
                 *told,
             ),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
-            ranges=self._ranges.ranges(ranges) if self._ranges else (),
+            ranges=tuple(one for each in self._ranges for one in each.ranges(ranges)),
             standings=(
                 *(standing for part in parts for standing in part.standings),
                 *(said for each in routed for said in each.standings()),
@@ -126,22 +125,15 @@ class FollowedCluster:
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
-        known = () if self._slices.forbidden() else self._slices.objects()
-        return (
-            *self._kinds.objects(),
-            *known,
-            *(one for each in self._routed for one in each.objects()),
-            *(self._ranges.objects() if self._ranges else ()),
-        )
+        unknown = self._slices if self._slices.forbidden() else None
+        return tuple(one for each in self._followed if each is not unknown for one in each.objects())
 
     def lacks(self) -> frozenset[str]:
         """Return the kinds beside Services and Nodes of which isn't known what there is."""
-        unknown = frozenset() if not self._ranges or self._ranges.is_known() else RANGES
-        return unknown.union(*(each.lacks() for each in self._routed))
+        return frozenset[str]().union(*(each.lacks() for each in self._besides))
 
     def _notices(self) -> tuple[str, ...]:
-        ranges = self._ranges.notices() if self._ranges else ()
-        return (*(notice for each in self._routed for notice in each.notices()), *ranges)
+        return tuple(notice for each in self._besides for notice in each.notices())
 
     def _need(self, before: Document | None, after: Document | None) -> bool:
         return any(each.need(before, after) for each in self._routed)

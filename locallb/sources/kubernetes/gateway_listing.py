@@ -73,8 +73,7 @@ def list_routed(routed: Routed, cluster: ClusterName, access: Access, before: Co
     last = routed.documents(before)
     listing = _Listing(routed, cluster, access, last)
     try:
-        with closing(routed.ask(access)) as asking:
-            listing.places = dict(routed.places(asking))
+        listing.places = dict(routed.question.ask(access))
     except KubeError as error:
         return GatewayListing(last, str(error))
     if last and not listing.places and routed.refusal:

@@ -6,8 +6,7 @@ objects say (`kubernetes.pod_ranges`), and routes.
 
 from __future__ import annotations
 
-import threading
-import time
+import math
 from collections.abc import Collection, Iterable
 from contextlib import closing
 from dataclasses import replace
@@ -19,16 +18,14 @@ from locallb.kubernetes.parsing.relevant import Document
 from locallb.kubernetes.pod_ranges import VERSIONS
 from locallb.model.identities import ClusterName
 from locallb.model.objects import PodRanges
-from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed_kinds import Follow, FollowedKinds
-from locallb.threads.jitter import jitter
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.sources.kubernetes.discovered_kinds import DiscoveredKinds, Question
+from locallb.sources.kubernetes.followed_kinds import Follow
 
-EVERY = 30.0
-"""Seconds between two times that a cluster is asked for its kinds."""
-ASKED = Pace(first=2.0, longest=EVERY, floor=1.0, calm=EVERY)
+QUESTION = Question("ranges of pods", range_discovery, range_kinds)
 KINDS = frozenset(VERSIONS)
+ALL = "all"
+"""The one stage."""
 
 
 def notices_of_ranges(cluster: ClusterName, why: str) -> tuple[str, ...]:
@@ -45,8 +42,7 @@ def of_ranges(objects: Iterable[Document]) -> tuple[Document, ...]:
 def list_ranges(access: Access, last: Collection[Document]) -> tuple[tuple[Document, ...], str]:
     """Read them; where that fails return those of the last reading, and why."""
     try:
-        with closing(range_discovery(access)) as asking:
-            places = range_kinds(asking)
+        places = QUESTION.ask(access)
         listed: list[Document] = []
         for kind, place in places.items():
             with closing(Feed(access, kind, place)) as feed:
@@ -56,101 +52,44 @@ def list_ranges(access: Access, last: Collection[Document]) -> tuple[tuple[Docum
     return tuple(listed), ""
 
 
-class FollowedRanges:
+class FollowedRanges(DiscoveredKinds):
     """Calls `changed` from its threads whenever something is different."""
 
     def __init__(self, how: Follow) -> None:
         """Follow it as `how` says, whichever kinds it names."""
-        self._how = how
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._asked = Backoff(ASKED)
-        self._asking: Feed | None = None
-        self._trouble = ""
+        super().__init__(QUESTION, how)
         self._is_known = False
-        self._kinds: FollowedKinds | None = None
         self._last: tuple[PodRanges, ...] | None = None
-        self._thread = SupervisedThread(
-            Task.FOLLOWER,
-            f"{how.cluster} ranges of pods",
-            self._run,
-            subject=how.cluster,
-            failed=self._fail,
-            stopped=self._stopped,
-        )
-        self._thread.start()
+        self.start()
 
-    def stop(self) -> None:
-        """Follow it no more."""
-        self._thread.stop()
-        if asking := self._asking:
-            asking.cut()
-        with self._lock:
-            kinds, self._kinds = self._kinds, None
-        if kinds:
-            kinds.stop()
-
-    def look_after(self) -> None:
-        """Break off answers that take longer than they may; to be called now and again."""
-        if asking := self._asking:
-            asking.cut_if_overdue(time.monotonic())
-        if kinds := self._kinds:
-            kinds.look_after()
+    def adjust(self, *, asked: bool) -> float:  # noqa: ARG002 - what there is, is all that counts
+        """Follow all that there are."""
+        if self.places is not None:
+            self.follow(ALL, replace(self.how, places=self.places))
+            first, self._is_known = not self._is_known, True
+            if first:
+                self.how.changed()
+        return math.inf
 
     def is_known(self) -> bool:
         """Return whether all that there is was listed once."""
-        kinds = self._kinds
-        return self._is_known and (kinds is None or kinds.ready())
+        return self._is_known and all(kinds.ready() for kinds in self.running())
+
+    def lacks(self) -> frozenset[str]:
+        """Return the kinds of which isn't known what there is."""
+        return frozenset() if self.is_known() else KINDS
 
     def notices(self) -> tuple[str, ...]:
         """Return why what is known may be old, if it may."""
-        kinds = self._kinds
-        return notices_of_ranges(self._how.cluster, self._trouble or (kinds.broken() if kinds else ""))
+        return notices_of_ranges(self.how.cluster, self.broken())
 
     def ranges(self, last: tuple[PodRanges, ...]) -> tuple[PodRanges, ...]:
         """Return what is known; until it is, what there was at the last look, at first `last`. For one thread."""
-        kinds = self._kinds
         if self.is_known():
-            self._last = tuple(each for part in kinds.parts() for each in part.ranges) if kinds else ()
+            parts = (part for kinds in self.running() for part in kinds.parts())
+            self._last = tuple(each for part in parts for each in part.ranges)
         return last if self._last is None else self._last
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
-        kinds = self._kinds
-        return kinds.objects() if kinds else ()
-
-    def _run(self) -> None:
-        """Ask for the kinds now and again, and follow those that there are."""
-        while not self._stopped.wait(self._asked.wait(time.monotonic())):
-            self._look()
-            if self._asked.is_well and self._stopped.wait(EVERY):
-                return
-
-    def _look(self) -> None:
-        try:
-            with closing(range_discovery(self._how.access)) as asking:
-                self._asking = asking
-                if self._stopped.is_set():
-                    return
-                places = range_kinds(asking)
-        except KubeError as error:
-            self._asked = self._asked.failed(time.monotonic(), jitter())
-            self._fail(str(error))
-            return
-        self._asked = self._asked.succeeded(time.monotonic())
-        with self._lock:
-            running = self._kinds
-            same = (running.how.places if running else {}) == places
-            if self._stopped.is_set() or (same and self._is_known and not self._trouble):
-                return
-            if not same:
-                self._kinds = FollowedKinds(replace(self._how, places=places)) if places else None
-            self._is_known, self._trouble = True, ""
-        if running and not same:
-            running.stop()
-        self._how.changed()
-
-    def _fail(self, why: str) -> None:
-        new, self._trouble = not self._trouble, why
-        if new and not self._stopped.is_set():
-            self._how.changed()
+        return tuple(one for kinds in self.running() for one in kinds.objects())

@@ -74,14 +74,14 @@ def read_kubernetes(
         return _from_copy(source, root, readings, error, needed=held or not source.found)
     last = _last_of(readings, source)
     gateways = of_gateways(last)
-    told = {routed.name: list_routed(routed, source.cluster, access, gateways) for routed in (GATEWAYS, INGRESSES)}
+    told = [(routed, list_routed(routed, source.cluster, access, gateways)) for routed in (GATEWAYS, INGRESSES)]
     ranges, unknown = list_ranges(access, last) if source.reads_pod_ranges else ((), "")
-    objects = _interesting([*listed, *(one for each in told.values() for one in each.objects), *ranges])
+    objects = _interesting([*listed, *(one for _, each in told for one in each.objects), *ranges])
     if keep:
         readings.keep(source.cluster, {access.context: objects})
     parsed = parse_objects(source.cluster, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
-    troubles = (routed.notices(source.cluster, told[routed.name].trouble) for routed in (GATEWAYS, INGRESSES))
+    troubles = (routed.notices(source.cluster, each.trouble) for routed, each in told)
     missing = (
         *slice_notices(source.cluster, unread),
         *(trouble for some in troubles for trouble in some),

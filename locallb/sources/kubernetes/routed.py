@@ -15,23 +15,21 @@ from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, Known, kind_of
 from locallb.gateway.parsing.referred import is_bundle
 from locallb.ingress import needs as of_ingresses
 from locallb.ingress.kinds import INGRESS_KINDS
-from locallb.kubernetes.api.feed import Feed, Place
+from locallb.kubernetes.api.feed import Place
 from locallb.kubernetes.api.gateway_kinds import NAMESPACES, discovery, gateway_kinds
 from locallb.kubernetes.api.ingress_kinds import access_review, ingress_kinds
 from locallb.kubernetes.parsing.relevant import Document
-from locallb.model.gateway.ingresses import INGRESS_GROUP
-from locallb.model.gateway.objects import GROUP, Reference
+from locallb.model.gateway.objects import Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
-from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.discovered_kinds import Question
 
 
 @dataclass(frozen=True, slots=True)
 class Routed:
     """One of them."""
 
-    name: str
-    group: str
+    question: Question
     needing: str
     """Who needs it, in a sentence."""
     rights: str
@@ -41,9 +39,6 @@ class Routed:
     """Kinds beside these that are listed, too."""
     stages: tuple[str, str]
     """The classes, and what is of a class."""
-    ask: Callable[[Access], Feed]
-    places: Callable[[Feed], Mapping[str, Place]]
-    """Asks which kinds there are to be read."""
     wanted: Callable[[Collection[str], Known], tuple[str, ...]]
     known_or_last: Callable[[Collection[str] | None, Known, Iterable[ObjectOfCluster]], tuple[ObjectOfCluster, ...]]
     named_objects: Callable[[Iterable[ObjectOfCluster]], frozenset[Reference]]
@@ -81,29 +76,23 @@ def word_of(document: Document) -> str:
 
 
 GATEWAYS = Routed(
-    "Gateway API",
-    GROUP,
+    Question("Gateway API", discovery, gateway_kinds),
     "Gateways",
     "deploy/rbac-gateways.yaml",
     frozenset(KINDS),
     {NAMESPACE: NAMESPACES},
     (of_gateways.CLASS, of_gateways.GATEWAY),
-    discovery,
-    gateway_kinds,
     of_gateways.wanted_kinds,
     of_gateways.known_or_last,
     of_gateways.named_objects,
 )
 INGRESSES = Routed(
-    "Ingresses",
-    INGRESS_GROUP,
+    Question("Ingresses", access_review, ingress_kinds),
     "Ingresses",
     "deploy/rbac-ingresses.yaml",
     frozenset(INGRESS_KINDS),
     {},
     (of_ingresses.CLASS, of_ingresses.INGRESS),
-    access_review,
-    ingress_kinds,
     of_ingresses.wanted_kinds,
     of_ingresses.known_or_last,
     of_ingresses.named_objects,

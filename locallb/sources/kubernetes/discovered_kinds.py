@@ -1,0 +1,170 @@
+"""Kinds that a cluster may have or not: which there are is asked once, or now and again while they are followed.
+
+Whoever follows them decides which of those that there are it needs, in stages. What can't be asked is told, and what
+was answered last counts. Not here: how a kind is followed (`followed_kinds`), and what the objects are for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.api.feed import Feed, Place
+from locallb.kubernetes.watch_pace import Tempo
+from locallb.model.pacing import Backoff, Pace
+from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.followed_kinds import Follow, FollowedKinds
+from locallb.threads.jitter import jitter
+from locallb.threads.supervised import SupervisedThread, Task
+
+EVERY = 30.0
+"""Seconds between two times that a cluster is asked for its kinds."""
+ASKED = Pace(first=2.0, longest=EVERY, floor=1.0, calm=EVERY)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """How a cluster is asked which kinds of one subject it has."""
+
+    subject: str
+    connect: Callable[[Access], Feed]
+    places: Callable[[Feed], Mapping[str, Place]]
+    """Returns where each kind that there is can be listed."""
+
+    def ask(self, access: Access) -> Mapping[str, Place]:
+        """Ask once. Raises KubeError."""
+        with closing(self.connect(access)) as asking:
+            return self.places(asking)
+
+
+class DiscoveredKinds(ABC):
+    """Those of one cluster, asked for and followed by threads until stopped."""
+
+    def __init__(self, question: Question, how: Follow) -> None:
+        """Prepare it; `how.changed` is called from its threads whenever something is different."""
+        self.places: Mapping[str, Place] | None = None
+        """Which kinds there are; None until the cluster has said so."""
+        self.trouble = ""
+        """Why that may be old."""
+        self.how = how
+        self._question = question
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._stages: dict[str, FollowedKinds] = {}
+        self._tempos = dict(how.tempos)
+        self._asked = how.tempos.get(question.subject, Tempo(Backoff(ASKED))).lists
+        self._due = self._asked.not_before
+        self._asking: Feed | None = None
+        self._thread = SupervisedThread(
+            Task.FOLLOWER,
+            f"{how.cluster} {question.subject}",
+            self._run,
+            subject=how.cluster,
+            failed=self._fail,
+            stopped=self._stopped,
+        )
+
+    @abstractmethod
+    def adjust(self, *, asked: bool) -> float:
+        """Call `follow` for each stage; return when to be called again at the latest.
+
+        Called after the cluster was asked, by `asked`, and after `wake`; always from the same thread.
+        """
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Follow it no more."""
+        self._thread.stop()
+        self._wake.set()
+        if asking := self._asking:
+            asking.cut()
+        with self._lock:
+            stages, self._stages = self._stages, {}
+        for stage in stages.values():
+            self._tempos |= stage.tempos()
+            stage.stop()
+
+    def wake(self) -> None:
+        """Let it be adjusted: what is needed may be something else."""
+        self._wake.set()
+
+    def tempos(self) -> Mapping[str, Tempo]:
+        """Return how often who follows it in another way from now on may ask."""
+        for stage in self.running():
+            self._tempos |= stage.tempos()
+        return {**self._tempos, self._question.subject: Tempo(self._asked.hurried(time.monotonic()))}
+
+    def look_after(self) -> None:
+        """Break off answers that take longer than they may; to be called now and again."""
+        if asking := self._asking:
+            asking.cut_if_overdue(time.monotonic())
+        for stage in self.running():
+            stage.look_after()
+
+    def running(self, *stages: str) -> list[FollowedKinds]:
+        """Return what is followed, all or in these stages."""
+        with self._lock:
+            return [kinds for name, kinds in self._stages.items() if not stages or name in stages]
+
+    def broken(self) -> str:
+        """Return why what is known may be old; empty if it isn't."""
+        return self.trouble or next((why for stage in self.running() if (why := stage.broken())), "")
+
+    def follow(self, stage: str, how: Follow) -> None:
+        """Follow in a stage the kinds that `how` names from now on, and no others."""
+        with self._lock:
+            running = self._stages.get(stage)
+            self._tempos |= running.tempos() if running else {}
+            if (running.how.places if running else {}) == how.places or self._stopped.is_set():
+                return
+            self._stages.pop(stage, None)
+            if how.places:
+                self._stages[stage] = FollowedKinds(replace(how, tempos=dict(self._tempos)))
+        if running:
+            running.stop()
+            how.writers.left(running.how.places.keys() - how.places.keys())
+        self.how.changed()
+
+    def _run(self) -> None:
+        """Ask for the kinds now and again, and follow what is needed whenever that may be something else."""
+        while not self._stopped.is_set():
+            self._wake.clear()
+            is_due = time.monotonic() >= self._due
+            if is_due:
+                self._look()
+            again = self.adjust(asked=is_due)
+            self._wake.wait(max(0.0, min(self._due, again) - time.monotonic()))
+
+    def _look(self) -> None:
+        """Ask the cluster which kinds it has."""
+        self._asked = self._asked.succeeded(time.monotonic())  # also if this is cut off: others may ask instead
+        try:
+            with closing(self._question.connect(self.how.access)) as asking:
+                self._asking = asking
+                if self._stopped.is_set():
+                    return
+                places = self._question.places(asking)
+        except KubeError as error:
+            self._fail(str(error))
+            self._asked = self._asked.failed(time.monotonic(), jitter())
+            self._due = self._asked.not_before
+            return
+        was, told = self.places, self.trouble
+        self.places, self.trouble = places, ""
+        self._due = time.monotonic() + EVERY
+        if told or (was is None and places):
+            self.how.changed()
+
+    def _fail(self, why: str) -> None:
+        new, self.trouble = not self.trouble, why
+        if new and not self._stopped.is_set():
+            self.how.changed()
