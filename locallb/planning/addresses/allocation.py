@@ -39,9 +39,11 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack whatever of its families can be had.
     """
     pins = Pins(settings.pins)
-    requests = [_request(service, settings.pins.get(pins.of(service.key), ())) for service in sorted(services, key=age)]
+    requests = [
+        _request(service, pins.addresses.get(pins.of(service.key), ())) for service in sorted(services, key=age)
+    ]
     asking = [request for request in requests if request.asked]
-    pools = AddressPools(settings.pools, holdings(snapshot, services, settings.pins), snapshot.host)
+    pools = AddressPools(settings.pools, holdings(snapshot, services, pins), snapshot.host)
     # Who asks comes first, and leaves what others ask for alone as long as there is another address.
     pools.open(reserved={asked.address for request in asking for asked in request.asked})
     early = {request.service.key: _serve(request, pools) for request in asking}

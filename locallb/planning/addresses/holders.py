@@ -126,7 +126,7 @@ class Holdings:
     """What each Service holds, the strongest hold first: ledger, state, status, then the lower address."""
 
 
-def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str, Iterable[IPAddress]]) -> Holdings:
+def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Pins) -> Holdings:
     """Find the one holder of every address that has any.
 
     In rising order of strength: a pin, a process, Node or spec.externalIPs that has it, a Service's status (the oldest
@@ -141,9 +141,8 @@ def holdings(snapshot: Snapshot, services: Sequence[Service], pins: Mapping[str,
     ours = {service.key: service for service in services}
     status = _listed(snapshot.services)
     state, ledger = _claimed(snapshot.remembered), _claimed(snapshot.claims)
-    named = Pins(pins)
     holders: dict[IPAddress, Holder] = {
-        address: ByPin(name, named) for name, addresses in pins.items() for address in addresses
+        address: ByPin(name, pins) for name, addresses in pins.addresses.items() for address in addresses
     }
     holders |= _of_host(snapshot)
     holders |= {address: _oldest(keys, ages, ours) for address, keys in status.items()}

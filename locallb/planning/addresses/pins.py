@@ -5,26 +5,26 @@ Not here: how pins are written (`config.parsing`), and who of several that want 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import IPAddress, ObjectKey
 
 ANY = "*"
 """Stands for any text within a namespace or a name."""
 
 
 class Pins:
-    """The names of all pins: `<namespace>/<name>`, either with `*`."""
+    """All pins by name: `<namespace>/<name>`, either with `*`."""
 
-    def __init__(self, names: Collection[str]) -> None:
-        self._names = frozenset(names)
-        self._patterns = tuple(name for name in names if ANY in name)
+    def __init__(self, addresses: Mapping[str, Iterable[IPAddress]]) -> None:
+        self.addresses = addresses
+        self._patterns = tuple(name for name in addresses if ANY in name)
 
     def of(self, key: ObjectKey) -> str:
         """Return the pin for a Service: its very name or the first pattern that fits; empty: none."""
         name = f"{key.namespace}/{key.name}"
-        if name in self._names:
+        if name in self.addresses:
             return name
         return next((pattern for pattern in self._patterns if _fits(key, pattern)), "")
 
