@@ -17,6 +17,8 @@ class Exit(IntEnum):
     SOURCE_RANGES = 11
     PORTS = 12
     HEADROOM = 13
+    HOSTNAMES = 14
+    TLS = 15
     INTERRUPTED = 130
 
 
@@ -30,5 +32,7 @@ MEANINGS = {
     Exit.SOURCE_RANGES: "`preview`: a port is open to everybody, and local-lb:policies forbids it",
     Exit.PORTS: "`preview`: a port isn't among those that local-lb:policies allows",
     Exit.HEADROOM: "`preview`: a pool keeps less room than local-lb:policies asks for",
+    Exit.HOSTNAMES: "`preview`: a hostname isn't among those that local-lb:policies allows",
+    Exit.TLS: "`preview`: requests are taken without TLS, and local-lb:policies forbids it",
     Exit.INTERRUPTED: "interrupted: by Ctrl-C, SIGTERM or SIGHUP",
 }

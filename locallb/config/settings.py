@@ -152,6 +152,10 @@ class Policies:
     ports: tuple[PortRange, ...] = ()
     """Ports that Services may have; empty allows all."""
     headroom: Headroom | None = None
+    hostnames: tuple[str, ...] = ()
+    """Hostnames, `*.test` too, that Gateways and Ingresses may serve; empty allows all."""
+    tls_required: bool = False
+    """No request is taken without TLS."""
 
 
 @dataclass(frozen=True, slots=True)

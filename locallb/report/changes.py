@@ -98,6 +98,8 @@ class Gate(StrEnum):
     SOURCE_RANGES = "sourceRanges"
     PORTS = "ports"
     HEADROOM = "headroom"
+    HOSTNAMES = "hostnames"
+    TLS = "tls"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,54 @@ def _routes(files: Mapping[str, str], listener: Iterable[Mapping[str, object]]) 
     return (part for name in names for resource in _resources(files, f"{name}.json") for part in _walk(resource))
 
 
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """What of requests, or of connections by name, a port takes."""
+
+    port: str
+    """As `sides.Port.label` has it."""
+    hostnames: tuple[str, ...]
+    """`*` for every hostname."""
+    clear: bool
+    """Requests are taken without TLS, and not only to be sent elsewhere by https."""
+
+
+def told_entrances(files: Mapping[str, str]) -> Iterator[Entrance]:
+    """Read what listeners of HTTP and TLS take, one entrance a chain; what is answered by Envoy itself isn't taken."""
+    for raw in _resources(files, "lds.json"):
+        place = _PLACE.fullmatch(as_text(raw.get("name")))
+        for chain in _objects(raw.get("filter_chains")) if place else ():
+            hosts = [host for part in _tables(files, chain) for host in _objects(part.get("virtual_hosts"))]
+            taken = [
+                host for host in hosts if any("direct_response" not in part for part in _objects(host.get("routes")))
+            ]
+            secure = "transport_socket" in chain
+            names = _texts(as_object(chain.get("filter_chain_match")).get("server_names"))
+            if not any("http_filters" in part for part in _walk(chain)):  # bytes
+                hostnames = names or (["*"] if secure else [])
+            else:
+                hostnames = [name for host in taken for name in _texts(host.get("domains"))]
+            clear = not secure and any(_is_served(part) for host in taken for part in _objects(host.get("routes")))
+            if place and hostnames:
+                label = f"{place['port']}/{place['protocol']}"
+                yield Entrance(label, tuple(dict.fromkeys(hostnames)), clear)
+
+
+def _tables(files: Mapping[str, str], chain: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """Return the tables of routes of a chain, its own ones or those to which it refers."""
+    parts = [*_walk(chain)]
+    return (part for part in [*parts, *_routes(files, parts)] if "virtual_hosts" in part)
+
+
+def _is_served(route: Mapping[str, object]) -> bool:
+    sent = as_object(route.get("redirect")).get("scheme_redirect") == "https"
+    return not sent and "direct_response" not in route
+
+
+def _texts(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
 def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """Read the backends of each upstream: from its own file, or from the clusters."""
     assignments = [resource for name in files if name.startswith("eds-") for resource in _resources(files, name)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from locallb.config.settings import Headroom, Policies, PortRange
+from locallb.model.formatting import few
 from locallb.report.alerts import moved
 from locallb.report.changes import Gate, ServiceChange, Violation
+from locallb.report.envoy_files import told_entrances
 from locallb.report.exposure import is_open
 from locallb.report.pool_room import Room
 from locallb.report.sides import Port
@@ -27,6 +29,10 @@ def violations(services: Iterable[ServiceChange], rooms: Iterable[Room], policie
         violated += _forbidden_ports(listed, policies.ports)
     if policies.headroom:
         violated += _full_pools(rooms, policies.headroom)
+    if policies.hostnames:
+        violated += _forbidden_hostnames(listed, policies.hostnames)
+    if policies.tls_required:
+        violated += _clear_ports(listed)
     return tuple(violated)
 
 
@@ -77,6 +83,37 @@ def _full_pools(rooms: Iterable[Room], headroom: Headroom) -> Iterator[Violation
                 Gate.HEADROOM,
                 f"pool {room.pool}: {room.free} of its {room.size} {room.family} addresses stay free, less than "
                 f"{_KEY}.headroom ({headroom}) asks for; add addresses to local-lb:pools or remove Services",
+            )
+
+
+def _forbidden_hostnames(services: Iterable[ServiceChange], allowed: tuple[str, ...]) -> Iterator[Violation]:
+    for service in services:
+        entrances = told_entrances(service.after.files) if service.after else ()
+        found = [
+            name for entrance in entrances for name in entrance.hostnames if not any(_has(a, name) for a in allowed)
+        ]
+        if names := few(["every hostname" if name == "*" else name for name in dict.fromkeys(found)]):
+            yield Violation(
+                Gate.HOSTNAMES,
+                f"{service.key}: serves {names}, not among those that {_KEY}.hostnames allows ({few(allowed)}); "
+                "use hostnames of these, or add them there",
+            )
+
+
+def _has(allowed: str, name: str) -> bool:
+    """Return whether a hostname, or all that a wildcard takes, is allowed."""
+    return name == allowed or (allowed.startswith("*.") and name.endswith(allowed[1:]))
+
+
+def _clear_ports(services: Iterable[ServiceChange]) -> Iterator[Violation]:
+    for service in services:
+        entrances = told_entrances(service.after.files) if service.after else ()
+        labels = list(dict.fromkeys(entrance.port for entrance in entrances if entrance.clear))
+        if labels:
+            yield Violation(
+                Gate.TLS,
+                f"{service.key}: {_ports(labels)} open to requests without TLS, which {_KEY}.tls forbids; "
+                "serve HTTPS there, or nothing but redirects to https",
             )
 
 

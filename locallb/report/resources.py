@@ -109,6 +109,7 @@ def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
         uid=parts.owner.get("uid", ""),
         envoy=parts.envoy,
         container=parts.container,
+        files=parts.files,
         fingerprint=fingerprint(
             (parts.order, parts.labels),
             parts.proxy,

@@ -59,6 +59,8 @@ class Balancer:
     """Image, limits and network of its container; empty where it is a process."""
     routes: tuple[str, ...] | None = field(default=None, compare=False)
     """What a Gateway or Ingresses serve, a line a route; None where that isn't known (what was deployed)."""
+    files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    """What its Envoy is told, for questions that few ask."""
     fingerprint: str = ""
     """A digest of all that is declared for it: equal exactly where nothing is to be done."""
 
@@ -142,6 +144,7 @@ def _balancer(
         envoy=run.envoy,
         container=run.told,
         routes=placement.routes,
+        files=files,
         fingerprint=fingerprint(
             ([str(address) for address in placement.addresses], [str(port) for port in placement.ports]),
             planned.proxy.id,

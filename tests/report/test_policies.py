@@ -31,11 +31,14 @@ def refused(policies: object, old: Sequence[object], new: Sequence[object], **co
 def test_all_policies_can_be_written() -> None:
     """Each arrives typed."""
     value = {"addressChanges": "forbidden", "sourceRanges": "required", "ports": [443, "8000-8999", "53/UDP"]}
+    value |= {"hostnames": ["*.test", "Shop.example.com"], "tls": "required"}
     assert settings(policies={**value, "headroom": "25%"}).policies == Policies(
         address_changes_forbidden=True,
         source_ranges_required=True,
         ports=(PortRange(443, 443), PortRange(8000, 8999), PortRange(53, 53, Protocol.UDP)),
         headroom=Headroom(25, percent=True),
+        hostnames=("*.test", "shop.example.com"),
+        tls_required=True,
     )
     assert settings(policies={"addressChanges": "allowed", "sourceRanges": "optional"}).policies == Policies()
 
@@ -54,6 +57,11 @@ def test_all_policies_can_be_written() -> None:
         ({"ports": [70000]}, "70000 is no range of ports"),
         ({"ports": [True]}, "true is no port"),
         ({"headroom": "101%"}, '"101%" is no number of addresses'),
+        ({"hostnames": []}, "the list is empty and would forbid every hostname"),
+        ({"hostnames": ["*"]}, '"*" is no hostname; write one such as "*.test" or shop.example.com'),
+        ({"hostnames": ["a.test:80"]}, '"a.test:80" is no hostname'),
+        ({"hostnames": [7]}, "7 is no hostname"),
+        ({"tls": True}, "true is neither required nor optional"),
         ({"headroom": -1}, "-1 is no number of addresses"),
     ],
 )

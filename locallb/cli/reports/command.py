@@ -17,6 +17,8 @@ GATES = {
     Gate.SOURCE_RANGES: Exit.SOURCE_RANGES,
     Gate.PORTS: Exit.PORTS,
     Gate.HEADROOM: Exit.HEADROOM,
+    Gate.HOSTNAMES: Exit.HOSTNAMES,
+    Gate.TLS: Exit.TLS,
 }
 """Exit codes; of several the first counts."""
 FORMATS = {"markdown": "markdown:markdown", "json": "document:document", "html": "html:page"}

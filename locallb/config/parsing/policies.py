@@ -7,11 +7,13 @@ import re
 from locallb.config.settings import Headroom, Policies, PortRange
 from locallb.config.values import Mistakes
 from locallb.model.formatting import shown
+from locallb.model.http.checks import hostname
 from locallb.model.identities import Protocol
 
-_KEYS = ("addressChanges", "sourceRanges", "ports", "headroom")
+_KEYS = ("addressChanges", "sourceRanges", "ports", "headroom", "hostnames", "tls")
 _EXAMPLE = "{addressChanges: forbidden, sourceRanges: required, ports: [443, 8000-8999, 53/UDP], headroom: 4}"
 _PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(TCP|UDP|SCTP))?")
+_HOSTNAMES = 'such as "*.test" or shop.example.com'
 _PORTS = "such as 443, 8000-8999 or 53/UDP"
 _LARGEST_PORT = 65535
 _WHOLE = 100
@@ -30,6 +32,8 @@ def parse_policies(mistakes: Mistakes, value: object) -> Policies:
         ),
         ports=_ports(mistakes, entry["ports"]) if "ports" in entry else (),
         headroom=_headroom(mistakes, entry["headroom"]) if "headroom" in entry else None,
+        hostnames=_hostnames(mistakes, entry["hostnames"]) if "hostnames" in entry else (),
+        tls_required=_choice(mistakes, "policies.tls", entry.get("tls", "optional"), "required", "optional"),
     )
 
 
@@ -40,10 +44,30 @@ def _choice(mistakes: Mistakes, key: str, value: object, strict: str, lenient: s
 
 
 def _ports(mistakes: Mistakes, value: object) -> tuple[PortRange, ...]:
-    entries = list(mistakes.items("policies.ports", value, f"a list {_PORTS}"))
-    if isinstance(value, list | tuple) and not entries:
-        mistakes.add("policies.ports", "the list is empty and would forbid every port; name some or remove the key")
+    entries = _some(mistakes, "ports", value, f"a list {_PORTS}")
     return tuple(port for key, item in entries if (port := _port(mistakes, key, item)))
+
+
+def _some(mistakes: Mistakes, name: str, value: object, example: str) -> list[tuple[str, object]]:
+    """Read the entries of a list that mustn't be empty."""
+    entries = list(mistakes.items(f"policies.{name}", value, example))
+    if isinstance(value, list | tuple) and not entries:
+        told = f"the list is empty and would forbid every {name.removesuffix('s')}; name some or remove the key"
+        mistakes.add(f"policies.{name}", told)
+    return entries
+
+
+def _hostnames(mistakes: Mistakes, value: object) -> tuple[str, ...]:
+    entries = _some(mistakes, "hostnames", value, f"a list {_HOSTNAMES}")
+    return tuple(name for key, item in entries if (name := _hostname(mistakes, key, item)))
+
+
+def _hostname(mistakes: Mistakes, key: str, value: object) -> str:
+    try:
+        return hostname(value.lower() if isinstance(value, str) else "")
+    except ValueError:
+        mistakes.add(key, f"{shown(value)} is no hostname; write one {_HOSTNAMES}")
+        return ""
 
 
 def _port(mistakes: Mistakes, key: str, value: object) -> PortRange | None:

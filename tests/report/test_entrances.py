@@ -1,0 +1,94 @@
+"""Policies of hostnames and TLS: what Gateways and Ingresses serve, read of what their Envoys are told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from locallb.report.envoy_files import Entrance, told_entrances
+from tests.e2e.support import Stage
+from tests.gateway.api import JsonObject, gateway, gateway_class, listener, route, rule, service
+from tests.ingress.api import backend as to
+from tests.ingress.api import ingress, path
+from tests.ingress.api import rule as ingress_rule
+from tests.report.repository import git, report
+
+PASSED = listener("tls", 443, "TLS", tls={"mode": "Passthrough"})
+TO_HTTPS = {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}
+HTTPS = listener("https", 443, "HTTPS", hostname="*.shop.test")
+
+
+def tls_route(*hostnames: str) -> JsonObject:
+    """Make a route of connections by name."""
+    backends = {"backendRefs": [{"name": "api", "port": 8080}]}
+    return route(backends, kind="TLSRoute", hostnames=list(hostnames))
+
+
+def refused(repo: Stage, *objects: JsonObject, **policies: object) -> list[tuple[str, str]]:
+    """Return what a preview refuses of objects that are new."""
+    repo.configure(policies=policies, ingress={"class": "local"}, certificates="local")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "x")
+    repo.write("new.yaml", gateway_class(), service(), *objects)
+    code = repo.run("preview", "--against", "HEAD", "--format", "json").code
+    told = [(each["policy"], each["message"]) for each in report(repo, code=code)["violations"]]
+    assert code == ({"hostnames": 14, "tls": 15}[told[0][0]] if told else 0)
+    (repo.manifests / "new.yaml").unlink()
+    return told
+
+
+def test_hostnames_beyond_those_that_are_allowed_are_refused(repo: Stage) -> None:
+    """Of requests and of connections by name, with the object, the value and the remedy."""
+    allowed = {"hostnames": ["*.test", "shop.example.com"]}
+    fine = route(hostnames=["a.b.test", "*.c.test", "shop.example.com"])
+    assert refused(repo, gateway(), fine, **allowed) == []
+    (told,) = refused(repo, gateway(), route(hostnames=["a.test", "test", "*.example.com"]), **allowed)
+    remedy = "use hostnames of these, or add them there"
+    assert told[0] == "hostnames"
+    assert "gateways/shop/web: serves " in told[1]
+    assert "*.example.com" in told[1]
+    assert told[1].endswith(f"local-lb:policies.hostnames allows (*.test, shop.example.com); {remedy}")
+    assert "serves every hostname," in refused(repo, gateway(), route(), **allowed)[0][1]
+    assert "serves evil.org," in refused(repo, gateway(PASSED), tls_route("evil.org"), **allowed)[0][1]
+    assert refused(repo, gateway(PASSED), tls_route("a.test"), **allowed) == []
+    everywhere = ingress(ingress_rule(path("/", to=to("web")), host="a.org"), namespace="n")
+    assert "serves a.org," in refused(repo, everywhere, **allowed)[0][1]
+
+
+def test_requests_without_tls_are_refused_unless_they_are_sent_to_it(repo: Stage) -> None:
+    """Each port that takes some is named; bytes are nobody's matter."""
+    wished = {"tls": "required"}
+    hosts = ["a.shop.test"]
+    (told,) = refused(repo, gateway(listener(), listener("b", 8080)), route(hostnames=hosts), **wished)
+    assert told[0] == "tls"
+    assert "gateways/shop/web: ports 80/TCP, 8080/TCP are open to requests without TLS" in told[1]
+    redirects = route(rule(backends=[], filters=[TO_HTTPS]), parentRefs=[{"name": "web", "sectionName": "http"}])
+    secure = route(name="b", parentRefs=[{"name": "web", "sectionName": "https"}], hostnames=hosts)
+    assert refused(repo, gateway(listener(), HTTPS), redirects, secure, **wished) == []
+    assert refused(repo, gateway(PASSED), tls_route("a.test"), **wished) == []
+    bytes_only = route({"backendRefs": [{"name": "api", "port": 8080}]}, kind="TCPRoute")
+    assert refused(repo, gateway(listener("tcp", 90, "TCP")), bytes_only, **wished) == []
+    assert refused(repo, gateway(), **wished) == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"name": 7},
+        {"name": "127.77.0.5:80/TCP", "filter_chains": 7},
+        {"name": "127.77.0.5:80/TCP", "filter_chains": [7, {"filters": [{"virtual_hosts": [{"domains": 7}, 7]}]}]},
+        {"name": "127.77.0.5:80/TCP", "filter_chains": [{"x": {"route_config_name": ["a"]}}]},
+    ],
+)
+def test_files_of_anybody_are_read(odd: object) -> None:
+    """What isn't as we write it says nothing."""
+    assert list(told_entrances({"lds.json": json.dumps({"resources": [odd]})})) == []
+
+
+def test_what_another_version_told_by_names_alone_is_read() -> None:
+    """TLS that ends at a port without names takes every hostname."""
+    raw = {"name": "127.77.0.5:443/TCP", "filter_chains": [{"transport_socket": {}, "filters": []}]}
+    assert list(told_entrances({"lds.json": json.dumps({"resources": [raw]})})) == [
+        Entrance("443/TCP", ("*",), clear=False)
+    ]
