@@ -23,6 +23,7 @@ from benchmarks.nodes import FIRST
 from benchmarks.requests import PATIENCE, Load, until
 from locallb.gateway.kinds import KINDS
 from locallb.kubernetes.api.client import SECRET, SERVICE, SLICE
+from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway.objects import CONTROLLER, GROUP
 from tests.cluster.test_gateways import BINDING, CRD, RIGHTS, ROLE, definition, is_created, resource
 from tests.e2e.support import Stage
@@ -94,6 +95,10 @@ def secret(pair: Pair) -> Document:
     return document("Secret", "cert", "v1", type="kubernetes.io/tls", data=data)
 
 
+WATCHING = [rule.fields for rule in CERTIFICATE_RULES]
+"""That of deploy/rbac-certificates.yaml."""
+
+
 class Source(Protocol):
     """Where objects are written."""
 
@@ -110,7 +115,7 @@ class Api:
     def __init__(self, client: Client) -> None:
         self._client: Any = client  # whose overloads know no type that is chosen at run time
         self._resources: dict[str, Any] = {"Service": SERVICE, "EndpointSlice": SLICE, "Secret": SECRET}
-        client.create(ROLE.from_dict({"metadata": {"name": "gateways"}, "rules": RIGHTS}))
+        client.create(ROLE.from_dict({"metadata": {"name": "gateways"}, "rules": [*RIGHTS, *WATCHING]}))
         subject = {"kind": "User", "name": "local-lb", "apiGroup": "rbac.authorization.k8s.io"}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gateways"}
         client.create(BINDING.from_dict({"metadata": {"name": "gateways"}, "roleRef": role, "subjects": [subject]}))

@@ -4,8 +4,8 @@
 
 One `locallb watch` follows a test cluster (see tests/cluster) and a directory of manifests; modes make no difference,
 as each Gateway has a proxy of its own. Pods have addresses of a network that is made for the run, which only root can.
-A Secret of a cluster is read twice a minute, so that its rotation is measured a few times only. A table goes to
-standard error, one JSON object to standard output.
+local-lb may watch the Secrets of the cluster (deploy/rbac-certificates.yaml). A table goes to standard error, one JSON
+object to standard output.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ FIRST_POD, OTHER_POD = PODS
 SOURCES: Mapping[str, int] = {"API": 10, "manifests": 20}
 """The last byte of the Gateway's address in each; the one that is there all the time has the next."""
 RARE = 2
-"""Rotations of a Secret that is read twice a minute, and first Gateways of a source."""
-LONG = 60.0
-"""Seconds that such a rotation may take."""
+"""First Gateways of a source."""
 AIMS = "aims: route 50 ms, Gateway 60 ms, certificate 100 ms, pod 30 ms; none failed, none cut"
 
 
@@ -98,7 +96,7 @@ def first_gateway(stand: Stand, figures: Figures) -> None:
         figures.add("first Gateway of a source: first byte", at - began)
 
 
-def run_once(stand: Stand, figures: Figures, *, rotates: bool) -> None:
+def run_once(stand: Stand, figures: Figures) -> None:
     """Create a Gateway beside the one that is there, change all that it leads to, delete it."""
     with figures.part("Gateway created"):
         began = time.perf_counter()
@@ -107,8 +105,7 @@ def run_once(stand: Stand, figures: Figures, *, rotates: bool) -> None:
         figures.add("Gateway created: first byte", at - began)
         route_changed(stand, figures)
         pod_comes_and_goes(stand, figures)
-        if rotates:
-            rotated(stand, figures)
+        rotated(stand, figures)
     with figures.part("Gateway deleted"):
         began = time.perf_counter()
         stand.source.remove(gateway(stand.address))
@@ -162,19 +159,19 @@ def rotated(stand: Stand, figures: Figures) -> None:
         stand.pairs = stand.pairs[1], stand.pairs[0]
         began = time.perf_counter()
         stand.source.put(secret(stand.pairs[0]))
-        at = until(lambda: shown(stand.address, stand.trusted) not in {before, b""}, "the certificate", LONG)
+        at = until(lambda: shown(stand.address, stand.trusted) not in {before, b""}, "the certificate")
         figures.add("certificate rotated: new connections have it", at - began)
         time.sleep(CALM)
         figures.count("certificate rotated: connections cut", not held.goes_on())
 
 
-def measure(stand: Stand, runs: int, rotations: int) -> Figures:
+def measure(stand: Stand, runs: int) -> Figures:
     """Measure one source; its first run isn't counted."""
     stand.prepare()
     figures = Figures()
     first_gateway(stand, figures)
     for number in range(-1, runs):
-        run_once(stand, figures if number >= 0 else Figures(), rotates=0 <= number < rotations)
+        run_once(stand, figures if number >= 0 else Figures())
     return figures
 
 
@@ -198,10 +195,7 @@ def every(sources: Sequence[str], runs: int, stack: ExitStack) -> Mapping[str, F
     trusted = ssl.create_default_context(cafile=str(authority.own.chain))
     pairs = authority.sign("DNS:a.test"), authority.sign("DNS:a.test")
     places: Mapping[str, Source] = {"API": api, "manifests": Manifests(loop.play)}
-    return {
-        name: measure(Stand(places[name], prefix, SOURCES[name], pairs, trusted), runs, RARE if name == "API" else runs)
-        for name in sources
-    }
+    return {name: measure(Stand(places[name], prefix, SOURCES[name], pairs, trusted), runs) for name in sources}
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import pulumi_kubernetes as k8s
 
 from locallb.kubernetes.rights import (
     AUTHORITY_RULES,
+    CERTIFICATE_RULES,
     ELECTION_RULES,
     GATEWAY_RULES,
     INGRESS_RULES,
@@ -22,8 +23,8 @@ from locallb.kubernetes.rights import (
     Rule,
 )
 
-_IN_NAMESPACES = {"secrets": SECRET_RULES, "authorities": AUTHORITY_RULES}
-"""What may be read where those are that Gateways or Ingresses name."""
+_IN_NAMESPACES = {"secrets": SECRET_RULES, "authorities": AUTHORITY_RULES, "certificates": CERTIFICATE_RULES}
+"""What may be read, or watched, where those are that Gateways or Ingresses name."""
 
 
 class ClusterAccess(pulumi.ComponentResource):
@@ -40,6 +41,7 @@ class ClusterAccess(pulumi.ComponentResource):
         gateways: Sequence[str] | None = None,
         ingresses: Sequence[str] | None = None,
         pod_ranges: bool = False,
+        watch_certificates: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Declare it.
@@ -51,6 +53,7 @@ class ClusterAccess(pulumi.ComponentResource):
             gateways: let it serve Gateways, and read any Secret and ConfigMap of these namespaces for their TLS.
             ingresses: let it serve Ingresses, and read any Secret of these.
             pod_ranges: let it read where Calico or Cilium says that pods are, for routes to them.
+            watch_certificates: let it watch any Secret and ConfigMap of the namespaces of `gateways` and `ingresses`.
             opts: the provider of the cluster, for example.
 
         """
@@ -74,6 +77,8 @@ class ClusterAccess(pulumi.ComponentResource):
             _read_in(name, "secrets", {*(gateways or ()), *(ingresses or ())}, subjects, below)
         if gateways is not None:
             _read_in(name, "authorities", gateways, subjects, below)
+        if watch_certificates:
+            _read_in(name, "certificates", {*(gateways or ()), *(ingresses or ())}, subjects, below)
         self.register_outputs({})
 
 

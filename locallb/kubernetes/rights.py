@@ -71,6 +71,8 @@ SECRET_RULES = (Rule("", "secrets", ("get",)),)
 """What certificates need: where the Secrets are that Gateways and Ingresses name, and nowhere else."""
 AUTHORITY_RULES = (Rule("", "configmaps", ("get",)),)
 """What authorities of others need: where the ConfigMaps are that Gateways and policies name, and nowhere else."""
+CERTIFICATE_RULES = (Rule("", "secrets", ("watch",)), Rule("", "configmaps", ("watch",)))
+"""What hearing of another certificate or authority at once needs besides, likewise: nobody need give it."""
 RANGE_RULES = (
     Rule("crd.projectcalico.org", "blockaffinities", ("list", "watch")),
     Rule("cilium.io", "ciliumnodes", ("list", "watch")),

@@ -176,3 +176,5 @@ class Snapshot:
     """Gateway API's objects, and what they refer to; empty where no source has any."""
     authority: LocalAuthority | None = None
     """Who makes certificates for hosts without a Secret; None where the stack doesn't want that."""
+    hints: tuple[str, ...] = ()
+    """What sources say would be better, for information."""

@@ -90,7 +90,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None 
     )
     plan = with_statuses(with_names(plan, snapshot, gateways, frame), told, snapshot, settings, memory.statuses)
     gain = routes_to_gain(plan, snapshot, settings, memory.routing)
-    left = (*left_out(snapshot, plan, settings), *told.left_out, *gain)
+    left = (*left_out(snapshot, plan, settings), *told.left_out, *snapshot.hints, *gain)
     return replace(plan, left_out=left) if left else plan
 
 

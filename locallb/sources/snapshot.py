@@ -159,6 +159,7 @@ def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:
         slices=flat(part.slices for part in parsed),
         external_ips=frozenset(address for part in parsed for address in part.external_ips),
         gateway_api=flat(part.gateway_api for part in parsed),
+        hints=flat(part.hints for part in parsed),
     )
 
 

@@ -12,6 +12,7 @@ import yaml
 
 from locallb.kubernetes.rights import (
     AUTHORITY_RULES,
+    CERTIFICATE_RULES,
     ELECTION_RULES,
     GATEWAY_RULES,
     INGRESS_RULES,
@@ -41,7 +42,7 @@ from components.access import ClusterAccess
 
 @pulumi.runtime.test
 def declare():
-    rights = {"gateways": ["shop"], "ingresses": [], "pod_ranges": True}
+    rights = {"gateways": ["shop"], "ingresses": [], "pod_ranges": True, "watch_certificates": True}
     return ClusterAccess("local-lb", leader_election=True, **rights).account.metadata
 
 declare()
@@ -87,6 +88,13 @@ def test_the_manifest_for_ingresses_gives_the_least_rights() -> None:
     assert klass["metadata"] == {"name": "local-lb"}
 
 
+def test_the_manifest_for_certificates_is_a_choice() -> None:
+    """Nobody is given it with another file, nor anywhere unless somebody binds it."""
+    roles, bound = roles_of("rbac-certificates.yaml")
+    assert (roles, bound) == ({"local-lb-certificates": fields(CERTIFICATE_RULES)}, set())
+    assert {verb for rule in CERTIFICATE_RULES for verb in rule.verbs} == {"watch"}
+
+
 def test_the_manifest_for_ranges_of_pods_gives_the_least_rights() -> None:
     """They are read and never written."""
     roles, bound = roles_of("rbac-pod-ranges.yaml")
@@ -122,13 +130,13 @@ def test_the_component_declares_what_the_manifests_have() -> None:
         assert found == document, kind
     roles: dict[str, Any] = {}
     bound: set[str] = set()
-    for name in ("gateways", "ingresses", "pod-ranges"):
+    for name in ("gateways", "ingresses", "pod-ranges", "certificates"):
         of_file, bound_there = roles_of(f"rbac-{name}.yaml")
         roles, bound = roles | of_file, bound | bound_there
     assert {name: others.pop(("ClusterRole", name))["rules"] for name in roles} == roles
     assert {others.pop(("ClusterRoleBinding", name))["roleRef"]["name"] for name in bound} == bound
     readings = {reading["roleRef"]["name"]: reading for reading in others.values()}
-    assert readings.keys() == {"local-lb-secrets", "local-lb-authorities"}
+    assert readings.keys() == {"local-lb-secrets", "local-lb-authorities", "local-lb-certificates"}
     for role, reading in readings.items():
         assert reading["metadata"] == {"name": role, "namespace": "shop"}
         assert reading["kind"] == "RoleBinding"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import yaml
 
@@ -93,6 +94,10 @@ class Api:
     """What healthy watches of these say, as it is added here."""
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By path, from `namespaces` on."""
+    may_watch_names: bool = False
+    """Whether watches of single Secrets and ConfigMaps are allowed."""
+    names_watched: list[tuple[str, str]] = field(default_factory=list)
+    """For each such watch the object's path, as in `secrets`, and which form of it was asked for."""
     odd: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     """By path, from `namespaces` on: what is answered instead."""
     discoveries: dict[str, tuple[int, bytes]] = field(default_factory=dict)
@@ -184,6 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(200 if found else 404, json.dumps(found or {"kind": "Status", "code": 404}).encode())
         elif other == "discovery":
             self._whole(*api.discovered(path))
+        elif other and watched:
+            self._watch_name(path.removeprefix("/api/v1/namespaces/"), renewed)
         elif other:
             named = path.removeprefix("/api/v1/namespaces/")
             secret = api.secrets.get(named)
@@ -198,6 +205,29 @@ class _Handler(BaseHTTPRequestHandler):
             for node in api.nodes if "/nodes" in self.path else []:
                 self._say("ADDED", node)
             self._wait(renewed)
+
+    def _watch_name(self, kind: str, renewed: threading.Event) -> None:
+        """Say what becomes of one object, in no more than its metadata, as long as that is allowed."""
+        (selector,) = parse_qs(self.path.partition("?")[2])["fieldSelector"]
+        name = selector.removeprefix("metadata.name=")
+        self.api.names_watched.append((f"{kind}/{name}", self.headers["Accept"]))
+        refusal = 403, b'{"kind": "Status", "code": 403}'
+        if kind in self.api.odd or not self.api.may_watch_names:
+            self._whole(*self.api.odd.get(kind, refusal))
+            return
+        self._head(200, "Transfer-Encoding", "chunked")
+        before: Mapping[str, Any] | None = None
+        version = 0
+        while not (self.api.over.is_set() or renewed.is_set()):
+            if select.select([self.connection], [], [], 0.01)[0] or not self.api.may_watch_names:
+                break
+            now, version = self.api.secrets.get(f"{kind}/{name}"), version + 1
+            if now is not before:
+                event = "DELETED" if now is None else "MODIFIED" if before else "ADDED"
+                metadata = {"name": name, "resourceVersion": str(version)}
+                self._say(event, {"kind": "PartialObjectMetadata", "metadata": metadata})
+            before = now
+        self.close_connection = True
 
     def _head(self, status: int, name: str, value: str) -> None:
         self.send_response(status)

@@ -57,7 +57,7 @@ class Simulation:
             if looks := self.now >= self.next_look:
                 self.next_look = self.now + EVERY
             self.failed_in_passes.append([])
-            self.objects.read(of, again=looks)
+            self.objects.read(of, again=of if looks else ())
             assert self.objects.due > self.now
             self.now = min(self.next_look, self.objects.due, until)
 

@@ -49,6 +49,8 @@ class Parsed:
     """What objects say of what is ours to write; Services of type LoadBalancer that say nothing are absent."""
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     """Gateway API's objects, and what they may refer to."""
+    hints: tuple[str, ...] = ()
+    """What would make it better, for information."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,7 @@ class FollowedCluster:
                 *slice_notices(self.cluster, self._slices.broken() if without else ""),
                 *told,
             ),
+            hints=tuple(hint for each in routed for hint in each.names.hints()),
             external_ips=frozenset(address for part in parts for address in part.external_ips),
             ranges=tuple(one for each in self._ranges for one in each.ranges(ranges)),
             standings=(

@@ -23,6 +23,7 @@ from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memory
 from locallb.sources.kubernetes.discovered_kinds import DiscoveredKinds
 from locallb.sources.kubernetes.followed_kinds import Follow, no_more
+from locallb.sources.kubernetes.followed_names import FollowedNames
 from locallb.sources.kubernetes.gateway_listing import objects_in, parsed, refer_alike
 from locallb.sources.kubernetes.named_objects import KINDS, NamedObjects
 from locallb.sources.kubernetes.routed import Routed
@@ -38,12 +39,22 @@ class FollowedGateways(DiscoveredKinds):
         """Follow it as `how` says, whichever kinds it names."""
         super().__init__(routed.question, how)
         self._routed = routed
-        self._named = NamedObjects(how.access)
+        self._named, self.names = NamedObjects(how.access), FollowedNames(how, self.wake)
         self._last: tuple[ObjectOfCluster, ...] | None = None
         self._serves = False
         self._services: Memory[Any] = Memory()
         self._stage = replace(how, understood=partial(parsed, how.cluster), changed=self._notice, concerns=no_more)
         self.start()
+
+    def stop(self) -> None:
+        """Follow it no more."""
+        super().stop()
+        self.names.stop()
+
+    def look_after(self) -> None:
+        """Break off answers that take longer than they may; to be called now and again."""
+        super().look_after()
+        self.names.look_after()
 
     def need(self, before: Document | None, after: Document | None) -> bool:
         """Return whether any may be served otherwise for a change of a Service."""
@@ -122,8 +133,10 @@ class FollowedGateways(DiscoveredKinds):
         self.how.changed()
 
     def _read_named(self, *, again: bool) -> None:
-        """Read the objects that are named: those that are new, or all."""
+        """Read the objects that are named: those that are new, or others now; `again`: those that aren't followed."""
         before = self._named.objects(), self._named.unreadable
-        self._named.read(self._routed.named_objects(objects_in(self.running())), again=again)
+        named = self._routed.named_objects(objects_in(self.running()))
+        self.names.follow(named)
+        self._named.read(named, again=self.names.due(named, again=again))
         if (self._named.objects(), self._named.unreadable) != before:
             self.how.changed()

@@ -65,11 +65,11 @@ class NamedObjects:
     _not_before: float = -math.inf
     """When any may be asked for: failures cost time, so that many bad ones are no load."""
 
-    def read(self, named: Collection[Reference], *, again: bool) -> None:
-        """Read those that are new, or all, until too many fail, which stay as they were: the rest is `due` then."""
+    def read(self, named: Collection[Reference], *, again: Collection[Reference] = ()) -> None:
+        """Read those that are new and `again`, until too many fail, which stay as they were: the rest is `due` then."""
         now = {each: self._read[each] for each in named if each in self._read}
         failures = {each: self._failures[each] for each in named if each in self._failures}
-        waiting = set(named) if again else self._waiting.intersection(named).union(failures, set(named) - now.keys())
+        waiting = {*self._waiting.union(again).intersection(named), *failures, *(set(named) - now.keys())}
         waiting = {each for each in waiting if each not in failures or failures[each].is_due()}
         if time.monotonic() >= self._not_before:
             self._not_before = self._ask(waiting, now, failures) + time.monotonic()

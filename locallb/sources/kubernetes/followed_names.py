@@ -1,0 +1,183 @@
+"""Named Secrets and ConfigMaps, followed by their names: that one is another now, and nothing of what is in it.
+
+A watch for each, of its metadata alone, so that no key comes this way; who is told reads the object by its name. The
+right to watch is one that nobody need give: what may not be watched, or is one too many, is read now and again. Not
+here: reading (`named_objects`), and which are named (`gateway.needs`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import httpx2
+
+from locallb.gateway.needs import SECRET
+from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.answers import BOOKMARK
+from locallb.kubernetes.api.feed import OPENED, ExpiredError, Feed
+from locallb.model.gateway.objects import Reference
+from locallb.model.pacing import Backoff, Pace
+from locallb.model.snapshot import Access
+from locallb.sources.kubernetes.followed_kinds import Follow
+from locallb.threads.jitter import jitter
+from locallb.threads.supervised import SupervisedThread, Task
+
+MOST = 20
+"""Names that are followed: each takes a connection and a thread."""
+AGAIN = Pace(first=1.0, longest=30.0, floor=0.5, calm=10.0)
+"""Of a watch that broke. Longer than that of whole kinds: there are many, and what is missed is read soon anyway."""
+PAUSE = 0.25
+"""Seconds between two events that are heard of all together, however often somebody writes."""
+REFUSED = 60.0
+"""Seconds until the right is tried again."""
+RIGHTS = "deploy/rbac-certificates.yaml"
+_WATCH = {"watch": "true", "resourceVersion": "0", "timeoutSeconds": "90"}
+"""From what the API has at hand, which it says first. Bookmarks with that are a right of newer storages alone: so that
+silence isn't a broken connection's, each watch ends before it may be."""
+_METADATA = "PartialObjectMetadata"
+_ACCEPT = f"application/json;as={_METADATA};g=meta.k8s.io;v=v1"
+
+
+@dataclass(slots=True)
+class _Follower:
+    """One that is followed, or tried to be."""
+
+    thread: SupervisedThread | None = None
+    feed: Feed | None = None
+    is_open: bool = False
+    is_refused: bool = False
+    is_other: bool = False
+    """Since it was asked for."""
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """Follow it no more."""
+        self.stopped.set()
+        if self.thread:
+            self.thread.stop()
+        if feed := self.feed:
+            feed.cut()
+
+
+class FollowedNames:
+    """Calls `wake` from its threads whenever one may be another."""
+
+    def __init__(self, how: Follow, wake: Callable[[], None]) -> None:
+        self._cluster, self._access, self._changed, self._wake = how.cluster, how.access, how.changed, wake
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._followers: dict[Reference, _Follower] = {}
+
+    def follow(self, named: Collection[Reference]) -> None:
+        """Follow these and no others, as many as may be: who is followed stays."""
+        with self._lock:
+            wanted = set() if self._is_over else set(named)
+            gone = [self._followers.pop(each) for each in self._followers.keys() - wanted]
+            for each in sorted(wanted - self._followers.keys())[: MOST - len(self._followers)]:
+                self._followers[each] = self._started(each)
+        for follower in gone:
+            follower.stop()
+
+    def stop(self) -> None:
+        """Follow nothing any more, whoever asks for it."""
+        self._is_over = True
+        self.follow(())
+
+    def look_after(self) -> None:
+        """Break off answers that take longer than they may; to be called now and again."""
+        for follower in tuple(self._followers.values()):
+            if feed := follower.feed:
+                feed.cut_if_overdue(time.monotonic())
+
+    def due(self, named: Iterable[Reference], *, again: bool) -> frozenset[Reference]:
+        """Return those that may be others since they were asked for; `again`: and those that nobody tells of."""
+        return frozenset(one for one in named if self._is_due(self._followers.get(one), again=again))
+
+    @staticmethod
+    def _is_due(known: _Follower | None, *, again: bool) -> bool:
+        if known and known.is_other:
+            known.is_other = False  # before it is read: what changes from now on is another time
+            return True
+        return again and not (known and known.is_open)
+
+    def hints(self) -> tuple[str, ...]:
+        """Tell how changes would be seen at once, where a right is missing."""
+        refused = min((one for one, known in tuple(self._followers.items()) if known.is_refused), default=None)
+        told = "is read every 30 s only, as local-lb may not watch it; to have its changes at once"
+        asked = f"bind the ClusterRole local-lb-certificates of {RIGHTS} in its namespace"
+        return (f"source {self._cluster}: {refused.kind} {refused.key} {told}, {asked}",) if refused else ()
+
+    def _started(self, named: Reference) -> _Follower:
+        follower = _Follower()
+        follower.thread = SupervisedThread(
+            Task.FOLLOWER,
+            f"{self._cluster} {named.kind} {named.key}",
+            partial(self._run, named, follower),
+            subject=self._cluster,
+            stopped=follower.stopped,
+        )
+        follower.thread.start()
+        return follower
+
+    def _run(self, named: Reference, follower: _Follower) -> None:
+        """Watch one until stopped."""
+        backoff = Backoff(AGAIN)
+        while not follower.stopped.wait(backoff.wait(time.monotonic())):
+            try:
+                with closing(_NameFeed(self._access, named)) as feed:
+                    follower.feed = feed
+                    for event in feed.watch(""):
+                        if follower.stopped.is_set():
+                            return
+                        if event.type == OPENED:
+                            backoff = backoff.succeeded(time.monotonic())
+                            follower.is_open = True
+                            self._note(follower, is_refused=False)
+                        if event.type != BOOKMARK:
+                            follower.is_other = True  # or may have gone before the watch began
+                            self._wake()
+                        if event.type != OPENED:
+                            follower.stopped.wait(PAUSE * len(self._followers))
+                calm = backoff.is_calm(time.monotonic())
+                backoff = Backoff(AGAIN) if calm else backoff.failed(time.monotonic(), jitter())
+            except (KubeError, ExpiredError) as error:
+                backoff = backoff.failed(time.monotonic(), jitter())
+                if isinstance(error, KubeError) and error.forbidden:
+                    follower.is_open = False
+                    self._note(follower, is_refused=True)
+                    follower.stopped.wait(REFUSED)
+            finally:
+                follower.is_open = False
+
+    def _note(self, follower: _Follower, *, is_refused: bool) -> None:
+        """Note whether it may be watched, which is told."""
+        before, follower.is_refused = follower.is_refused, is_refused
+        if before != is_refused:
+            self._changed()
+
+
+class _NameFeed(Feed):
+    """A feed of one object's metadata; a watch of it begins with what there is."""
+
+    def __init__(self, access: Access, named: Reference) -> None:
+        plural = "secrets" if named.kind == SECRET else "configmaps"
+        super().__init__(access, _METADATA, ("meta.k8s.io/v1", f"/api/v1/namespaces/{named.key.namespace}/{plural}"))
+        self._client.headers["accept"] = _ACCEPT
+        self._one = {"fieldSelector": f"metadata.name={named.key.name}"}
+
+    @contextmanager
+    def _asked(
+        self,
+        parameters: Mapping[str, str],
+        timeout: httpx2.Timeout,
+        path: str = "",
+        body: Mapping[str, object] | None = None,
+    ) -> Iterator[httpx2.Response]:
+        del parameters
+        with super()._asked({**_WATCH, **self._one}, timeout, path, body) as answer:
+            yield answer
