@@ -5,11 +5,11 @@ What they ask for is decided in `planning`. Not here: annotations of the API's o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from locallb.model.faults import Fault, parse_fault
+from locallb.model.fault_annotation import FAULT_ANNOTATION, unheeded
 from locallb.model.fields import FieldError
 from locallb.model.formatting import clipped, shown
 from locallb.model.objects import ADDRESSES_ANNOTATION
@@ -22,8 +22,6 @@ BACKENDS_ANNOTATION = f"{PREFIX}backends"
 """Where connections go first: `auto`, `pods` or `nodePorts`."""
 PROXY_PROTOCOL_ANNOTATION = f"{PREFIX}proxy-protocol"
 """The PROXY protocol towards backends: `v1` or `v2`."""
-FAULT_ANNOTATION = f"{PREFIX}fault"
-"""What shall go wrong with connections: `refuse=10%,hang=5%,reset=1%,until=2026-11-22T18:00:00Z`."""
 NAME_IN_STATUS_ANNOTATION = f"{PREFIX}name-in-status"
 """Whether the status tells a name beside each address: `true` or `false`."""
 _OURS = (
@@ -69,25 +67,5 @@ def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
         for name in names
         if isinstance(name, str) and name.startswith(PREFIX) and name not in _OURS
     )
-    return (*misspelt, *_unusable_fault(names))
-
-
-def fault_of(annotations: Mapping[str, str]) -> Fault | None:
-    """Read which fault is ordered; None for none, and for one that can't be read: that stops nobody from serving."""
-    try:
-        return parse_fault(annotations[FAULT_ANNOTATION])
-    except (KeyError, ValueError):
-        return None
-
-
-def _unusable_fault(annotations: Collection[object]) -> Iterator[str]:
-    """Return what to say of a fault that can't be read."""
-    value = annotations.get(FAULT_ANNOTATION) if isinstance(annotations, Mapping) else None
-    if isinstance(value, str):
-        try:
-            parse_fault(value)
-        except ValueError as error:
-            yield (
-                f"the annotation {FAULT_ANNOTATION} orders nothing, because {error}; write"
-                " refuse=10%,hang=5%,reset=1%,until=2026-11-22T18:00:00Z, or remove it"
-            )
+    unusable = unheeded(names, routed=False) if isinstance(names, Mapping) else ""
+    return (*misspelt, unusable) if unusable else misspelt

@@ -1,4 +1,4 @@
-"""What somebody ordered for a Service's connections: which share of them fails how until when, who gets no new ones.
+"""What somebody ordered for connections and requests: which share of them fails how until when, who gets no new ones.
 
 Not here: how it was ordered, and how Envoy is told.
 """
@@ -18,28 +18,99 @@ _PERCENT = re.compile(r"(\d{1,3})(?:\.(\d{1,2}))?%")
 _UNTIL = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
 
 
+_DELAY = re.compile(r"([1-9]\d{0,6})(ms|s)", re.ASCII)
+_STATUS = re.compile(r"[2-5]\d\d", re.ASCII)
+_LONGEST = 3600 * 1000
+"""Milliseconds that a request may be delayed by: an hour, after which its client will have given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """How much later requests go on."""
+
+    milliseconds: int
+    share: int = WHOLE
+
+    def __post_init__(self) -> None:
+        """Raise ValueError with half a sentence for what can't be."""
+        if not 0 < self.milliseconds <= _LONGEST:
+            raise ValueError("a delay is at most 1 hour")
+        _require_share(self.share)
+
+    @classmethod
+    def parse(cls, text: str) -> Delay:
+        """Read `200ms`, which is for all requests, or `2s:10%`. Raises ValueError with half a sentence."""
+        value, share = _parted(text)
+        match = _DELAY.fullmatch(value)
+        if not match:
+            raise ValueError(f"{text!r} is no delay such as 200ms or 2s:10%")
+        return cls(int(match[1]) * (1000 if match[2] == "s" else 1), share)
+
+    @property
+    def words(self) -> str:
+        """Return what `parse` reads as this one."""
+        return f"{self.milliseconds}ms{_of_some(self.share)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What requests are answered with, in place of a backend's answer."""
+
+    status: int
+    share: int = WHOLE
+
+    def __post_init__(self) -> None:
+        """Raise ValueError with half a sentence for what can't be."""
+        _require_share(self.share)
+
+    @classmethod
+    def parse(cls, text: str) -> Failure:
+        """Read `503`, which is for all requests, or `503:10%`. Raises ValueError with half a sentence."""
+        value, share = _parted(text)
+        if not _STATUS.fullmatch(value):
+            raise ValueError(f"{text!r} is no status such as 503 or 503:10%, from 200 to 599")
+        return cls(int(value), share)
+
+    @property
+    def words(self) -> str:
+        """Return what `parse` reads as this one."""
+        return f"{self.status}{_of_some(self.share)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Shares in hundredths of a percent; together at most all."""
+    """Shares in hundredths of a percent; those of connections are together at most all."""
 
     until: str
     """When it ends, such as 2026-11-22T18:00:00Z; whoever serves then ends it by this."""
     refuse: int = 0
-    """Reset as soon as they are made."""
+    """Connections that are reset as soon as they are made."""
     hang: int = 0
-    """Never answered, once the client has sent something."""
+    """Those never answered, once the client has sent something."""
     reset: int = 0
-    """Closed, once the client has sent something."""
+    """Those closed, once the client has sent something."""
+    delay: Delay | None = None
+    """Requests that wait."""
+    status: Failure | None = None
+    """Requests that get another answer, whether they waited or not."""
 
     def __post_init__(self) -> None:
         """Raise ValueError with half a sentence for what can't be."""
-        if not 0 < self.refuse + self.hang + self.reset <= WHOLE or min(self.refuse, self.hang, self.reset) < 0:
+        shares = self.refuse, self.hang, self.reset
+        if min(shares) < 0 or sum(shares) > WHOLE or not (any(shares) or self.delay or self.status):
             raise ValueError("its shares are together more than 0% and at most 100%")
         _require_end(self.until)
 
     def __str__(self) -> str:
         shares = {"refused": self.refuse, "left hanging": self.hang, "reset": self.reset}
-        told = ", ".join(f"{share / 100:g}% are {how}" for how, share in shares.items() if share)
+        of_connections = [f"{share / 100:g}% are {how}" for how, share in shares.items() if share]
+        of_requests = []
+        if self.delay:
+            of_requests.append(f"{self.delay.share / 100:g}% are delayed by {self.delay.milliseconds}ms")
+        if self.status:
+            of_requests.append(f"{self.status.share / 100:g}% are answered {self.status.status}")
+        parts = {"of new TCP connections": of_connections, "of requests": of_requests}
+        told = "; ".join(f"{whose} {', '.join(what)}" for whose, what in parts.items() if what)
         return f"{told}, until {self.until}"
 
     @property
@@ -47,19 +118,41 @@ class Fault:
         """Return what `parse_fault` reads as this one."""
         shares = {"refuse": self.refuse, "hang": self.hang, "reset": self.reset}
         parts = [f"{name}={share / 100:g}%" for name, share in shares.items() if share]
+        of_requests = {"delay": self.delay, "status": self.status}
+        parts += [f"{name}={part.words}" for name, part in of_requests.items() if part]
         return ",".join([*parts, f"until={self.until}"])
+
+    @property
+    def of_connections(self) -> Fault | None:
+        """Return what of it befalls connections."""
+        return replace(self, delay=None, status=None) if self.refuse + self.hang + self.reset else None
+
+    @property
+    def of_requests(self) -> Fault | None:
+        """Return what of it befalls requests."""
+        return replace(self, refuse=0, hang=0, reset=0) if self.delay or self.status else None
 
 
 def parse_fault(text: str) -> Fault:
-    """Read `refuse=10%,hang=5%,reset=1%,until=2026-11-22T18:00:00Z`. Raises ValueError with half a sentence."""
+    """Read `refuse=10%,hang=5%,reset=1%,delay=200ms:50%,status=503:10%,until=2026-11-22T18:00:00Z`.
+
+    Raises ValueError with half a sentence.
+    """
     parts = [part.strip().partition("=") for part in text.split(",")]
     given = {name.strip(): value.strip() for name, _, value in parts}
-    if unknown := sorted(given.keys() - {"refuse", "hang", "reset", "until"}):
-        raise ValueError(f"{unknown[0]!r} is none of refuse, hang, reset and until")
+    if unknown := sorted(given.keys() - {*_SHARES, "delay", "status", "until"}):
+        raise ValueError(f"{unknown[0]!r} is none of refuse, hang, reset, delay, status and until")
     if len(given) < len(parts):
         raise ValueError("something is said twice")
-    shares = {name: parse_share(value) for name, value in given.items() if name != "until"}
-    return Fault(given.get("until", ""), **shares)
+    return Fault(
+        given.get("until", ""),
+        **{name: parse_share(given[name]) for name in _SHARES if name in given},
+        delay=Delay.parse(given["delay"]) if "delay" in given else None,
+        status=Failure.parse(given["status"]) if "status" in given else None,
+    )
+
+
+_SHARES = "refuse", "hang", "reset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +209,21 @@ def parse_share(text: str) -> int:
     if not match:
         raise ValueError(f"{text!r} is no share such as 10% or 0.5%")
     return int(match[1]) * 100 + int((match[2] or "").ljust(2, "0"))
+
+
+def _parted(text: str) -> tuple[str, int]:
+    """Return a value and the share behind it, which is all where none is said."""
+    value, colon, share = text.partition(":")
+    return value, parse_share(share) if colon else WHOLE
+
+
+def _of_some(share: int) -> str:
+    return "" if share == WHOLE else f":{share / 100:g}%"
+
+
+def _require_share(share: int) -> None:
+    if not 0 < share <= WHOLE:
+        raise ValueError("a share is more than 0% and at most 100%")
 
 
 def _require_end(text: str) -> None:

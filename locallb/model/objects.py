@@ -13,7 +13,17 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from locallb.model.faults import NO_ORDER, Fault, Order
-from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey, Protocol, Uid
+from locallb.model.identities import (
+    ROUTED,
+    ClusterName,
+    Family,
+    IPAddress,
+    IPNetwork,
+    NodeName,
+    ObjectKey,
+    Protocol,
+    Uid,
+)
 from locallb.model.reasons import Problem
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -113,8 +123,11 @@ class Service:
 
     @property
     def failing(self) -> Fault | None:
-        """What shall go wrong with its connections, whoever ordered it."""
-        return self.ordered.fault or self.fault
+        """What shall go wrong with what it has, connections or requests, whoever ordered it."""
+        fault = self.ordered.fault or self.fault
+        if fault is None:
+            return None
+        return fault.of_requests if self.key.kind in ROUTED else fault.of_connections
 
     @property
     def ends(self) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def ordered_of(notices: Iterable[Notice]) -> tuple[Notice, ...]:
 
 def _ordered(service: Service) -> str:
     fault, down = service.failing, service.ordered.down
-    told = [f"of new TCP connections {fault}"] if fault else []
+    told = [str(fault)] if fault else []
     if down:
         told.append(f"as if refusing, {few(sorted(down.names))} gets no new TCP connections, until {down.until}")
     by, end = "its annotation local-lb.dev/fault", "remove the annotation to end it before"

@@ -6,6 +6,7 @@ from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
+from locallb.model.faults import WHOLE, Delay, Failure, Fault
 from locallb.model.http.policies import Cors, HeaderChanges, Mirror, Retry, Session, SessionKind
 from locallb.model.http.regexes import checked
 from locallb.model.http.routes import (
@@ -199,6 +200,12 @@ def proxies(certificate: Certificate, authorities: str) -> st.SearchStrategy[Pro
         Chain, serves=st.one_of(_tables, _tables, _forwarded), names=_many(_labels, 2), termination=terminations
     )
     ranges = st.sampled_from([(), (ip_network("10.0.0.0/8"), ip_network("fd00::/64"))])
+    faults = st.none() | accepted(
+        Fault,
+        until=st.just("2999-01-01T00:00:00Z"),
+        delay=st.none() | st.builds(Delay, st.integers(1, 3_600_000), st.integers(1, WHOLE)),
+        status=st.none() | st.builds(Failure, st.integers(200, 599), st.integers(1, WHOLE)),
+    )
     listeners = [
         accepted(
             HttpListener,
@@ -206,6 +213,8 @@ def proxies(certificate: Certificate, authorities: str) -> st.SearchStrategy[Pro
             port=st.just(port),
             chains=st.lists(chains, min_size=1, max_size=3).map(tuple),
             source_ranges=ranges,
+            may_fail=st.booleans(),
+            fault=faults,
         )
         for port in PORTS
     ]

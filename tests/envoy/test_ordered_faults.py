@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.envoy import ARGUMENTS, Rendered
-from locallb.model.faults import WHOLE, Fault, parse_fault
+from locallb.model.faults import WHOLE, Delay, Failure, Fault, parse_fault
 from tests.envoy import support
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
@@ -129,6 +129,10 @@ def test_whoever_may_not_connect_may_not_connect_to_a_fault(start: Start, nodes:
 
 FAULTS = [
     ("refuse=10%,until=2026-11-22T18:00:00Z", Fault("2026-11-22T18:00:00Z", refuse=1000)),
+    (
+        "status=503:10%, delay=2s, until=2026-11-22T18:00:00Z",
+        Fault("2026-11-22T18:00:00Z", delay=Delay(2000), status=Failure(503, 1000)),
+    ),
     (" hang = 0.05% , until = 2026-11-22T18:00:00Z, reset=99.5%", Fault("2026-11-22T18:00:00Z", 0, 5, 9950)),
 ]
 NONE = [
@@ -144,6 +148,14 @@ NONE = [
     ("refuse=1%,refuse=2%,until=2026-11-22T18:00:00Z", "said twice"),
     ("drop=1%,until=2026-11-22T18:00:00Z", "'drop' is none of"),
     ("", "is none of"),
+    ("status=99,until=2026-11-22T18:00:00Z", "'99' is no status"),
+    ("status=600:1%,until=2026-11-22T18:00:00Z", "'600:1%' is no status"),
+    ("status=503:,until=2026-11-22T18:00:00Z", "'' is no share"),
+    ("status=503:0%,until=2026-11-22T18:00:00Z", "a share is more than 0%"),
+    ("delay=0ms,until=2026-11-22T18:00:00Z", "'0ms' is no delay"),
+    ("delay=200,until=2026-11-22T18:00:00Z", "'200' is no delay"),
+    ("delay=3601s,until=2026-11-22T18:00:00Z", "at most 1 hour"),
+    ("delay=1s:101%,until=2026-11-22T18:00:00Z", "at most 100%"),
 ]
 
 

@@ -17,6 +17,7 @@ import grpc
 import pytest
 
 from locallb.envoy import render
+from locallb.model.faults import Delay, Fault
 from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Route, Target
 from locallb.model.http.serving import (
     ANY,
@@ -52,6 +53,8 @@ class World:
     certificate: int = 0
     renamed: bool = False
     """The second upstream is another one."""
+    fault: bool = False
+    """A fault is ordered that nobody minds."""
 
 
 CHANGES: tuple[Callable[[World, int], World], ...] = (
@@ -60,6 +63,7 @@ CHANGES: tuple[Callable[[World, int], World], ...] = (
     lambda world, n: replace(world, backends=((0,), (1,), (0, 1))[n % 3]),
     lambda world, _: replace(world, certificate=1 - world.certificate),
     lambda world, _: replace(world, renamed=not world.renamed),
+    lambda world, _: replace(world, fault=not world.fault),
 )
 
 
@@ -114,9 +118,10 @@ class Stack:
     def _config(self, world: World) -> Mapping[str, Any]:
         terminated = Termination((reference(self.pairs[world.certificate], self.file),))
         address, table = ip_address(self.wanted.address), _table(world)
+        fault = Fault("2999-01-01T00:00:00Z", delay=Delay(1)) if world.fault else None
         http = (
-            HttpListener(address, 8080, (Chain(table),)),
-            HttpListener(address, 8443, (Chain(table, ("a.test",), terminated),)),
+            HttpListener(address, 8080, (Chain(table),), may_fail=True, fault=fault),
+            HttpListener(address, 8443, (Chain(table, ("a.test",), terminated),), may_fail=True, fault=fault),
         )
         name = ProxyName("x")
         made = Proxy(name, self.wanted.proxy, Discovery.EDS, (), self.upstreams(world), http=http, may_serve_http=True)

@@ -23,7 +23,7 @@ __all__ = ["certificates", "files", "watched_by_chains", "watched_files"]
 def files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> Mapping[str, Discovered]:
     """Make the files besides listeners, clusters and endpoints, by name."""
     tables = {
-        name: typed(TABLE, **table(name, chain.serves, Entrance.of(listener, chain)))
+        name: typed(TABLE, **table(name, chain.serves, Entrance.of(listener, chain), listener.fault))
         for listener in listeners
         for chain in listener.chains
         if isinstance(chain.serves, HttpRoutes) and (name := names.table(listener, chain))

@@ -11,6 +11,7 @@ from locallb.envoy.access_logs import logged
 from locallb.envoy.document import KEEPALIVE, Json, Message, subscription, typed
 from locallb.envoy.http import names, tls
 from locallb.envoy.http.actions import NOBODY, Entrance, targets
+from locallb.envoy.http.faults import dormant
 from locallb.envoy.http.policies import CORS, SESSION, SOURCES
 from locallb.envoy.http.routes import table
 from locallb.envoy.listeners import bound_at, ranges
@@ -57,7 +58,8 @@ def _chain(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
 def _filter(spec: HttpListener, chain: Chain, discovery: Discovery) -> Message:
     if isinstance(chain.serves, TcpForward):
         return {"name": "envoy.filters.network.tcp_proxy", "typed_config": _forwarded(chain.serves)}
-    manager = _manager(_source(spec, chain, chain.serves, discovery), by_source=chain.serves.by_source)
+    source = _source(spec, chain, chain.serves, discovery)
+    manager = _manager(source, by_source=chain.serves.by_source, may_fail=spec.may_fail)
     return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
 
 
@@ -76,16 +78,17 @@ def _source(spec: HttpListener, chain: Chain, routes: HttpRoutes, discovery: Dis
     name = names.table(spec, chain)
     if discovery is Discovery.EDS:
         return {"rds": {"route_config_name": name, "config_source": subscription(f"./{name}.json")}}
-    return {"route_config": table(name, routes, Entrance.of(spec, chain))}
+    return {"route_config": table(name, routes, Entrance.of(spec, chain), spec.fault)}
 
 
-def _manager(source: Message, *, by_source: bool) -> Message:
+def _manager(source: Message, *, by_source: bool, may_fail: bool) -> Message:
+    sources, faults = [_sources()] if by_source else [], [dormant()] if may_fail else []
     return typed(
         f"{_FILTERS}.network.http_connection_manager.v3.HttpConnectionManager",
         stat_prefix="http",
         **source,
         **{**_TRANSPARENT, **(_MERGING if by_source else {})},
-        http_filters=[*([_sources()] if by_source else []), _cors(), _session(), _router()],
+        http_filters=[*sources, _cors(), *faults, _session(), _router()],
     )
 
 

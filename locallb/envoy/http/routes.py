@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from locallb.envoy.document import Message
 from locallb.envoy.http.actions import Entrance, action, header_changes
+from locallb.envoy.http.faults import awake
 from locallb.envoy.http.policies import per_filter
+from locallb.model.faults import Fault
 from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch, Route, ValueMatch
 from locallb.model.http.serving import HttpRoutes, VirtualHost
 
@@ -20,8 +22,8 @@ _ANY_PART = "[^/]+"
 TABLE = "envoy.config.route.v3.RouteConfiguration"
 
 
-def table(name: str, routes: HttpRoutes, entrance: Entrance) -> Message:
-    """Make the RouteConfiguration (`TABLE`) of a chain."""
+def table(name: str, routes: HttpRoutes, entrance: Entrance, fault: Fault | None = None) -> Message:
+    """Make the RouteConfiguration (`TABLE`) of a chain, of whose requests some may fail."""
     return {
         "name": name,
         "virtual_hosts": [_host(host, entrance) for host in routes.hosts],
@@ -32,6 +34,7 @@ def table(name: str, routes: HttpRoutes, entrance: Entrance) -> Message:
         "validate_clusters": False,
         # What comes nearest to the backend is changed last.
         "most_specific_header_mutations_wins": True,
+        **({"typed_per_filter_config": awake(fault)} if fault else {}),
     }
 
 

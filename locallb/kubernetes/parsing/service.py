@@ -18,8 +18,8 @@ from locallb.kubernetes.annotations import (
     Decision,
     annotation_path,
     chosen,
-    fault_of,
 )
+from locallb.model.fault_annotation import fault_in
 from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, Uid
@@ -100,7 +100,7 @@ def _service(cluster: ClusterName, data: Mapping[object, object]) -> Service:
         sharing_key=annotations.get(SHARING_ANNOTATION, "").strip(),
         backends=chosen(annotations, BACKENDS_ANNOTATION, BackendChoice),
         proxy_protocol=chosen(annotations, PROXY_PROTOCOL_ANNOTATION, ProxyProtocol),
-        fault=fault_of(annotations),
+        fault=fault_in(annotations),
         name_in_status=_decided(annotations, NAME_IN_STATUS_ANNOTATION),
         source_ranges=_source_ranges(spec, annotations),
         client_ip_affinity=spec.choice("sessionAffinity", _Affinity.NONE) is _Affinity.CLIENT_IP,

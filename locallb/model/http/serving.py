@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from locallb.model.faults import Fault
 from locallb.model.http import checks as check
 from locallb.model.http.policies import NO_CHANGES
 from locallb.model.http.routes import Route, Target
@@ -175,6 +176,10 @@ class HttpListener:
     protocol: Protocol = Protocol.TCP
     log: str = ""
     """Likewise, of requests."""
+    may_fail: bool = False
+    """Whether faults of requests may come and go with the routes, without a change of the listener."""
+    fault: Fault | None = None
+    """What shall go wrong with requests that a route takes."""
 
     def __post_init__(self) -> None:
         names = [name for chain in self.chains for name in chain.names or ("",)]
@@ -182,6 +187,8 @@ class HttpListener:
             raise ValueError(f"{self.name} has two chains for the same hostname")
         if self.protocol is not Protocol.TCP:
             raise ValueError(f"{self.name}: HTTP is served over TCP")
+        if self.fault and not self.may_fail:
+            raise ValueError(f"{self.name}: a listener whose requests fail says that they may")
 
     @property
     def name(self) -> str:
