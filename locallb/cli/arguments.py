@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from locallb.cli.grammar import make_parser
-from locallb.model.faults import WHOLE
+from locallb.model.faults import WHOLE, Delay, Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,9 @@ class Arguments:
     """Which share of connections `fault` orders to be refused, in hundredths of a percent; `hang` and `reset` alike."""
     hang: int = 0
     reset: int = 0
+    delay: Delay | None = None
+    """How `fault` orders requests to be delayed, and which share of them; `status` alike, what they are answered."""
+    status: Failure | None = None
     seconds: int = 0
     """For how long."""
     ends: bool = False
@@ -127,6 +130,8 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         refuse=getattr(given, "refuse", 0),
         hang=getattr(given, "hang", 0),
         reset=getattr(given, "reset", 0),
+        delay=getattr(given, "delay", None),
+        status=getattr(given, "status", None),
         seconds=getattr(given, "seconds", 0),
         ends=getattr(given, "ends", False),
         backends=tuple(getattr(given, "backends", ())),
@@ -161,10 +166,11 @@ def _contradiction(given: argparse.Namespace) -> str:
 def _contradiction_of_fault(given: argparse.Namespace) -> str:
     """Return what of a fault can't be."""
     whole = given.refuse + given.hang + given.reset
-    if (whole or given.down) and given.ends:
+    anything = whole or given.delay or given.status
+    if (anything or given.down) and given.ends:
         return "--end takes no shares, and no --down"
     if given.down != bool(given.backends) and not given.ends:
         return "--backend NAME and --down belong together: which backends count as if they refused"
-    if (whole or given.backends) and not given.services:
+    if (anything or given.backends) and not given.services:
         return "name the SERVICE whose connections shall fail"
     return "shares are together at most 100%" if whole > WHOLE else ""

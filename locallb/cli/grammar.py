@@ -21,7 +21,7 @@ COMMANDS = {
     "destroy": "remove all that this stack made",
     "status": "show Services, addresses, ports and health, checked now",
     "top": "show what flows through Services: connections, requests, failures, bytes and latencies",
-    "fault": "let some connections of a Service fail for a while, for tests; list what is ordered, or end it",
+    "fault": "let some connections or requests fail for a while, for tests; list what is ordered, or end it",
     "drain": "keep new connections away from backends of a Service, or from all; list what is drained, or undo it",
     "logs": "show connections and requests as they end, a line each, until interrupted",
     "watch": "keep the stack converged: follow its sources and its proxies until stopped",

@@ -11,6 +11,8 @@ from locallb.model.status_entries import Condition
 ACCEPTED, PROGRAMMED, RESOLVED = "Accepted", "Programmed", "ResolvedRefs"
 CONFLICTED, PARTIALLY_INVALID, OVERLAPPING_TLS = "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"
 INSECURE_VALIDATION = "InsecureFrontendValidationMode"
+FAULT_ORDERED, DRAINED = "local-lb.dev/FaultOrdered", "local-lb.dev/Drained"
+"""Of our own: what somebody ordered to go wrong."""
 INVALID, PENDING, UNSUPPORTED = "Invalid", "Pending", "UnsupportedValue"
 LISTENERS_INVALID = "ListenersNotValid"
 _LONGEST = 1024
@@ -28,6 +30,11 @@ def verdict(kind: str, trouble: Trouble | None, reason: str = "", message: str =
     if trouble:
         return Condition(kind, "False", trouble.reason, trouble.message[:_LONGEST])
     return Condition(kind, "True", reason or kind, message[:_LONGEST])
+
+
+def ordered(kind: str, message: str) -> Condition:
+    """Return a condition of our own, whose reason is its name."""
+    return Condition(kind, "True", kind.rpartition("/")[2], message[:_LONGEST])
 
 
 def conditions(*said: Condition) -> Mapping[str, Any]:

@@ -161,6 +161,8 @@ OURS = frozenset(
         "PartiallyInvalid",
         "OverlappingTLSConfig",
         "InsecureFrontendValidationMode",
+        "local-lb.dev/FaultOrdered",
+        "local-lb.dev/Drained",
     }
 )
 """Types that an object's controller writes: what we don't say is gone."""

@@ -71,6 +71,8 @@ class Outcome:
     """Why it has no address, or isn't served at it."""
     ports: Mapping[Place, Trouble] = field(default_factory=dict)
     """Why a port of it can't be listened at."""
+    ordered: tuple[Condition, ...] = ()
+    """What somebody wants to go wrong with it."""
 
 
 def class_status(one: GatewayClass) -> Told:
@@ -107,6 +109,7 @@ def _gateway_conditions(bound: BoundGateway, outcome: Outcome, mine: Sequence[Bo
     if any(asked.mode is ValidationMode.INSECURE for asked in bound.gateway.validations.values() if asked):
         why = "clients without a certificate that its authorities signed are let in; use AllowValidOnly"
         yield Condition(INSECURE_VALIDATION, "True", "ConfigurationChanged", why)
+    yield from outcome.ordered
 
 
 def _unresolved(mine: Iterable[BoundListener]) -> Trouble | None:

@@ -13,6 +13,7 @@ from locallb.gateway.backend_tls.statuses import policy_sentences
 from locallb.gateway.backends import Backends, BackendTarget
 from locallb.gateway.bound import Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
+from locallb.model.fault_annotation import unheeded
 from locallb.model.formatting import clipped, counted, few
 from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects
@@ -122,6 +123,8 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
     """Return the sentences about one Gateway; with the route where another Gateway says the same of it."""
     troubles = [(one.listener.name, one.conflict or one.accepted or one.resolved) for one in gateway.listeners]
     of_listeners = [f"{gateway.key} listener {name}: {why.reason}: {why.message}" for name, why in troubles if why]
+    if told := unheeded(gateway.gateway.meta.annotations, routed=True):
+        of_listeners.append(f"{gateway.key}: {told}")
     if why := gateway.resolved:
         of_listeners.append(f"{gateway.key}: {why.reason}: {why.message}")
     of_listeners += _asked_in_vain(gateway)

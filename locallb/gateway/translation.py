@@ -192,4 +192,5 @@ def _want(gateway: Gateway, key: ObjectKey, ports: tuple[ServicePort, ...]) -> S
         tuple(asked[family] for family in families if family in asked),
         labels={**meta.labels, **gateway.labels},
         annotations={**meta.annotations, **gateway.annotations},
+        fault=meta.fault,
     )

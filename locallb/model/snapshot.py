@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from locallb.model.faults import Order
 from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import (
     ClusterName,
@@ -27,6 +28,7 @@ from locallb.model.network.routes import PodRoute, Route
 from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
 
+_NO_ORDERS: Mapping[ObjectKey, Order] = MappingProxyType({})
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})
 _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
@@ -61,6 +63,8 @@ class HeldProxy:
     """How many files it watches besides listeners and clusters where it uses EDS: endpoints, routes, secrets."""
     patient: bool | None = None
     """Whether its listeners hold clients (`serving.Listener.patient`); None where it has none for TCP."""
+    may_fail: bool | None = None
+    """Whether its listeners take faults (`http.serving.HttpListener.may_fail`); None where it has none for HTTP."""
 
 
 class HeldProxyAssignment(NamedTuple):
@@ -174,6 +178,8 @@ class Snapshot:
     """How much each source has, as far as that is known."""
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     """Gateway API's objects, and what they refer to; empty where no source has any."""
+    orders: Mapping[ObjectKey, Order] = field(default_factory=lambda: _NO_ORDERS)
+    """What commands ordered, for Services and for what isn't among `services`."""
     authority: LocalAuthority | None = None
     """Who makes certificates for hosts without a Secret; None where the stack doesn't want that."""
     hints: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from locallb.config.settings import Settings
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backend_tls.statuses import policy_status
 from locallb.gateway.backends import Backends
-from locallb.gateway.conditions import INVALID, PENDING, Trouble
+from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, PENDING, Trouble, ordered
 from locallb.gateway.statuses import (
     Outcome,
     Told,
@@ -40,6 +40,7 @@ from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways import Gateways
+from locallb.planning.notices import DRAIN, FAULT, ordered_of
 from locallb.planning.planned import Placement, Plan, PlannedNews, PlannedStatus, Rejection
 
 _Served: TypeAlias = Mapping[ObjectKey, tuple[BoundGateway, Outcome]]
@@ -64,6 +65,7 @@ _REASONS: Mapping[Reason, str] = {
     Reason.PROXY_DOWN: PENDING,
 }
 """The specification's reasons of Programmed; any other is Invalid."""
+_ORDERED = {FAULT: FAULT_ORDERED, DRAIN: DRAINED}
 
 
 def with_statuses(
@@ -120,7 +122,8 @@ def outcome_of(planned: Placement | Rejection) -> Outcome:
         for port in planned.ports
         if port.problem and not port.listeners
     }
-    return Outcome(planned.addresses, ports=blocked)
+    said = tuple(ordered(_ORDERED[each.reason], each.message) for each in ordered_of(planned.notices))
+    return Outcome(planned.addresses, ports=blocked, ordered=said)
 
 
 def _trouble(problem: Problem) -> Trouble:

@@ -22,6 +22,7 @@ from locallb.gateway.telling import left_out, missing_classes, sentences
 from locallb.gateway.translation import bind
 from locallb.ingress import classes
 from locallb.ingress.translation import bind_ingresses
+from locallb.model.faults import Order
 from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
 from locallb.model.http.serving import AnyCertificate, Chain, HttpBackends, HttpListener, LocalCertificate
 from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, Protocol
@@ -114,6 +115,15 @@ def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound]) -> Sn
     return replace(snapshot, services=(*snapshot.services, *wanted), malformed=(*snapshot.malformed, *refused))
 
 
+def with_orders(told: Gateways, orders: Mapping[ObjectKey, Order]) -> Gateways:
+    """Return Gateways and Ingresses as commands order it."""
+    concerned = [one for key, one in told.bound.items() if key in orders] if orders else []
+    if not concerned:
+        return told
+    changed = {one.key: replace(one, want=replace(one.want, ordered=orders[one.key])) for one in concerned}
+    return told._replace(bound={**told.bound, **changed})
+
+
 def backends_of(gateway: Bound, around: BackendIndex) -> BackendIndex:
     """Leave only what may be behind one of them."""
     return around.of_services(dict.fromkeys(target.service for target in gateway.targets.values()), gateway.key.cluster)
@@ -121,7 +131,7 @@ def backends_of(gateway: Bound, around: BackendIndex) -> BackendIndex:
 
 def serve(gateway: Bound, where: Where, around: BackendIndex) -> Serving:
     """Put ports on addresses, and backends behind them."""
-    entries = {name: _behind(target, around) for name, target in gateway.targets.items()}
+    entries = {name: _behind(target, around, gateway.want.ordered.drained) for name, target in gateway.targets.items()}
     merged = tuple(_merged(gateway, entries))
     answering = frozenset(upstream.name for upstream in merged if upstream.backends)
     ports = tuple(_port(gateway, port, where, _via(entries.values()), answering) for port in gateway.want.ports)
@@ -137,9 +147,10 @@ def serve(gateway: Bound, where: Where, around: BackendIndex) -> Serving:
     )
 
 
-def _behind(target: BackendTarget, around: BackendIndex) -> PortBackends:
-    """Find the backends of a port of a Service, in the first family that has any."""
-    service = Service(target.service, (target.port,), families=tuple(Family))
+def _behind(target: BackendTarget, around: BackendIndex, drained: frozenset[str]) -> PortBackends:
+    """Find the backends of a port of a Service that aren't drained, in the first family that has any."""
+    out = Order(drained=drained | around.drained.get(target.service, frozenset()))
+    service = Service(target.service, (target.port,), families=tuple(Family), ordered=out)
     found = upstreams(service, around)
     return next((entry for entry in found if entry.backends), found[0])
 

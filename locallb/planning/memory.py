@@ -96,7 +96,7 @@ def beside(snapshot: Snapshot, settings: Settings) -> tuple[object, ...]:
     Claims apart: they only tell whose the addresses are that its status lists and that aren't its own.
     """
     world = snapshot.nodes, snapshot.slices, snapshot.host, snapshot.access, snapshot.health_ports, snapshot.gateway_api
-    return settings, snapshot.home, snapshot.authority, *world
+    return settings, snapshot.home, snapshot.authority, snapshot.orders, *world
 
 
 def _lists(service: Service, addresses: tuple[IPAddress, ...], _seat: ProxyAssignment) -> bool:

@@ -21,7 +21,7 @@ from locallb.planning.addresses.allocation import Answer
 from locallb.planning.backends.index import BackendIndex
 from locallb.planning.backends.nodes import eligible
 from locallb.planning.gateway_statuses import with_statuses
-from locallb.planning.gateways import backends_of, with_gateways
+from locallb.planning.gateways import backends_of, with_gateways, with_orders
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.memory import PlanMemory, beside
 from locallb.planning.names import with_names
@@ -37,7 +37,7 @@ from locallb.planning.selection import is_ours
 def make_plan(snapshot: Snapshot, settings: Settings, memory: PlanMemory | None = None) -> Plan:
     """Decide for every Service of the snapshot what it gets; `memory` of earlier plans saves work."""
     memory = memory or PlanMemory()
-    told = memory.gateways(snapshot, settings)
+    told = with_orders(memory.gateways(snapshot, settings), snapshot.orders)
     gateways = told.bound
     snapshot = with_gateways(snapshot, gateways)
     wanted = [s for s in snapshot.services if is_ours(s, settings) and not s.deleting]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from locallb.envoy import rollout
+from locallb.envoy.http.faults import may_fail
 from locallb.envoy.listeners import holds_clients
 from locallb.model.identities import ObjectKey, Owner, ProxyId, ProxyName
 from locallb.model.memory import Memory
@@ -177,11 +178,12 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | _OfStack:
         return _OfStack(ProxyId(str(inputs["proxy"])), ProxyName(str(inputs["name"])))
     names = _object(inputs["files"])
     endpoint_files = sum(name.startswith(_ENDPOINT_FILES) for name in names)
-    patient = holds_clients(str(names.get("lds.json", "")))
+    listeners = str(names.get("lds.json", ""))
+    patient, fails = holds_clients(listeners), may_fail(listeners)
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
-        return HeldProxy(service, Discovery.EDS, watched, patient)
+        return HeldProxy(service, Discovery.EDS, watched, patient, fails)
     clusters = _object(json.loads(str(names.get("cds.json", "{}")))).get("resources")
-    return HeldProxy(service, Discovery.STATIC if clusters else None, patient=patient)
+    return HeldProxy(service, Discovery.STATIC if clusters else None, patient=patient, may_fail=fails)
 
 
 def _pid(outputs: Mapping[str, object]) -> int:

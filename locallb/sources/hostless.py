@@ -44,7 +44,12 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
         claims=claims,
         remembered=claims,
         proxies=tuple(
-            HeldProxy(proxy.key, proxy.proxy.discovery, patient=_patient(proxy.proxy.listeners))
+            HeldProxy(
+                proxy.key,
+                proxy.proxy.discovery,
+                patient=_patient(proxy.proxy.listeners),
+                may_fail=next((listener.may_fail for listener in proxy.proxy.http), None),
+            )
             for proxy in plan.proxies
             if proxy.key.cluster
         ),

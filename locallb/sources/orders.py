@@ -1,6 +1,6 @@
-"""What commands ordered for Services: a file of this stack, read with its sources, whatever those are.
+"""What commands ordered for Services, Gateways and Ingresses: a file of this stack, read with its sources.
 
-Orders are of this stack and not of a cluster: who else serves the same Services hears of them by conditions only, and
+Orders are of this stack and not of a cluster: who else serves the same hears of them by conditions only, and
 nothing has to be taken out of a cluster again. What is over counts as absent; `destroy` removes the file with all
 that is kept of the stack. Not here: what an order means (`planning`), and who gives it (`cli.orders`).
 """
@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from locallb.model.errors import ClientError
-from locallb.model.faults import NO_ORDER, Down, Order, at_time, parse_fault
+from locallb.model.faults import NO_ORDER, Down, Fault, Order, at_time, parse_fault
 from locallb.model.formatting import clipped
+from locallb.model.gateway.objects import Gateway
+from locallb.model.gateway.of_cluster import ApiObject, ObjectOfCluster
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.objects import Service
+from locallb.model.snapshot import Snapshot
 from locallb.sources.readings import readings_directory
 from locallb.storage import files, paths
 
@@ -45,9 +48,16 @@ class Orders:
     notices: tuple[str, ...] = ()
     """Why they can't be read."""
 
-    def of(self, services: Iterable[Service]) -> tuple[Service, ...]:
+    def of(self, services: tuple[Service, ...]) -> tuple[Service, ...]:
         """Return the Services with their orders, and without annotated faults that are over."""
+        if not self.by_service and not any(service.fault for service in services):
+            return services
         return tuple(self._with_order(service) for service in services)
+
+    def in_force(self, objects: tuple[ObjectOfCluster, ...]) -> tuple[ObjectOfCluster, ...]:
+        """Return objects that are routed without annotated faults that are over."""
+        over = [one for one in objects if (fault := annotated(one.object)) and not at_time(fault, self.now)]
+        return tuple(_without_fault(one) if one in over else one for one in objects) if over else objects
 
     def _with_order(self, service: Service) -> Service:
         """Return the very same one where nothing is ordered: whoever knows it need not compare."""
@@ -100,14 +110,30 @@ def change_orders(home: Home, keys: Iterable[ObjectKey], change: Callable[[Order
         _write(path, {key: order for key, order in known.items() if order != NO_ORDER}, kept.strange)
 
 
-def next_end(services: Iterable[Service]) -> str:
+def annotated(thing: ApiObject) -> Fault | None:
+    """Return which fault the annotation of something routed orders."""
+    return thing.meta.fault if isinstance(thing, Gateway) else None
+
+
+def next_end(snapshot: Snapshot) -> str:
     """Return when the first order is over that is in force and has an end; empty where there is none."""
-    return min((end for service in services for end in service.ends), default="")
+    services = snapshot.services
+    ends = [service.fault.until for service in services if service.fault]
+    ends += [fault.until for one in snapshot.gateway_api if (fault := annotated(one.object))]
+    ends += [each.until for order in snapshot.orders.values() for each in (order.fault, order.down) if each]
+    return min(ends, default="")
 
 
 def seconds_until(end: str) -> float:
     """Return how far away an end is."""
     return (datetime.fromisoformat(end) - datetime.now(UTC)).total_seconds()
+
+
+def _without_fault(one: ObjectOfCluster) -> ObjectOfCluster:
+    thing = one.object
+    return (
+        one._replace(object=replace(thing, meta=replace(thing.meta, fault=None))) if isinstance(thing, Gateway) else one
+    )
 
 
 def _read_to_change(path: Path) -> _Kept:

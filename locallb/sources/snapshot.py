@@ -81,9 +81,10 @@ def read_snapshot(home: Home, settings: Settings, state: Path | None, *, keep: b
 
 def with_orders(result: SnapshotResult, orders: Orders) -> SnapshotResult:
     """Add what is ordered to what was read."""
-    services = orders.of(result.snapshot.services)
-    snapshot = replace(result.snapshot, services=services)
-    return replace(result, snapshot=snapshot, notices=(*result.notices, *orders.notices), ends=next_end(services))
+    read = result.snapshot
+    services, routed = orders.of(read.services), orders.in_force(read.gateway_api)
+    snapshot = replace(read, services=services, gateway_api=routed, orders=orders.by_service)
+    return replace(result, snapshot=snapshot, notices=(*result.notices, *orders.notices), ends=next_end(snapshot))
 
 
 def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[Source, ...], tuple[SourceRead, ...]]:

@@ -46,9 +46,9 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering(name: str, port: int = 0) -> Iterator[int]:
+def answering(name: str, port: int = 0, address: str = "127.0.0.1") -> Iterator[int]:
     """Serve HTTP on a port, by name."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), type("Named", (_Answer,), {"name": name}))
+    server = ThreadingHTTPServer((address, port), type("Named", (_Answer,), {"name": name}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server.server_address[1]

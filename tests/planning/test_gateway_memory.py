@@ -13,7 +13,8 @@ from locallb.gateway import telling
 from locallb.gateway.status_patch import Status
 from locallb.gateway.statuses import Told
 from locallb.kubernetes.parsing.objects import Known, parse_objects
-from locallb.model.identities import ObjectKind
+from locallb.model.faults import ALL, Delay, Failure, Fault, Order
+from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.memory import Each
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning import gateway_statuses
@@ -96,13 +97,22 @@ _others = st.sampled_from(
 _clusters = st.lists(_routes | _routes | _sets | _others, max_size=9)
 
 
-@given(st.lists(st.tuples(_clusters, st.booleans()), min_size=2, max_size=5))
-def test_a_plan_of_gateways_is_the_same_with_a_memory(steps: list[tuple[list[JsonObject], bool]]) -> None:
-    """Whatever came before: statuses, notices and what is served."""
+_fault = Fault("2999-01-01T00:00:00Z", delay=Delay(200), status=Failure(503, 1000))
+_orders = st.dictionaries(
+    st.sampled_from([ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), ObjectKey(DEMO, "shop", "api")]),
+    st.sampled_from([Order(_fault), Order(drained=frozenset({"worker"})), Order(_fault, frozenset({ALL}))]),
+)
+
+
+@given(st.lists(st.tuples(_clusters, st.booleans(), _orders), min_size=2, max_size=5))
+def test_a_plan_of_gateways_is_the_same_with_a_memory(
+    steps: list[tuple[list[JsonObject], bool, dict[ObjectKey, Order]]],
+) -> None:
+    """Whatever came before: statuses, notices, what is served and what is ordered."""
     memory = PlanMemory()
     base = [gateway_class(), gateway(allowedListeners=_open), service(), node()]
-    for documents, live in steps:
-        seen = snapshot([*documents, *base], live=live)
+    for documents, live, orders in steps:
+        seen = replace(snapshot([*documents, *base], live=live), orders=orders)
         assert make_plan(seen, SETTINGS, memory) == make_plan(seen, SETTINGS)
 
 

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locallb.model.errors import ClientError
-from locallb.model.faults import NO_ORDER, WHOLE, Fault, Order, parse_fault
+from locallb.model.faults import NO_ORDER, WHOLE, Delay, Failure, Fault, Order, parse_fault
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
+from locallb.model.snapshot import Snapshot
 from locallb.sources.orders import change_orders, next_end, path_of, read_orders, written
 
 LATER, SOONER, PAST = "2999-01-01T00:00:00Z", "2998-01-01T00:00:00Z", "2001-01-01T00:00:00Z"
@@ -31,10 +32,12 @@ def home(tmp_path: Path) -> Home:
 @st.composite
 def faults(draw: st.DrawFn) -> Fault:
     """Draw any fault that can be."""
-    refuse = draw(st.integers(0, WHOLE))
+    refuse, shares = draw(st.integers(0, WHOLE)), st.integers(1, WHOLE)
     hang = draw(st.integers(0, WHOLE - refuse))
     reset = draw(st.integers(0 if refuse + hang else 1, WHOLE - refuse - hang)) if refuse + hang < WHOLE else 0
-    return Fault(LATER, refuse, hang, reset)
+    delay = draw(st.none() | st.builds(Delay, st.integers(1, 3_600_000), shares))
+    status = draw(st.none() | st.builds(Failure, st.integers(200, 599), shares))
+    return Fault(LATER, refuse, hang, reset, delay, status)
 
 
 @given(faults())
@@ -59,7 +62,7 @@ def test_what_is_over_counts_as_absent_and_is_forgotten(home: Home) -> None:
     change_orders(home, [WEB], lambda _order: Order(Fault(PAST, 1)))
     orders = read_orders(home)
     assert orders.by_service == {}
-    (service,) = orders.of([Service(WEB, (), fault=Fault(PAST, 1))])
+    (service,) = orders.of((Service(WEB, (), fault=Fault(PAST, 1)),))
     assert service.failing is None
     change_orders(home, [API], lambda _order: Order(Fault(LATER, 1)))
     assert "web" not in path_of(home).read_text()
@@ -68,18 +71,19 @@ def test_what_is_over_counts_as_absent_and_is_forgotten(home: Home) -> None:
 def test_a_command_counts_before_an_annotation(home: Home) -> None:
     """And the first end of those in force is known."""
     change_orders(home, [WEB], lambda _order: Order(Fault(LATER, 1)))
-    annotated = [Service(key, (), fault=Fault(SOONER, number)) for number, key in enumerate((WEB, API), 2)]
-    services = read_orders(home).of(annotated)
+    annotated = tuple(Service(key, (), fault=Fault(SOONER, number)) for number, key in enumerate((WEB, API), 2))
+    orders = read_orders(home)
+    services = orders.of(annotated)
     assert [service.failing for service in services] == [Fault(LATER, 1), Fault(SOONER, 3)]
-    assert next_end(services) == SOONER
-    assert next_end(services[:1]) == LATER
-    assert next_end([Service(WEB, ())]) == ""
+    assert next_end(Snapshot(home, services)) == SOONER
+    assert next_end(Snapshot(home, orders=orders.by_service)) == LATER
+    assert next_end(Snapshot(home, (Service(WEB, ()),))) == ""
 
 
 def test_a_service_without_orders_stays_the_very_same(home: Home) -> None:
     """Whoever knows it need not look again."""
     service = Service(WEB, (), fault=Fault(LATER, 1))
-    assert read_orders(home).of([service])[0] is service
+    assert read_orders(home).of((service,))[0] is service
 
 
 def test_the_end_is_written_in_utc() -> None:

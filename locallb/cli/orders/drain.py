@@ -11,7 +11,7 @@ from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.cli.orders.effect import bring_about
-from locallb.cli.orders.services import chosen_of, require_backends, served
+from locallb.cli.orders.services import Served, chosen_of, require_backends, served, with_those_before
 from locallb.cli.session import Session
 from locallb.model.faults import ALL, Order
 from locallb.model.formatting import clipped, few
@@ -27,20 +27,23 @@ def drain(session: Session, args: Arguments, out: Out) -> int:
     names = frozenset(args.backends)
     if args.undo:
         every = tuple(key for key, order in read_orders(session.home).by_service.items() if order.drained)
-        told = _undo(session, chosen or every, names, args, out)
+        told = _undo(session, chosen or every, known, args, out)
+        known = served(session)
     elif chosen:
         for key in chosen:
             require_backends(known, key, names)
         more = names or frozenset({ALL})
         change_orders(session.home, chosen, lambda order: replace(order, drained=order.drained | more))
-        told = bring_about(session, chosen, args, out)
-    services = served(session).services
+        told = bring_about(session, with_those_before(chosen, known), args, out)
+        known = served(session)
+    services = known.services
     _show([services[key] for key in sorted(chosen or services) if key in services], args, out)
     return told
 
 
-def _undo(session: Session, keys: Sequence[ObjectKey], names: frozenset[str], args: Arguments, out: Out) -> Exit:
+def _undo(session: Session, keys: Sequence[ObjectKey], known: Served, args: Arguments, out: Out) -> Exit:
     """Let these backends, or all, have new connections again."""
+    names = frozenset(args.backends)
     orders = read_orders(session.home).by_service
     for key in keys:
         if unknown := sorted(names - (orders[key].drained if key in orders else frozenset())):
@@ -50,7 +53,7 @@ def _undo(session: Session, keys: Sequence[ObjectKey], names: frozenset[str], ar
         return replace(order, drained=order.drained - names if names else frozenset())
 
     change_orders(session.home, keys, less)
-    return bring_about(session, keys, args, out)
+    return bring_about(session, with_those_before(keys, known), args, out)
 
 
 def _show(services: Sequence[Service], args: Arguments, out: Out) -> None:

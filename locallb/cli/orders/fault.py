@@ -1,4 +1,4 @@
-"""The command `fault`: orders that connections of Services fail, ends that, and lists what is ordered."""
+"""The command `fault`: orders that connections or requests fail, ends that, and lists what is ordered."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.cli.orders.effect import bring_about
-from locallb.cli.orders.services import chosen_of, require_backends, served
+from locallb.cli.orders.services import Served, chosen_of, require_backends, served
 from locallb.cli.orders.shown import show
 from locallb.cli.session import Session
 from locallb.model.faults import Down, Fault, Order
-from locallb.model.identities import ObjectKey, Protocol
-from locallb.model.objects import Service
+from locallb.model.http.serving import HttpRoutes
+from locallb.model.identities import ROUTED, ObjectKey, Protocol
 from locallb.sources.orders import change_orders, read_orders, written
 
 
@@ -28,15 +28,19 @@ def fault(session: Session, args: Arguments, out: Out) -> int:
     if args.ends:
         every = tuple(key for key, order in read_orders(session.home).by_service.items() if order.fault or order.down)
         told = _end(session, chosen or every, args, out)
-    elif args.down or args.refuse or args.hang or args.reset:
+    elif args.down or _has_shares(args):
         for key in chosen:
-            _require_tcp(known.services[key])
+            _require_what_fails(known, key, args)
             require_backends(known, key, args.backends)
         change_orders(session.home, chosen, partial(_with, args=args))
         told = bring_about(session, chosen, args, out)
-    now = served(session).services
+    now = (served(session) if args.ends or args.down or _has_shares(args) else known).services
     show([now[key] for key in sorted(chosen or now) if key in now and now[key].ends], args, out)
     return told
+
+
+def _has_shares(args: Arguments) -> bool:
+    return bool(args.refuse or args.hang or args.reset or args.delay or args.status)
 
 
 def _with(order: Order, args: Arguments) -> Order:
@@ -45,8 +49,8 @@ def _with(order: Order, args: Arguments) -> Order:
     if args.down:
         names = order.down.names if order.down else frozenset()
         order = replace(order, down=Down(names.union(args.backends), until))
-    if args.refuse or args.hang or args.reset:
-        order = replace(order, fault=Fault(until, args.refuse, args.hang, args.reset))
+    if _has_shares(args):
+        order = replace(order, fault=Fault(until, args.refuse, args.hang, args.reset, args.delay, args.status))
     return order
 
 
@@ -58,9 +62,21 @@ def _without(order: Order, args: Arguments) -> Order:
     return replace(order, down=Down(left, order.down.until) if order.down and left else None)
 
 
-def _require_tcp(service: Service) -> None:
-    if all(port.protocol is not Protocol.TCP for port in service.ports):
-        raise Refused(f"{service.key} has no TCP port, and only TCP connections can be made to fail; name another")
+def _require_what_fails(known: Served, key: ObjectKey, args: Arguments) -> None:
+    """Check that a Service has TCP connections, or a Gateway requests, to which that can happen. Raises Refused."""
+    of_connections = args.refuse or args.hang or args.reset or args.down
+    if key.kind in ROUTED:
+        if of_connections:
+            why = "only requests can be made to fail, by --delay and --status; the others are for Services"
+            raise Refused(f"{key} serves by routes, where {why}")
+        if not any(isinstance(one.serves, HttpRoutes) for some in known.gateways[key].chains.values() for one in some):
+            raise Refused(f"{key} has no listener for HTTP, and only requests can be delayed or answered; name another")
+        return
+    if args.delay or args.status:
+        why = "only connections can be made to fail, by --refuse, --hang and --reset"
+        raise Refused(f"{key} is a Service, of which {why}; --delay and --status are for Gateways and Ingresses")
+    if all(port.protocol is not Protocol.TCP for port in known.services[key].ports):
+        raise Refused(f"{key} has no TCP port, and only TCP connections can be made to fail; name another")
 
 
 def _end(session: Session, keys: Collection[ObjectKey], args: Arguments, out: Out) -> Exit:

@@ -1,4 +1,4 @@
-"""The Services for which something can be ordered, as they are now."""
+"""The Services, Gateways and Ingresses for which something can be ordered, as they are now."""
 
 from __future__ import annotations
 
@@ -8,28 +8,46 @@ from typing import NamedTuple
 from locallb.cli.commands.targets import matching
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
+from locallb.gateway.bound import Bound
 from locallb.model.formatting import clipped, few
 from locallb.model.identities import ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
 from locallb.planning.backends.drained import names_of, names_of_endpoints
+from locallb.planning.gateways import gateways_of, with_gateways, with_orders
 from locallb.planning.planned import Placement, Via
 
 
 class Served(NamedTuple):
-    """Services that get addresses, and what was read and planned with them."""
+    """What gets addresses, and what was read and planned with it."""
 
     services: Mapping[ObjectKey, Service]
+    """Gateways and Ingresses among them, as they are planned."""
+    gateways: Mapping[ObjectKey, Bound]
     placements: Mapping[ObjectKey, Placement]
     snapshot: Snapshot
 
 
 def served(session: Session) -> Served:
-    """Return the Services that get addresses, as they are ordered now."""
+    """Return what gets addresses, as it is ordered now."""
     reading, plan = session.plan()
+    snapshot = reading.snapshot
+    bound = gateways_of(snapshot.gateway_api, session.settings, snapshot.authority)
+    gateways = with_orders(bound, snapshot.orders).bound
     placed = {placement.key: placement for placement in plan.placements}
-    services = {service.key: service for service in reading.snapshot.services if service.key in placed}
-    return Served(services, placed, reading.snapshot)
+    every = with_gateways(snapshot, gateways).services
+    return Served({service.key: service for service in every if service.key in placed}, gateways, placed, snapshot)
+
+
+def with_those_before(keys: Iterable[ObjectKey], known: Served) -> tuple[ObjectKey, ...]:
+    """Return these and the Gateways and Ingresses that lead to them."""
+    wanted = dict.fromkeys(keys)
+    leading = (key for key, one in known.gateways.items() if key in known.placements and wanted.keys() & _behind(one))
+    return tuple(wanted | dict.fromkeys(leading))
+
+
+def _behind(gateway: Bound) -> frozenset[ObjectKey]:
+    return frozenset(target.service for target in gateway.targets.values())
 
 
 def chosen_of(names: Iterable[str], known: Served) -> tuple[ObjectKey, ...]:
@@ -41,7 +59,8 @@ def chosen_of(names: Iterable[str], known: Served) -> tuple[ObjectKey, ...]:
 def require_backends(known: Served, key: ObjectKey, names: Iterable[str]) -> None:
     """Check that a Service has backends of these names. Raises Refused."""
     nodes = names_of(node for node in known.snapshot.nodes if node.cluster == key.cluster)
-    endpoints = names_of_endpoints(each for each in known.snapshot.slices if each.service == key)
+    behind = _behind(known.gateways[key]) if key in known.gateways else {key}
+    endpoints = names_of_endpoints(each for each in known.snapshot.slices if each.service in behind)
     straight = any(port.via in {Via.PODS, Via.BOTH} for port in known.placements[key].ports)
     for name in names:
         if name in endpoints and name not in nodes and not straight:

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.model.faults import WHOLE
+from locallb.model.faults import WHOLE, Fault
 from locallb.model.formatting import few
 from locallb.model.objects import Service
 from locallb.sources.orders import seconds_until
 
-_HEAD = ("SERVICE", "REFUSED", "HANGING", "RESET", "DOWN", "LEFT", "UNTIL", "ORDERED BY")
+_HEAD = ("SERVICE", "REFUSED", "HANGING", "RESET", "DELAYED", "ANSWERED", "DOWN", "LEFT", "UNTIL", "ORDERED BY")
 _MOST = 3
 """Backends that are named."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -25,7 +25,7 @@ class _Row(NamedTuple):
     service: Service
     until: str
     by: str
-    shares: tuple[int, int, int] = (0, 0, 0)
+    fault: Fault | None = None
     down: tuple[str, ...] = ()
 
 
@@ -43,15 +43,19 @@ def show(services: Sequence[Service], args: Arguments, out: Out) -> None:
 def _rows(service: Service) -> Iterator[_Row]:
     if fault := service.failing:
         by = "command" if service.ordered.fault else "annotation"
-        yield _Row(service, fault.until, by, (fault.refuse, fault.hang, fault.reset))
+        yield _Row(service, fault.until, by, fault)
     if down := service.ordered.down:
         yield _Row(service, down.until, "command", down=tuple(sorted(down.names)))
 
 
 def _fields(row: _Row) -> dict[str, object]:
+    fault = row.fault
+    delay, status = (fault.delay, fault.status) if fault else (None, None)
     return {
         **row.service.key._asdict(),
-        **{name: _percent(share) for name, share in zip(("refuse", "hang", "reset"), row.shares, strict=True)},
+        **{name: _percent(share) for name, share in zip(("refuse", "hang", "reset"), _shares(fault), strict=True)},
+        "delay": {"milliseconds": delay.milliseconds, "share": _percent(delay.share)} if delay else None,
+        "status": {"code": status.status, "share": _percent(status.share)} if status else None,
         "down": list(row.down),
         "until": row.until,
         "seconds": _left(row.until),
@@ -60,10 +64,17 @@ def _fields(row: _Row) -> dict[str, object]:
 
 
 def _cells(row: _Row) -> tuple[str, ...]:
-    shares = (f"{_percent(share):g}%" if share else "-" for share in row.shares)
+    shares = [f"{_percent(share):g}%" if share else "-" for share in _shares(row.fault)]
+    shares += [
+        part.words if part else "-" for part in ((row.fault.delay, row.fault.status) if row.fault else (None, None))
+    ]
     by = {"command": "locallb fault", "annotation": "local-lb.dev/fault"}[row.by]
     down = few(row.down, _MOST) or "-"
     return str(row.service.key), *shares, down, duration(_left(row.until)), row.until, by
+
+
+def _shares(fault: Fault | None) -> tuple[int, int, int]:
+    return (fault.refuse, fault.hang, fault.reset) if fault else (0, 0, 0)
 
 
 def _percent(share: int) -> float:

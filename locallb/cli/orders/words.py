@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 
 LONGEST = 7 * 24 * 3600
 """Seconds that a fault may be ordered for."""
@@ -22,6 +23,18 @@ def add_fault(command: argparse.ArgumentParser, _common: argparse.ArgumentParser
     for name, fate in fates.items():
         text = f"so many of new connections {fate}, such as 10%%"
         command.add_argument(f"--{name}", metavar="SHARE", type=_share, default=0, help=text)
+    command.add_argument(
+        "--delay",
+        metavar="TIME[:SHARE]",
+        type=_parsed("Delay"),
+        help="requests to a Gateway or an Ingress wait for so long, such as 200ms, or 2s:10%%",
+    )
+    command.add_argument(
+        "--status",
+        metavar="CODE[:SHARE]",
+        type=_parsed("Failure"),
+        help="those are answered so in place of a backend, such as 503, or 503:10%%",
+    )
     command.add_argument(
         "--for", dest="seconds", metavar="TIME", type=_time, default=_time("5m"), help="such as 90s or 1h (default: 5m)"
     )
@@ -48,6 +61,20 @@ def _share(text: str) -> int:
         return parse_share(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _parsed(name: str) -> Callable[[str], object]:
+    """Return what reads an option as a class of faults does."""
+
+    def parsed(text: str) -> object:
+        from locallb.model import faults  # noqa: PLC0415 - most commands need none
+
+        try:
+            return getattr(faults, name).parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
 
 
 def _time(text: str) -> int:

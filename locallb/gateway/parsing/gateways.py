@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from locallb.gateway.parsing.fields import group_of, hostname, items, kind_of, name_of, namespace_of, texts
 from locallb.gateway.parsing.gateway_tls import client_certificate, validations
 from locallb.gateway.parsing.references import LARGEST_PORT, reference
+from locallb.model.fault_annotation import fault_in
 from locallb.model.fields import FieldError, Fields
 from locallb.model.formatting import shown
 from locallb.model.gateway.objects import (
@@ -39,6 +40,7 @@ def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Met
     try:
         metadata = Fields.of("metadata", data.get("metadata"))
         key = Named(namespace_of(metadata, "default") if namespaced else "", name_of(metadata))
+        annotations = metadata.texts("annotations")
         return Meta(
             key,
             Uid(metadata.text("uid")),
@@ -46,7 +48,8 @@ def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Met
             metadata.text("creationTimestamp"),
             metadata.get("deletionTimestamp") is not None,
             metadata.texts("labels"),
-            metadata.texts("annotations"),
+            annotations,
+            fault_in(annotations),
         )
     except FieldError:
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from locallb.model.faults import Fault
 from locallb.model.gateway.rules import Rule
 from locallb.model.gateway.selection import Allowed, From
 from locallb.model.identities import IPAddress, Uid
@@ -70,6 +71,8 @@ class Meta:
     deleting: bool = False
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    fault: Fault | None = None
+    """The annotation `local-lb.dev/fault`."""
 
     @property
     def age(self) -> tuple[str, str]:

@@ -5,7 +5,7 @@ Not here: what of it becomes a backend (`backends`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -33,6 +33,8 @@ class BackendIndex:
     """What the stack says of Services that say nothing."""
     ways: Mapping[ClusterName, Sequence[PodRoute]] = field(default_factory=dict)
     """Routes of ours to pods, there or about to be."""
+    drained: Mapping[ObjectKey, frozenset[str]] = field(default_factory=dict)
+    """Which backends of Services get no new connections."""
 
     @classmethod
     def of(cls, nodes: Iterable[Node], slices: Iterable[EndpointSlice]) -> BackendIndex:
@@ -74,13 +76,14 @@ class BackendIndex:
             {cluster: {node.name: node.addresses for node in nodes} for cluster, nodes in everywhere.items()},
             settings.backends if settings else BackendChoice.AUTO,
             ways,
+            {key: order.drained for key, order in snapshot.orders.items() if order.drained},
         )
 
     def of_service(self, service: Service) -> BackendIndex:
         """Leave only what may be behind one Service."""
         return self.of_services((service.key,), service.key.cluster)
 
-    def of_services(self, keys: Iterable[ObjectKey], cluster: ClusterName) -> BackendIndex:
+    def of_services(self, keys: Collection[ObjectKey], cluster: ClusterName) -> BackendIndex:
         """Leave only what may be behind these Services of one cluster."""
         return BackendIndex(
             {cluster: self.nodes.get(cluster, ())},
@@ -91,6 +94,7 @@ class BackendIndex:
             {cluster: self.asked_at.get(cluster, {})},
             self.choice,
             {cluster: self.ways.get(cluster, ())},
+            {key: names for key, names in self.drained.items() if key in keys} if self.drained else self.drained,
         )
 
     def has_route(self, cluster: ClusterName, address: IPAddress) -> bool:

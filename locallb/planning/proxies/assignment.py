@@ -31,6 +31,8 @@ class ProxyAssignment:
     proxy: ProxyName = ProxyName("")
     patient: bool | None = None
     """Whether the listeners that it has hold clients: they stay so, as another listener would end open connections."""
+    may_fail: bool | None = None
+    """Whether those take faults of requests: likewise, until one is ordered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,9 @@ def _per_service(
     budget = max(0, snapshot.host.watches - _leaving(snapshot, given.proxies, keys, settings)) - each * len(given.seats)
     least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
     spares = min(settings.spares, max(0, budget - least) // each)
-    patient = {proxy.service: proxy.patient for proxy in snapshot.proxies}
+    kept = {proxy.service: (proxy.patient, proxy.may_fail) for proxy in snapshot.proxies}
     ways = share_out(needs, budget - each * spares)
-    own = {key: ProxyAssignment(way, patient=patient.get(key)) for key, way in ways.items()}
+    own = {key: ProxyAssignment(way, ProxyName(""), *kept.get(key, ())) for key, way in ways.items()}
     given = with_spares(given, snapshot.stack_proxies, spares)
     return ProxyAssignments({**_seats(given, snapshot), **own}, given.proxies)
 

@@ -115,7 +115,12 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
 def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     """Return the ports of a Service or a Gateway, and what its proxy serves."""
     if given.gateway:
-        return serve(given.gateway, Where(given.addresses, given.problems, given.taken), given.around)
+        made, fault = (
+            serve(given.gateway, Where(given.addresses, given.problems, given.taken), given.around),
+            given.service.failing,
+        )
+        may_fail = given.seat.may_fail is not False or fault is not None
+        return made._replace(http=tuple(replace(one, may_fail=may_fail, fault=fault) for one in made.http))
     service = given.service
     mine = _prefix(given)
     usable = [entry for entry in upstreams(service, given.around) if entry.port not in given.problems]

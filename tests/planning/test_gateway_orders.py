@@ -1,0 +1,108 @@
+"""What is ordered for Gateways, and for Services behind them, in their plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from locallb.model.faults import ALL, NO_ORDER, Failure, Fault, Order
+from locallb.model.http.serving import HttpListener
+from locallb.model.identities import ObjectKey, ObjectKind
+from locallb.model.objects import Discovery
+from locallb.model.snapshot import HeldProxy
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, route, service
+from tests.planning.objects import node
+from tests.planning.test_gateway_memory import snapshot
+from tests.planning.test_gateway_statuses import SETTINGS
+
+WEB, API = ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), ObjectKey(DEMO, "shop", "api")
+FAULT = Fault("2999-01-01T00:00:00Z", status=Failure(503, 1000))
+OF_CONNECTIONS = Fault("2999-01-01T00:00:00Z", refuse=1000)
+
+
+def planned(orders: Mapping[ObjectKey, Order], *held: HeldProxy, annotated: str = "") -> Plan:
+    """Plan a Gateway before a Service, in a cluster that is told."""
+    annotations: JsonObject = {"annotations": {"local-lb.dev/fault": annotated}} if annotated else {}
+    ported = service("api", {"port": 8080, "nodePort": 30080})
+    seen = snapshot([gateway_class(), gateway(metadata=annotations), route(), ported, node()])
+    return make_plan(replace(seen, orders=orders, proxies=held), SETTINGS)
+
+
+def listener_of(plan: Plan) -> HttpListener:
+    """Return the only one."""
+    ((listener,),) = (proxy.proxy.http for proxy in plan.proxies)
+    return listener
+
+
+@pytest.mark.parametrize(
+    ("held", "ordered", "may_fail"),
+    [(None, False, True), (True, False, True), (False, False, False), (False, True, True), (True, True, True)],
+)
+def test_listeners_that_serve_stay_as_they_are_until_a_fault_is_ordered(
+    held: bool | None,  # noqa: FBT001 - a case
+    ordered: bool,  # noqa: FBT001 - likewise
+    may_fail: bool,  # noqa: FBT001 - likewise
+) -> None:
+    """Those of earlier versions take none; all others take faults with their routes."""
+    before = () if held is None else (HeldProxy(WEB, Discovery.EDS, 1, may_fail=held),)
+    made = listener_of(planned({WEB: Order(FAULT)} if ordered else {}, *before))
+    assert (made.may_fail, made.fault) == (may_fail, FAULT if ordered else None)
+
+
+def test_a_gateway_has_what_befalls_requests_and_its_conditions_tell_it() -> None:
+    """Ordered by a command, which counts before an annotation; what befalls connections is nothing to it."""
+    by_both = planned({WEB: Order(FAULT)}, annotated="status=418,until=2999-01-01T00:00:00Z")
+    by_annotation = planned({}, annotated="status=418,until=2999-01-01T00:00:00Z")
+    assert listener_of(by_both).fault == FAULT
+    assert listener_of(by_annotation).fault == Fault("2999-01-01T00:00:00Z", status=Failure(418))
+    assert listener_of(planned({WEB: Order(OF_CONNECTIONS)})).fault is None
+    (condition,) = conditions(by_both)
+    assert (condition["type"], condition["status"]) == ("local-lb.dev/FaultOrdered", "True")
+    assert "by a command: of requests 10% are answered 503" in condition["message"]
+    assert conditions(planned({})) == []
+
+
+def conditions(plan: Plan) -> list[dict[str, str]]:
+    """Return the conditions of our own that the Gateway gets."""
+    (placement,) = plan.placements
+    assert placement.status
+    said: list[dict[str, str]] = json.loads(placement.status.status)["conditions"]
+    return [each for each in said if each["type"].startswith("local-lb.dev/")]
+
+
+@pytest.mark.parametrize(
+    ("orders", "backends"),
+    [
+        ({}, 1),
+        ({API: Order(drained=frozenset({"worker"}))}, 0),
+        ({WEB: Order(drained=frozenset({ALL}))}, 0),
+        ({WEB: Order(drained=frozenset({"other"}))}, 1),
+        ({API: NO_ORDER}, 1),
+    ],
+)
+def test_a_drain_holds_behind_gateways(orders: Mapping[ObjectKey, Order], backends: int) -> None:
+    """Of the Service, or of the Gateway's own."""
+    ((upstream,),) = (proxy.proxy.upstreams for proxy in planned(orders).proxies)
+    assert len(upstream.backends) == backends
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("status=503,until=2999-01-01T00:00:00Z", ""),
+        (
+            "refuse=1%,status=503,until=2999-01-01T00:00:00Z",
+            "orders refuse, hang and reset for connections of Services",
+        ),
+        ("status=503", "orders nothing, because until is a time such as"),
+    ],
+)
+def test_what_an_annotation_orders_in_vain_is_told(text: str, told: str) -> None:
+    """With what to write."""
+    of_it = [notice for notice in planned({}, annotated=text).notices if "the annotation local-lb.dev/fault" in notice]
+    assert [told in notice for notice in of_it] == ([True] if told else [])
