@@ -115,7 +115,8 @@ def _find(
         return by_nodes
     backends = [_endpoint(port, match, *_asked(here, service.key.cluster, match, around)) for match in left]
     # Behind NodePorts Kubernetes chooses the pod, also one that is out.
-    standby = (*by_nodes.backends, *by_nodes.standby) if names_of_endpoints(slices).isdisjoint(out) else ()
+    stands_by = not out or names_of_endpoints(slices).isdisjoint(out)
+    standby = (*by_nodes.backends, *by_nodes.standby) if stands_by else ()
     return _Found(backends, health=here.health, standby=standby, straight=True)
 
 

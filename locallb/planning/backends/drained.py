@@ -14,12 +14,12 @@ from locallb.planning.backends.usable_endpoints import Usable
 
 def nodes_without(nodes: Iterable[Node], names: Collection[str]) -> Sequence[Node]:
     """Return the Nodes that none of these names means."""
-    return [node for node in nodes if not _node_is_among(node, names)]
+    return [*nodes] if not names else [node for node in nodes if not _node_is_among(node, names)]
 
 
 def endpoints_without(endpoints: Iterable[Usable], names: Collection[str]) -> tuple[Usable, ...]:
     """Return which endpoints that take connections none of these names means, nor those of their Nodes."""
-    return tuple(each for each in endpoints if not _is_among(each.endpoint, names))
+    return tuple(endpoints) if not names else tuple(each for each in endpoints if not _is_among(each.endpoint, names))
 
 
 def names_of(nodes: Iterable[Node]) -> frozenset[str]:
