@@ -14,7 +14,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import httpx2
 import yaml
 
 from tests.cluster.controlplane import ControlPlane
+from tests.servers import QuietServer, in_thread
 
 ENDLESS = httpx2.Limits(max_connections=None)
 """A watch whose client went is noticed only when the API says something."""
@@ -207,13 +208,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Say nothing of clients that went away."""
-
-
 @contextlib.contextmanager
 def faulty_api(plane: ControlPlane, directory: Path) -> Iterator[FaultyApi]:
     """Run the proxy; its kubeconfig has the user local-lb."""
@@ -223,13 +217,9 @@ def faulty_api(plane: ControlPlane, directory: Path) -> Iterator[FaultyApi]:
     trust = ssl.create_default_context(cafile=plane.root / "certs/apiserver.crt")
     with httpx2.Client(base_url=base, verify=trust, trust_env=False, timeout=30, limits=ENDLESS) as client:
         handler = type("Handler", (_Handler,), {"api": api, "client": client})
-        with _Server(("127.0.0.1", 0), handler) as server:
+        with in_thread(QuietServer(("127.0.0.1", 0), handler)) as server:
             document = yaml.safe_load(plane.kubeconfig.read_text())
             # Its certificate stays, as every local cluster has one: where there is none, all of the system's are read.
             document["clusters"][0]["cluster"]["server"] = f"http://127.0.0.1:{server.server_port}"
             api.kubeconfig.write_text(yaml.safe_dump(document))
-            thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-            thread.start()
             yield api
-            server.shutdown()
-            thread.join()

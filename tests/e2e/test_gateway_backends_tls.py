@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
@@ -18,6 +17,7 @@ from tests.e2e.test_gateways import _Answer, _secret, address_of, get, service, 
 from tests.envoy.certificates import Authority, Pair
 from tests.gateway.api import JsonObject, backend, gateway_class, route, rule
 from tests.gateway.backend_tls import policy
+from tests.servers import in_thread
 
 pytestmark = pytest.mark.envoy
 
@@ -39,12 +39,8 @@ def asking(own: Pair, authority: Authority | None = None) -> Iterator[int]:
         context.verify_mode = ssl.CERT_REQUIRED
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Each)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
+    with in_thread(server):
+        yield server.server_port
 
 
 def shown(name: str) -> JsonObject:

@@ -21,6 +21,7 @@ from tests.e2e.support import Stage, ask, backends, node
 from tests.e2e.watching import becomes, watching
 from tests.envoy.certificates import Authority, Pair
 from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.servers import in_thread
 
 pytestmark = pytest.mark.envoy
 
@@ -48,13 +49,8 @@ class _Answer(BaseHTTPRequestHandler):
 @contextmanager
 def answering(name: str, port: int = 0, address: str = "127.0.0.1") -> Iterator[int]:
     """Serve HTTP on a port, by name."""
-    server = ThreadingHTTPServer((address, port), type("Named", (_Answer,), {"name": name}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
+    with in_thread(ThreadingHTTPServer((address, port), type("Named", (_Answer,), {"name": name}))) as server:
+        yield server.server_port
 
 
 def service(name: str, node_port: int) -> JsonObject:

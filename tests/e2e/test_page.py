@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.support import Backend, Stage, ask, node, port, service
 from tests.e2e.watching import PATIENCE, Watch, becomes, page_of, watching
 from tests.report.browser import Browser, Tab, running
+from tests.servers import in_thread
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow, pytest.mark.browser]
 Backends = Callable[..., Backend]
@@ -244,18 +245,11 @@ READ = """(async () => {
 @pytest.mark.parametrize("host", ["evil.test", "localhost", "127.0.0.1"])
 def test_pages_of_other_origins_get_nothing(play: Stage, browser: Browser, host: str) -> None:
     """Of another site, and of another port of this host."""
-    other = ThreadingHTTPServer(("127.0.0.1", 0), _Evil)
-    thread = threading.Thread(target=other.serve_forever)
-    thread.start()
-    try:
-        with watching(play, "--page", "127.0.0.1:0") as watch:
-            becomes(partial(page_of, watch), watch)
-            tab = browser.visit(f"http://{host}:{other.server_address[1]}/", 800)
-            tried = tab.evaluate(READ.replace("URL", json.dumps(page_of(watch))))
-    finally:
-        other.shutdown()
-        other.server_close()
-        thread.join()
+    evil = ThreadingHTTPServer(("127.0.0.1", 0), _Evil)
+    with in_thread(evil) as other, watching(play, "--page", "127.0.0.1:0") as watch:
+        becomes(partial(page_of, watch), watch)
+        tab = browser.visit(f"http://{host}:{other.server_address[1]}/", 800)
+        tried = tab.evaluate(READ.replace("URL", json.dumps(page_of(watch))))
     assert tried == dict.fromkeys(("fetch", "no-cors", "post", "stream", "script", "image", "frame"), "refused")
 
 

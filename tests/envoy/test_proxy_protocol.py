@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import socketserver
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ from locallb.model.serving import Backend, ConnectCheck, HttpCheck
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
 from tests.envoy.traffic import Block, eventually
+from tests.servers import in_thread
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
@@ -52,14 +52,8 @@ def reading(address: str) -> Iterator[Backend]:
         daemon_threads = True
         address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
 
-    with Server((address, 0), _Reader) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield Backend.at(ip_address(address), server.server_address[1])
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_thread(Server((address, 0), _Reader)) as server:
+        yield Backend.at(ip_address(address), server.server_address[1])
 
 
 def ask(address: str, source: str) -> tuple[str, int]:

@@ -21,6 +21,7 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.snapshot import Access
 from tests.kubernetes.test_kubeconfig import written
+from tests.servers import in_thread
 
 BETA = "client.authentication.k8s.io/v1beta1"
 SECRET = "s3cret"  # noqa: S105 - it is none
@@ -192,10 +193,8 @@ def api() -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *_words: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}", seen
-        server.shutdown()
 
 
 def test_requests_and_feeds_share_the_token_and_a_refused_one_is_fetched_again(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +15,7 @@ from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.snapshot import Access
+from tests.servers import in_thread
 
 BODY = {"metadata": {"name": "web.1", "namespace": "n"}, "note": "serves"}
 
@@ -49,11 +49,8 @@ def refusing() -> Iterator[tuple[int, list[str]]]:
         def log_message(self, *_words: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_port, asked
-    server.shutdown()
-    server.server_close()
+    with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        yield server.server_port, asked
 
 
 def test_an_event_that_is_refused_is_not_tried_again(tmp_path: Path, refusing: tuple[int, list[str]]) -> None:

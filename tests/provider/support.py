@@ -7,7 +7,6 @@ import hashlib
 import secrets
 import socket
 import socketserver
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Proxy, Upstream
 from locallb.provider import make_provider
 from locallb.resources.values import plain, wrapped
+from tests.servers import in_thread
 
 Plain = Mapping[str, Any]
 PATIENCE = 5.0
@@ -163,14 +163,8 @@ class _EchoServer(socketserver.ThreadingTCPServer):
 @contextmanager
 def echo() -> Iterator[int]:
     """Serve TCP on 127.0.0.1: every connection gets back what it sends. Gives the port."""
-    with _EchoServer(("127.0.0.1", 0), _Echo) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    with in_thread(_EchoServer(("127.0.0.1", 0), _Echo)) as server:
+        yield server.server_address[1]
 
 
 def exchanges(client: socket.socket, text: bytes) -> bool:

@@ -21,6 +21,7 @@ from locallb.runtimes.docker import events as docker_events
 from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import ContainerEvents
+from tests.servers import in_thread
 
 PATIENCE = 20.0
 
@@ -97,12 +98,8 @@ def served(place: Path | tuple[str, int]) -> Iterator[tuple[Daemon, Any]]:
         def handle_error(self, *_: object) -> None:
             """Say nothing of clients that went away."""
 
-    with Server(place if isinstance(place, tuple) else str(place), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    with in_thread(Server(place if isinstance(place, tuple) else str(place), Handler)) as server:
         yield daemon, server.server_address
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -9,12 +9,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import yaml
+
+from tests.servers import QuietServer, in_thread
 
 CLUSTERS = "/apis/extensions.gardener.cloud/v1alpha1/clusters"
 NAMESPACES = "/api/v1/namespaces"
@@ -139,13 +141,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Say nothing of clients that went away."""
-
-
 def _tls(certificate: tuple[Path, Path], called: set[str]) -> ssl.SSLContext:
     """Return the server's side, which takes note of the names that clients ask for."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -165,15 +160,12 @@ def served_seed(
         **{path: [] for path in (NAMESPACES, CLUSTERS, PODS, "/api/v1/services", "/api/v1/nodes")},
         "/apis/discovery.k8s.io/v1/endpointslices": [],
     }
-    with _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api})) as server:
-        if certificate:
-            server.socket = _tls(certificate, api.called).wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    server = QuietServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api}))
+    if certificate:
+        server.socket = _tls(certificate, api.called).wrap_socket(server.socket, server_side=True)
+    with in_thread(server):
         api.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"
         if path:
             path.write_text(kubeconfig(api.url, {"token": "seed-token"}))
         yield api
         api.over.set()
-        server.shutdown()
-        thread.join()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -27,6 +27,7 @@ from locallb.model.gateway.objects import GROUP
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
+from tests.servers import QuietServer, in_thread
 
 NAME = ClusterName("demo")
 PATIENCE = 20.0
@@ -267,25 +268,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Say nothing of clients that went away."""
-
-
 @contextmanager
 def served(directory: Path) -> Iterator[tuple[Api, Access]]:
     """Serve an API, with a kubeconfig in `directory`."""
     api = Api()
-    with _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api})) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    with in_thread(QuietServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api}))) as server:
         access = kubeconfig(directory / "kubeconfig", server.server_port)
         yield api, access
         api.over.set()
-        server.shutdown()
-        thread.join()
 
 
 def kubeconfig(path: Path, port: int, credential: str = "t") -> Access:

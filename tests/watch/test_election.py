@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from locallb.kubernetes.api.election import Election
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource
+from tests.servers import in_thread
 from tests.watch.api import becomes, kubeconfig
 
 TIMING = Timing(lease_duration=3, renew_deadline=2, retry_period=0.05)
@@ -77,14 +77,9 @@ def kept() -> Iterator[Keeper]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
+    with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         keeper.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
         yield keeper
-        server.shutdown()
-        thread.join()
 
 
 @contextmanager
