@@ -1,4 +1,4 @@
-"""What every area's tests share: golden files, the tiers."""
+"""What every area's tests share: golden files, the tiers, certificates."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.environment import kept
+from tests.envoy.certificates import Authority, Pair
 
 pytest_plugins = ["tests.tiers"]
 GOLDENS = Path(__file__).parent / "goldens"
@@ -88,6 +89,18 @@ def _places() -> Iterator[None]:
     """Leave the variables that say where things are as this test found them, whatever it undid first."""
     with kept(("XDG_STATE_HOME", "LOCALLB_LEDGER")):
         yield
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Make who signs certificates for a module's tests."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def pair(authority: Authority) -> Pair:
+    """Make a certificate that every listener may use."""
+    return authority.sign("DNS:a.test")
 
 
 @pytest.fixture

@@ -45,18 +45,6 @@ _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """Every try starts an Envoy: a smaller example isn't worth minutes, as Envoy names what it refuses."""
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Make an authority for the module."""
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def pair(authority: Authority) -> Pair:
-    """Make a certificate that every listener may use."""
-    return authority.sign("DNS:a.test")
-
-
 def _law(pair: Pair, authority: Authority, examples: int) -> Callable[[], None]:
     """Return the law: Envoy takes a proxy, with everything inline, so that it looks at all of it."""
 

@@ -39,12 +39,6 @@ pytestmark = pytest.mark.envoy
 WEB = Forward((Target("web"),))
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Make an authority for the module."""
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[ExitStack]:
     """Keep what runs until the test ends."""

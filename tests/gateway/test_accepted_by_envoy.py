@@ -36,18 +36,6 @@ _hosts = st.sampled_from([HostFacts(), HostFacts(watches=2)])
 """The second has no room for files besides those of listeners and clusters: all stands in these, and is looked at."""
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Make an authority for the module."""
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def pair(authority: Authority) -> Pair:
-    """Make the certificate of all listeners."""
-    return authority.sign("DNS:a.test")
-
-
 def _law(pair: Pair, authority: Authority, examples: int) -> Callable[[], None]:
     """Return the law: of all that is planned, Envoy refuses nothing."""
     digest = pair.reference("any").digest

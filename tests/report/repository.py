@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from tests.e2e.support import Stage
 from tests.report.schema import mistakes
 from tests.report.test_hostile import SCHEMA
 
+GIT = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@example.com",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@example.com",
+}
+"""The environment of a Git that knows nothing of whoever tests."""
 FORMATS = ("tree", "markdown", "json", "html")
 
 
-def git(made: Stage, *words: str) -> str:
-    """Run Git in the project."""
-    done = subprocess.run(["git", "-C", str(made.root), *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+def git(root: Path, *words: str) -> str:
+    """Run Git there."""
+    return subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def commit(made: Stage) -> None:
+def commit(root: Path) -> None:
     """Commit everything."""
-    git(made, "add", "-A")
-    git(made, "commit", "-q", "-m", "x")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "x")
 
 
 def report(made: Stage, other: str = "HEAD", code: int = 0) -> dict[str, Any]:

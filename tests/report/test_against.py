@@ -100,14 +100,14 @@ def test_a_project_below_the_top_of_its_repository_and_a_source_beside_it(repo: 
     top = Stage(tmp_path / "top")
     shutil.copytree(repo.root, top.root / "deep/er", ignore=shutil.ignore_patterns(".git", "manifests"))
     shutil.copytree(repo.manifests, top.root / "charts")
-    git(top, "init", "-q")
+    git(top.root, "init", "-q")
     below = Stage(top.root / "deep/er")
     below.configure(sources=[{"manifests": "../../charts", "name": "c"}])
-    commit(top)
+    commit(top.root)
     assert changes(report(below)) == {"api": "unchanged", "web": "unchanged"}
     below.configure(sources=[{"manifests": "../../../outside", "name": "c"}])
     (tmp_path / "outside").mkdir()
-    commit(top)
+    commit(top.root)
     done = below.run("preview", "--against", "HEAD")
     assert done.code == 1
     assert "lies outside the repository" in done.err
@@ -115,7 +115,7 @@ def test_a_project_below_the_top_of_its_repository_and_a_source_beside_it(repo: 
 
 def test_a_revision_before_the_stack_existed_makes_everything_new(repo: Stage) -> None:
     """The report says why."""
-    first = git(repo, "rev-parse", "HEAD")
+    first = git(repo.root, "rev-parse", "HEAD")
     repo.configure("later")
     document = repo.run("--stack", "later", "preview", "--against", first, "--format", "json").json
     assert set(changes(document).values()) == {"added"}
@@ -128,10 +128,10 @@ def test_links_between_manifests_are_read_as_the_files_they_lead_to(repo: Stage)
     (repo.manifests / "all.yaml").rename(repo.manifests / "real.yaml")
     (repo.manifests / "real.yaml").rename(repo.root / "manifests/b.yaml")
     (repo.manifests / "away.yaml").symlink_to("/etc/hostname")
-    commit(repo)
+    commit(repo.root)
     (repo.manifests / "away.yaml").unlink()
     (repo.manifests / "a.yaml").symlink_to("b.yaml")
-    commit(repo)
+    commit(repo.root)
     assert set(changes(report(repo, "HEAD")).values()) == {"unchanged"}
     (repo.manifests / "a.yaml").unlink()
     assert set(changes(report(repo, "HEAD~1")).values()) == {"unchanged"}
@@ -199,7 +199,7 @@ def test_what_usual_tools_print_is_compared(repo: Stage, tool: str) -> None:
     if tool != "kubectl":
         assert "the manifests have no Nodes" in document["notices"][0]
         assert "NoBackends" not in json.dumps(document)
-    commit(repo)
+    commit(repo.root)
     assert not report(repo)["changes"]
 
 
@@ -207,7 +207,7 @@ def test_a_new_port_of_a_chart_shows_although_nothing_runs_yet(repo: Stage) -> N
     """`helm template` knows neither Nodes nor nodePorts: a port is exposed as soon as it is declared."""
     shutil.rmtree(repo.manifests)
     shutil.copytree(DATA / "helm", repo.manifests)
-    commit(repo)
+    commit(repo.root)
     chart = repo.manifests / "ingress-nginx.yaml"
     chart.write_text(chart.read_text().replace("port: 443", "port: 8443"))
     messages = [alert["message"] for alert in report(repo)["alerts"] if alert["topic"] == "exposure"]

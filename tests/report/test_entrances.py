@@ -28,8 +28,8 @@ def tls_route(*hostnames: str) -> JsonObject:
 def refused(repo: Stage, *objects: JsonObject, **policies: object) -> list[tuple[str, str]]:
     """Return what a preview refuses of objects that are new."""
     repo.configure(policies=policies, ingress={"class": "local"}, certificates="local")
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "--allow-empty", "-m", "x")
+    git(repo.root, "add", "-A")
+    git(repo.root, "commit", "-q", "--allow-empty", "-m", "x")
     repo.write("new.yaml", gateway_class(), service(), *objects)
     code = repo.run("preview", "--against", "HEAD", "--format", "json").code
     told = [(each["policy"], each["message"]) for each in report(repo, code=code)["violations"]]

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.e2e.support import CHECKOUT, Done
+from tests.report.repository import GIT, commit, git
 
 CI = CHECKOUT / "examples/ci"
 WEB = "examples/shop/manifests/web.yaml"
@@ -22,12 +23,7 @@ WEB = "examples/shop/manifests/web.yaml"
 def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a clone of the project's own example with a commit that gives the web shop another port."""
     for name, value in {
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_SYSTEM": os.devnull,
-        "GIT_AUTHOR_NAME": "a",
-        "GIT_AUTHOR_EMAIL": "a@example.com",
-        "GIT_COMMITTER_NAME": "a",
-        "GIT_COMMITTER_EMAIL": "a@example.com",
+        **GIT,
         "XDG_STATE_HOME": str(tmp_path / "s"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }.items():
@@ -43,17 +39,6 @@ def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / WEB).write_text((root / WEB).read_text().replace("port: 9000,", "port: 9443,"))
     commit(root)
     return root
-
-
-def git(root: Path, *words: str) -> str:
-    """Run Git."""
-    return subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def commit(root: Path) -> None:
-    """Commit everything."""
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "x")
 
 
 def forbid(root: Path) -> None:

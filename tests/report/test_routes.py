@@ -15,16 +15,16 @@ def test_routes_of_ingresses_show_as_they_come_and_go(repo: Stage) -> None:
         repo.write("ingress.yaml", ingress(rule(*some, host="shop.test"), namespace="n"))
 
     repo.configure(ingress={"class": "local"})
-    commit(repo)
+    commit(repo.root)
     write(paths[0])
     assert routes(repo) == {"before": [], "after": ["80: shop.test/* → n/web:8080"]}
-    commit(repo)
+    commit(repo.root)
     write(paths[1], {**paths[0], "path": "/new"})
     wanted = ["80: shop.test/api/* → n/api:8080", "80: shop.test/new/* → n/web:8080"]
     assert routes(repo) == {"before": ["80: shop.test/* → n/web:8080"], "after": sorted(wanted)}
     for how in FORMATS:
         assert "shop.test/new/" in repo.run("preview", "--against", "HEAD", "--format", how).out
-    commit(repo)
+    commit(repo.root)
     write({**paths[0], "path": "/new"}, paths[1])
     assert [each["what"] for each in served(repo)] == ["configuration"]
     (repo.manifests / "ingress.yaml").unlink()

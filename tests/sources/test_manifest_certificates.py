@@ -65,12 +65,6 @@ def said(text: str) -> dict[str, str]:
     return spec
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Make an authority."""
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 def test_of_a_config_map_nothing_is_known_but_its_certificates(authority: Authority) -> None:
     """Each once, whatever stands between them and however lines end; other ConfigMaps are somebody else's."""
     pem = authority.own.pem
