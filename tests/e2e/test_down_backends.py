@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.support import Stage, ask, envoys
-from tests.e2e.test_drain import answers, two_nodes
+from tests.e2e.test_drain import answers, talking, two_nodes
 from tests.e2e.test_orders import FAILS, answer, listeners
 from tests.e2e.watching import becomes
 
@@ -26,9 +25,8 @@ def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -
     with two_nodes(proxies) as (play, address):
         pids = envoys(play.root)
         becomes(lambda: answers(address) == {"a", "b"})
-        with socket.create_connection((address, 8080), 10) as client, client.makefile("rb") as lines:
-            client.sendall(b"one\n")
-            mine = lines.readline()[:1]
+        with talking(address) as say:
+            mine = say("one")
             done = play.run("fault", "web", "--backend", "a", "--down", "--for", "1h")
             assert (done.code, done.err) == (0, "")
             assert answers(address) == {"b"}
@@ -44,8 +42,7 @@ def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -
             assert play.run("up", "--yes", "--expect-no-changes").code == 0
             assert play.run("fault", "web", "--end", "--backend", "a").code == 0
             becomes(lambda: answers(address) == {"a", "b"})
-            client.sendall(b"two\n")
-            assert lines.readline()[:1] == mine
+            assert say("two") == mine
         play.run("fault", "--end")
         assert envoys(play.root) == pids
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -28,6 +28,20 @@ def two_nodes(proxies: str = "per-service") -> Iterator[tuple[Stage, str]]:
         yield play, play.addresses()["n/web"]
 
 
+@contextmanager
+def talking(address: str) -> Iterator[Callable[[str], str]]:
+    """Hold a connection; gives what says something by it, and returns who answers."""
+    with socket.create_connection((address, 8080), 10) as client, client.makefile("r") as lines:
+
+        def say(text: str) -> str:
+            client.sendall(f"{text}\n".encode())
+            who, _, said = lines.readline().partition(": ")
+            assert said == f"{text}\n"
+            return who
+
+        yield say
+
+
 def answers(address: str) -> set[str]:
     """Return who answers some new connections."""
     return {ask(address, 8080).partition(":")[0] for _ in range(40)}
@@ -39,16 +53,14 @@ def test_a_drained_node_keeps_its_connections_and_gets_no_new_ones(proxies: str)
     with two_nodes(proxies) as (play, address):
         pids = envoys(play.root)
         becomes(lambda: answers(address) == {"a", "b"})
-        with socket.create_connection((address, 8080), 10) as client, client.makefile("rb") as lines:
-            client.sendall(b"one\n")
-            mine = lines.readline().decode()[0]
+        with talking(address) as say:
+            mine = say("one")
             other = {"a": "b", "b": "a"}[mine]
             done = play.run("drain", "web", "--backend", mine)
             assert (done.code, done.err) == (0, "")
             assert f"c/n/web   {mine}" in done.out
             assert answers(address) == {other}
-            client.sendall(b"two\n")
-            assert lines.readline() == f"{mine}: two\n".encode()
+            assert say("two") == mine
             told = f"{TOLD}of its backends not {mine} gets new connections"
             assert told in play.run("preview").err
             assert "serving   Drained" in play.run("status").out
@@ -56,25 +68,18 @@ def test_a_drained_node_keeps_its_connections_and_gets_no_new_ones(proxies: str)
             assert play.run("up", "--yes", "--expect-no-changes").code == 0
             assert play.run("drain", "web", "--undo", "--backend", mine).out.endswith("Nothing is drained.\n")
             becomes(lambda: answers(address) == {"a", "b"})
-            client.sendall(b"three\n")
-            assert lines.readline() == f"{mine}: three\n".encode()
+            assert say("three") == mine
         assert envoys(play.root) == pids
 
 
 def test_a_whole_service_refuses_new_connections_and_keeps_open_ones() -> None:
     """Its address stays; the reason is told, with the way back."""
-    with (
-        two_nodes() as (play, address),
-        socket.create_connection((address, 8080), 10) as client,
-        client.makefile("rb") as lines,
-    ):
-        client.sendall(b"one\n")
-        mine = lines.readline()[:1].decode()
+    with two_nodes() as (play, address), talking(address) as say:
+        mine = say("one")
         assert play.run("drain", "web").code == 0
         with pytest.raises(ConnectionRefusedError):
             ask(address, 8080)
-        client.sendall(b"two\n")
-        assert lines.readline() == f"{mine}: two\n".encode()
+        assert say("two") == mine
         row = play.status()["n/web"]
         assert row["addresses"] == [address]
         assert "all its backends are drained; `locallb drain c/n/web --undo` brings them back" in row["message"]
@@ -83,8 +88,7 @@ def test_a_whole_service_refuses_new_connections_and_keeps_open_ones() -> None:
         ]
         assert play.run("drain", "--undo").code == 0
         becomes(lambda: answers(address) == {"a", "b"})
-        client.sendall(b"three\n")
-        assert lines.readline() == f"{mine}: three\n".encode()
+        assert say("three") == mine
 
 
 def test_a_loop_drains_and_undoes_it_and_a_fault_stays() -> None:
