@@ -6,20 +6,23 @@ wishes come from (`planning.names`), and how a server is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from locallb.dns.markers import marker_fault
 from locallb.dns.names import is_wildcard, name_fault, normal
 from locallb.dns.zones import DnsSettings, Rfc2136, Zone, zone_of
 from locallb.model.formatting import clipped, shown
-from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 
 MOST_TTL = 7 * 24 * 3600
 """Seconds of the longest TTL: whoever wrote more has mistaken the unit."""
 
 
+MOST_OF_OBJECT, MOST_OF_CLUSTER = 1_000, 10_000
+"""Names that one object, and all of a cluster, have in zones of servers that are told of each."""
 MOST_TARGETS = 32
 """Addresses of one name, which all are to fit into one datagram."""
 
@@ -86,21 +89,50 @@ class Names:
 def assign(wishes: Iterable[Wish], settings: DnsSettings) -> Names:
     """Give names to `wishes`, which come in the order in which they go: the stack's own, then those of the oldest."""
     given: dict[str, tuple[Wish, Name]] = {}
-    refused = []
+    refused, room = [], _Room()
     for wish in wishes:
         for name in dict.fromkeys(normal(text) for text in wish.names):
             made = _name(name, wish, settings.zones)
             if isinstance(made, Name):
-                first, _ = given.setdefault(name, (wish, made))
-                made = "" if first.key == wish.key else _taken(name, first)
-            if made:
+                first = given[name][0] if name in given else None
+                if first:
+                    made = "" if first.key == wish.key else _taken(name, first)
+                elif room.takes(made, wish):
+                    given[name] = wish, made
+            if isinstance(made, str) and made:
                 refused.append(Refusal(wish.key, f"{wish.whose}: {made}"))
+    refused += room.refusals()
     by_owner: dict[ObjectKey | None, list[Name]] = {}
     for wish, made in given.values():
         by_owner.setdefault(wish.key, []).append(made)
     return Names(
         {key: tuple(sorted(names, key=lambda name: name.name)) for key, names in by_owner.items()}, tuple(refused)
     )
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many names servers are told of, so that nobody's objects flood them."""
+
+    _taken: Counter[ObjectKey | ClusterName] = field(default_factory=Counter)
+    _left_out: Counter[ObjectKey] = field(default_factory=Counter)
+
+    def takes(self, name: Name, wish: Wish) -> bool:
+        """Return whether there is room for a name, and take it."""
+        key = wish.key
+        if key is None or not isinstance(name.zone.server, Rfc2136):
+            return True
+        if self._taken[key] >= MOST_OF_OBJECT or self._taken[key.cluster] >= MOST_OF_CLUSTER:
+            self._left_out[key] += 1
+            return False
+        self._taken.update((key, key.cluster))
+        return True
+
+    def refusals(self) -> Iterator[Refusal]:
+        """Return who didn't get all names for want of room."""
+        for key, count in self._left_out.items():
+            told = f"{key}: {count} names aren't given: servers that take updates are told of at most {MOST_OF_OBJECT}"
+            yield Refusal(key, f"{told} of an object and {MOST_OF_CLUSTER} of a cluster; use wildcards, or fewer names")
 
 
 def _name(name: str, wish: Wish, zones: Sequence[Zone]) -> Name | str:

@@ -134,15 +134,18 @@ def _is_taken(route: Route, names: Iterable[str], taken: Iterable[str]) -> bool:
 
 def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capacity) -> Trouble | None:
     """Return why a Gateway has no room for a route at these hostnames of its listeners."""
-    wanted = sum(capacity.wanted(number, names, _matches(route)) for number, names in places.items())
+    matches = _matches(route)
+    wanted = sum(capacity.wanted(number, names, matches) for number, names in places.items())
     if wanted <= capacity.left:
         return None
-    why = f"its {_matches(route)} matches come to {wanted} with all hostnames, and the Gateway has room for"
-    return Trouble(UNSUPPORTED, f"{why} {capacity.left} more; use fewer hostnames or matches, or another Gateway")
+    why = f"its matches come to {wanted} with all hostnames and large expressions, and the Gateway has room for"
+    return Trouble(UNSUPPORTED, f"{why} {capacity.left} more; use fewer of them, or another Gateway")
 
 
 def _matches(route: Route) -> int:
-    return sum(len(rule.matches) for rule in route.rules if not rule.problem) if route.kind in _BY_NAME else 0
+    """Return how many entries a route comes to at one hostname."""
+    rules = route.rules if route.kind in _BY_NAME else ()
+    return sum(match.entries for rule in rules if not rule.problem for match in rule.matches)
 
 
 def invalid(route: Route) -> Trouble | None:

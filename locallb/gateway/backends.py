@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backend_tls.validation import policy_trouble
-from locallb.gateway.conditions import Trouble
+from locallb.gateway.capacity import MOST_AUTHORITIES
+from locallb.gateway.conditions import UNSUPPORTED, Trouble
 from locallb.gateway.grants import Grants, not_permitted
 from locallb.model.gateway.objects import Named, Reference, Route, RouteKind
 from locallb.model.gateway.of_cluster import BackendService, GatewayObjects
@@ -114,6 +115,9 @@ class Upstreams:
         self.targets: dict[str, BackendTarget] = {}
         self.services: set[Named] = set()
         """Those to which policies matter, also where no backend may be spoken to."""
+        self.without_room: dict[Named, str] = {}
+        """Why Services aren't spoken to although their policies could be kept."""
+        self._left = MOST_AUTHORITIES
 
     def name(self, route: Route, ref: BackendRef, *, opened: bool = False) -> str:
         """Return the name of a backend's upstream; empty where the reference leads nowhere.
@@ -141,6 +145,17 @@ class Upstreams:
         if isinstance(target, Trouble):
             return target
         name = f"{self._prefix}{target.name}"
+        if name not in self.targets and target.tls:
+            size = len(target.tls.authorities)
+            if size > self._left:
+                why = self.without_room[target.named] = _without_room(target.named)
+                return Trouble(UNSUPPORTED, why)
+            self._left -= size
         tls = replace(target.tls, client=self._client) if target.tls else None
         self.targets[name] = target._replace(tls=tls)
         return name
+
+
+def _without_room(service: Named) -> str:
+    why = f"with its authorities those of all backends of this proxy would be more than {MOST_AUTHORITIES >> 20} MiB"
+    return f"Service {service} isn't spoken to: {why}; name smaller bundles in caCertificateRefs"

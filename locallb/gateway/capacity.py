@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from locallb.gateway.hostnames import covering, covers
 
 MOST_ENTRIES = 20_000
-"""Matches of all hosts of a Gateway: some ten megabytes of configuration."""
+"""Matches of all hosts of a Gateway, of which a large expression counts as several: some tens of megabytes."""
+MOST_AUTHORITIES = 16 << 20
+"""Bytes of the authorities, in PEM, of all backends to which a proxy speaks: each has a copy of its own."""
 
 
 @dataclass(slots=True)

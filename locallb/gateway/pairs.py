@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.grants import Grants, not_permitted
-from locallb.model.gateway.objects import Gateway, Reference
+from locallb.model.gateway.objects import Gateway, Named, Reference
 from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
 from locallb.model.http.serving import Certificate
 
@@ -23,11 +23,16 @@ def named_pair(
         return Trouble(reason, why)
     if not grants.allow(owner, named):
         return not_permitted(owner, named)
-    secret = objects.secrets.get(named.key, TlsSecret(named.key))
+    return pair_in(objects, named.key, reason)
+
+
+def pair_in(objects: GatewayObjects, key: Named, reason: str, names: str = "") -> Certificate | Trouble:
+    """Return the certificate in a Secret, or why it can't be used, for `names`."""
+    secret = objects.secrets.get(key, TlsSecret(key))
     if secret.digest and not secret.problem:
-        return Certificate(objects.cluster, *secret.key, secret.digest, secret.file)
+        return Certificate(objects.cluster, *key, secret.digest, secret.file)
     why = secret.problem or "it isn't there; make it, of type kubernetes.io/tls"
-    return Trouble(reason, f"Secret {named.key} can't be used: {why}")
+    return Trouble(reason, f"Secret {key}{f', for {names},' if names else ''} can't be used: {why}")
 
 
 def client_pair(gateway: Gateway, objects: GatewayObjects) -> Certificate | Trouble | None:

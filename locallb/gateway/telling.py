@@ -128,6 +128,7 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
     if why := gateway.resolved:
         of_listeners.append(f"{gateway.key}: {why.reason}: {why.message}")
     of_listeners += _asked_in_vain(gateway)
+    of_listeners += [f"{gateway.key}: {why}" for why in gateway.without_room]
     of_routes = (_of_route(gateway, verdict, backends) for verdict in gateway.attachment.verdicts)
     return [(None, of_listeners), *(said for said in of_routes if said[1])]
 

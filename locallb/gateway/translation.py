@@ -48,6 +48,8 @@ class BoundGateway(Bound):
     """Those to which policies matter."""
     resolved: Trouble | None = None
     """Why what backends are to be shown can't be."""
+    without_room: tuple[str, ...] = ()
+    """Which Services aren't spoken to because others have all the room for authorities."""
 
     @property
     def hostnames(self) -> tuple[str, ...]:
@@ -139,6 +141,7 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
         attachment=attachment,
         services=frozenset(upstreams.services),
         resolved=resolved,
+        without_room=tuple(upstreams.without_room.values()),
     )
 
 

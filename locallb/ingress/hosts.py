@@ -137,7 +137,8 @@ def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
     for ingress in ingresses:
         wanted = taken + _paths_of([ingress])
         if size(wanted) > most:
-            why = f"with it its address would have more than {most} routes of all hosts; name hosts in its rules"
+            why = f"with it its address would have more than {most} routes of all hosts, of which a large expression"
+            why += " counts as several; name hosts in its rules, or use simpler expressions"
             yield replace(ingress, rules=(), tls=(), default=None, problem=why, refused=())
         else:
             taken = wanted
@@ -149,11 +150,15 @@ def _paths_of(ingresses: Iterable[Ingress]) -> Counter[str]:
     paths: Counter[str] = Counter()
     for ingress in ingresses:
         if not ingress.problem:
-            paths.update(("", *ingress.hosts))
+            paths.update({host: _entries(host, None) for host in ("", *ingress.hosts)})
             for rule in ingress.rules:
-                count = max(len(rule.paths), _is_whole(rule)) * ingress.routes_a_path
-                paths[rule.host] += 0 if rule.problem else count
+                count = sum(_entries(rule.host, path.match) for path in rule.paths) or _is_whole(rule)
+                paths[rule.host] += 0 if rule.problem else count * ingress.routes_a_path
     return paths
+
+
+def _entries(host: str, path: PathMatch | None) -> int:
+    return Match(path, _condition(host, host)).entries
 
 
 def size(paths: Counter[str]) -> int:

@@ -65,7 +65,7 @@ class Rules:
         for ingress in ingresses:
             policy = self._policies[ingress.meta.key]
             for host in dict.fromkeys(rule.host for rule in ingress.rules if policy.secured and not policy.plain):
-                if not _is_certified(host, certified):
+                if not _standing_for(host, certified):
                     why = (
                         f"{host or 'every host'} is served by TLS alone, as its annotations say, and has no certificate"
                     )
@@ -80,7 +80,8 @@ class Rules:
         policy = self._policies[ingress.meta.key]
         if policy.is_denied or policy.location or not policy.to_https or path.written.startswith(_CHALLENGE):
             return self.secured(ingress, host, path)
-        if _is_certified(host, certified) and (policy.must_be_https or _certifies(ingress, host, certified)):
+        owners = [certified[name] for name in _standing_for(host, certified)]
+        if ingress.meta.key.namespace in owners or (owners and policy.must_be_https):
             return (Route(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
         if policy.must_be_https:
             why = f"{host or 'every host'} has no certificate, so nobody is sent to HTTPS; name one in spec.tls"
@@ -137,13 +138,9 @@ class Rules:
             return _nobody(path)
 
 
-def _is_certified(host: str, certified: Container[str]) -> bool:
-    return any(name in certified for name in (host, *above(host), ""))
-
-
-def _certifies(ingress: Ingress, host: str, certified: Mapping[str, str]) -> bool:
-    """Return whether its own namespace shows a certificate for a host."""
-    return any(certified.get(name) == ingress.meta.key.namespace for name in (host, *above(host), ""))
+def _standing_for(host: str, certified: Container[str]) -> list[str]:
+    """Return the names with a certificate that stand for a host."""
+    return [name for name in (host, *above(host), "") if name in certified]
 
 
 def _place(ingress: Ingress, host: str, path: IngressPath) -> _Place:

@@ -11,11 +11,12 @@ from typing import NamedTuple
 from locallb.certificates import local
 from locallb.gateway.conditions import Trouble
 from locallb.gateway.hostnames import covering
+from locallb.gateway.pairs import pair_in
 from locallb.ingress.hosts import Hosts
 from locallb.model.gateway.ingresses import Ingress, IngressTls
 from locallb.model.gateway.objects import Named
-from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
-from locallb.model.http.serving import AnyCertificate, Certificate, Chain, LocalCertificate, Termination
+from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.http.serving import AnyCertificate, Chain, LocalCertificate, Termination
 from locallb.model.objects import EMPTY
 from locallb.model.snapshot import LocalAuthority
 
@@ -67,12 +68,7 @@ def certificate(
         return _local(ingress, entry, authority)
     if not entry.secret:
         return Trouble("NoSecret", f"spec.tls names no Secret for {names}; name one of type kubernetes.io/tls")
-    key = Named(ingress.meta.key.namespace, entry.secret)
-    secret = objects.secrets.get(key, TlsSecret(key))
-    if secret.digest and not secret.problem:
-        return Certificate(objects.cluster, *key, secret.digest, secret.file)
-    why = secret.problem or "it isn't there; make it, of type kubernetes.io/tls"
-    return Trouble("NoSecret", f"Secret {key}, for {names}, can't be used: {why}")
+    return pair_in(objects, Named(ingress.meta.key.namespace, entry.secret), "NoSecret", names)
 
 
 def _local(ingress: Ingress, entry: IngressTls, authority: LocalAuthority) -> LocalCertificate | Trouble:

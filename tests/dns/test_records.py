@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.dns.names import name_fault
-from locallb.dns.records import Name, Wish, assign, ttl_of
+from locallb.dns.records import MOST_OF_CLUSTER, MOST_OF_OBJECT, Name, Wish, assign, ttl_of
 from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone
 from locallb.model.identities import ClusterName, ObjectKey
 
@@ -104,6 +104,31 @@ def test_a_name_in_anothers_zone_needs_room_for_its_mark(name: str, sentence: st
     assert sentence in refusal.message
     ((alias,),) = assign([Wish(key("a"), ("x.lab.test",), ("b.test",), 60)], zones).given.values()
     assert alias.records == {"CNAME": ("b.test.",)}
+
+
+def test_a_flood_of_names_reaches_no_server_and_takes_nothing_from_others() -> None:
+    """Of one object, of one cluster; one sentence tells of each; an embedded server is told of all at once."""
+    zones = DnsSettings((Zone("lab.test", Rfc2136(ip_address("127.0.0.1"), 53)), ZONES.zones[0]))
+
+    def wish(cluster: str, name: str, count: int, zone: str = "lab.test") -> Wish:
+        wanted = tuple(f"n{number}-{name}.{zone}" for number in range(count))
+        return Wish(ObjectKey(ClusterName(cluster), "n", name), wanted, ("127.0.0.1",), 60)
+
+    evil = wish("evil", "flood", 100_000)
+    many = [wish("evil", f"x{number}", MOST_OF_OBJECT) for number in range(20)]
+    own, late = wish("good", "web", 3), wish("evil", "late", 1)
+    names = assign([evil, *many, own, late, wish("evil", "near", 2 * MOST_OF_OBJECT, "test")], zones)
+    assert len(names.given[evil.key]) == MOST_OF_OBJECT
+    assert {name.name for name in names.given[own.key]} == set(own.names)
+    told = [name for given_ in names.given.values() for name in given_ if name.zone.name == "lab.test"]
+    assert len(told) == MOST_OF_CLUSTER + len(own.names)
+    assert late.key not in names.given
+    assert len(names.given[ObjectKey(ClusterName("evil"), "n", "near")]) == 2 * MOST_OF_OBJECT
+    assert [refusal.key for refusal in names.refused] == [evil.key, *(each.key for each in many[9:]), late.key]
+    assert names.refused[0].message == (
+        "evil/n/flood: 99000 names aren't given: servers that take updates are told of at most 1000 of an object and"
+        " 10000 of a cluster; use wildcards, or fewer names"
+    )
 
 
 def test_who_comes_later_hears_whose_the_name_is() -> None:

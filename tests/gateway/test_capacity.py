@@ -9,10 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway import attachment
-from locallb.gateway.capacity import MOST_ENTRIES
+from locallb.gateway.capacity import MOST_AUTHORITIES, MOST_ENTRIES
+from locallb.gateway.telling import sentences
 from locallb.gateway.translation import BoundGateway, bind
+from locallb.model.http.checks import MAX_AUTHORITIES
 from locallb.model.identities import Protocol
-from tests.gateway.api import JsonObject, gateway, gateway_class, hosts, listener, objects, only, route, rule, service
+from tests.gateway.api import (
+    JsonObject,
+    backend,
+    gateway,
+    gateway_class,
+    hosts,
+    listener,
+    objects,
+    only,
+    route,
+    rule,
+    service,
+)
+from tests.gateway.backend_tls import PEM, REF, bundle, policy
 
 FEW = 12
 
@@ -98,3 +113,50 @@ def test_five_hundred_usual_routes_fit(names: int) -> None:
     """With several matches each, and a route that takes every host."""
     made = [aged(number, *(f"h{number}-{each}.test" for each in range(names)), matches=3) for number in range(500)]
     assert refused(only(gateway(), service(), *made, aged(600, matches=2))) == {}
+
+
+LARGE = "/" + "(?:ab){140}" * 2
+"""An expression that is as large as one may be, nearly."""
+
+
+def test_large_expressions_count_as_what_they_take() -> None:
+    """A few hundred fill a proxy, wherever in a match they stand; usual ones count as one match."""
+
+    def large(number: int) -> JsonObject:
+        made = aged(number, f"h{number}.test")
+        match = {"headers": [{"type": "RegularExpression", "name": "x", "value": LARGE}]} if number % 2 else {}
+        path = {"type": "RegularExpression", "value": LARGE if not match else "/[a-z]{3}/.*"}
+        made["spec"]["rules"][0]["matches"] = [{"path": path, **match} for _ in range(8)]
+        return made
+
+    one = only(gateway(), service(), aged(0, "old.test"), *map(large, range(1, 99)), aged(100, "new.test"))
+    told = refused(one)
+    assert {"r0", "r1", "r100"}.isdisjoint(told)
+    assert set(told) == {f"r{number}" for number in range(52, 99)}
+    assert {"h1.test", "new.test"} <= hosts(one).keys()
+
+
+def test_authorities_of_backends_have_one_bound_in_a_proxy() -> None:
+    """Who comes later and has no room isn't spoken to, in clear text neither, which is told; others go on."""
+    large = bundle("large")
+    large["spec"]["authorities"] = PEM * (MAX_AUTHORITIES // len(PEM))
+    documents, count = [large, bundle(), policy("own", target={"name": "last"})], 80
+    for number in range(count):
+        name = f"s{number:02}"
+        reference = {**REF, "name": "large"}
+        documents += [service(name), policy(name, target={"name": name}, caCertificateRefs=[reference])]
+        documents.append(aged(number, f"{name}.test"))
+        documents[-1]["spec"]["rules"][0]["backendRefs"] = [backend(name)]
+    documents += [service("last"), aged(count, "last.test")]
+    documents[-1]["spec"]["rules"][0]["backendRefs"] = [backend("last")]
+    one = only(gateway(), *documents)
+    spoken_to = {target.service.name: target.tls for target in one.targets.values()}
+    assert all(spoken_to.values())
+    taken = MOST_AUTHORITIES // len(large["spec"]["authorities"])
+    assert spoken_to.keys() == {*(f"s{number:02}" for number in range(taken)), "last"}
+    assert len(one.without_room) == count - taken
+    assert one.without_room[0] == (
+        f"Service shop/s{taken} isn't spoken to: with its authorities those of all backends of this proxy would be more"
+        " than 16 MiB; name smaller bundles in caCertificateRefs"
+    )
+    assert f"{one.key}: {one.without_room[0]}" in set(sentences(objects(gateway_class(), gateway(), *documents), [one]))

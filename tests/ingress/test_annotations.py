@@ -253,3 +253,17 @@ def test_the_key() -> None:
     assert mistakes.sentences == [
         'local-lb:ingress.annotations: "ngnix" is no controller whose annotations are known; use nginx or traefik'
     ]
+
+
+def test_large_expressions_fill_no_proxy_and_harm_nobody_else() -> None:
+    """Neither by themselves nor as what a canary takes a share of; who comes later and wants little is served."""
+    large = [path(f"/{number}(?:ab){{140}}(?:ab){{140}}", SPECIFIC) for number in range(150)]
+    evil = annotated(*large, name="evil", use_regex="true")
+    canary = annotated(*large, name="share", canary="true", canary_weight="10")
+    usual = annotated(*(path(f"/{n}(/|$)(.*)", SPECIFIC) for n in range(500)), name="zz", use_regex="true")
+    bound = only(evil, canary, usual, annotations=BOTH)
+    told = "with it its address would have more than 20000 routes of all hosts, of which a large expression counts as"
+    assert [why for _, why in bound.troubles if told in why] == [
+        f"{told} several; name hosts in its rules, or use simpler expressions"
+    ]
+    assert len(served(bound)) == 650

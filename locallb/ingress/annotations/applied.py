@@ -13,7 +13,7 @@ from locallb.ingress.annotations.policy import Policy
 from locallb.model.formatting import shown
 from locallb.model.gateway.ingresses import Ingress, IngressBackend, IngressPath, IngressRule
 from locallb.model.http.regexes import checked
-from locallb.model.http.routes import PathKind, PathMatch
+from locallb.model.http.routes import Match, PathKind, PathMatch
 
 _ROOT = PathMatch(PathKind.EXACT, "/")
 _CANARY_ROUTES = 2
@@ -25,7 +25,9 @@ _UNCOUNTED = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
 def applied(ingress: Ingress, policy: Policy) -> Ingress:
     """Return an Ingress as its annotations want its paths."""
     if policy.canary:
-        return replace(ingress, routes_a_path=_CANARY_ROUTES)
+        asked = Match(headers=tuple(filter(None, (policy.canary.always, policy.canary.never))))
+        rules = tuple(replace(rule, paths=tuple(map(_counted, rule.paths))) for rule in ingress.rules)
+        return replace(ingress, rules=rules, routes_a_path=_CANARY_ROUTES * asked.entries)
     if not policy.expressions and not policy.app_root:
         return ingress
     return replace(ingress, rules=tuple(_rule(rule, ingress, policy) for rule in ingress.rules))
@@ -43,6 +45,12 @@ def _paths(rule: IngressRule, ingress: Ingress, policy: Policy) -> Iterator[Ingr
     for path in rule.paths:
         if not policy.app_root or path.match != _ROOT:
             yield _expression(path) if path.is_specific and policy.expressions else path
+
+
+def _counted(path: IngressPath) -> IngressPath:
+    """Return a path of a canary as that of the other Ingress may be, which its routes have as well."""
+    read = _expression(path) if path.is_specific else path
+    return path if read.problem else read
 
 
 def _expression(path: IngressPath) -> IngressPath:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from locallb.model.formatting import shown
 from locallb.model.http.checks import MAX_TEXT
@@ -18,6 +19,8 @@ MAX_SIZE = 5000
 """Instructions of a compiled expression, by our estimate."""
 MAX_REPEAT = 1000
 MAX_DEPTH = 50
+_REMEMBERED = 1000
+"""Expressions: each is asked for several times in a row."""
 _CHARACTER_SIZE = 2
 _CLASS_SIZE = 6
 _GROUP_SIZE = 4
@@ -35,6 +38,22 @@ _MEMBER = re.compile(rf"\\[dDwWsStnrfva]|{_POSIX}|-|{_SINGLE}(?:-{_SINGLE})?")
 
 def checked(pattern: str) -> str:
     """Return an expression that RE2 compiles within our limits. Raises ValueError with what is wrong with it."""
+    _ = _measured(pattern)
+    return pattern
+
+
+def groups(pattern: str) -> int:
+    """Return how many groups an expression has that take something. Raises as `checked` does."""
+    return _measured(pattern)[1]
+
+
+def size_of(pattern: str) -> int:
+    """Return how many instructions an expression becomes at most. Raises as `checked` does."""
+    return _measured(pattern)[0]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _measured(pattern: str) -> tuple[int, int]:
     if not pattern or len(pattern) > MAX_TEXT or not pattern.isascii() or not pattern.isprintable():
         raise ValueError(f"a regular expression has 1 to {MAX_TEXT} printable ASCII characters")
     parser = _Parser(pattern)
@@ -43,14 +62,7 @@ def checked(pattern: str) -> str:
         raise parser.fault("an unmatched parenthesis")
     if size > MAX_SIZE:
         raise ValueError(f"the regular expression {shown(pattern)} becomes too large: repeat less")
-    return pattern
-
-
-def groups(pattern: str) -> int:
-    """Return how many groups an expression has that take something. Raises as `checked` does."""
-    parser = _Parser(checked(pattern))
-    parser.alternatives(0)
-    return parser.taking
+    return size, parser.taking
 
 
 @dataclass(slots=True)

@@ -13,10 +13,12 @@ from enum import StrEnum
 from locallb.model.formatting import shown
 from locallb.model.http import checks as check
 from locallb.model.http.policies import MAX_MILLISECONDS, NO_CHANGES, Cors, HeaderChanges, Mirror, Retry, Session
-from locallb.model.http.regexes import checked, groups
+from locallb.model.http.regexes import checked, groups, size_of
 from locallb.model.identities import IPNetwork
 
 MAX_WEIGHT = 1_000_000
+_SIZE_OF_ONE = 100
+"""Instructions of expressions that take as much of a proxy's memory as a match without any."""
 _NUMBER = re.compile(r"\\([0-9])")
 _STRAY = re.compile(r"\\(?![0-9])")
 
@@ -81,6 +83,17 @@ class Match:
 
     def __post_init__(self) -> None:
         _ = self.method and check.header_name(self.method)
+
+    @property
+    def entries(self) -> int:
+        """Return as how many it counts where matches are bounded: more with expressions that become large."""
+        path = self.path
+        compared = [each.value for each in (*self.headers, *self.query) if each.regex]
+        if isinstance(path, GrpcMethod):
+            compared += [part for part in (path.service, path.method) if part and path.regex]
+        elif path and path.kind is PathKind.REGEX:
+            compared.append(path.value)
+        return 1 + sum(map(size_of, compared)) // _SIZE_OF_ONE
 
 
 @dataclass(frozen=True, slots=True)
