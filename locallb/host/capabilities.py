@@ -15,6 +15,11 @@ _REMEDY = "use a Docker daemon that runs on this Linux host as root, or the runt
 _DESKTOP = "Docker Desktop"
 
 
+def is_macos() -> bool:
+    """Return whether this is macOS, which has no routes and limits as Linux has them. Nobody has tried it there."""
+    return sys.platform == "darwin"
+
+
 def docker_shortcoming(info: Mapping[str, object], host: str) -> str:
     """Return why the daemon at `host` with this answer of /info won't do; empty if it will."""
     what = _shortcoming(info, host)

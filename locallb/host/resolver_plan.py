@@ -1,6 +1,7 @@
-"""How this host's own resolver comes to ask the servers of a stack's zones: files for systemd-resolved or dnsmasq.
+"""How this host's own resolver comes to ask the servers of a stack's zones: files for whichever resolver there is.
 
-Pure. Not here: writing them (`setup`), and glibc alone, which knows neither zones nor ports (`hosts_file`).
+Pure. Those for macOS are as its manual has them (resolver(5)), and nobody has tried them. Not here: writing them
+(`setup`), and glibc alone, which knows neither zones nor ports (`hosts_file`).
 """
 
 from __future__ import annotations
@@ -16,25 +17,31 @@ RESOLVED = "/run/systemd/resolve/stub-resolv.conf"
 """Is there while systemd-resolved runs."""
 RESOLVED_DIRECTORY = "/etc/systemd/resolved.conf.d"
 DNSMASQ_DIRECTORY = "/etc/dnsmasq.d"
+MACOS = "/System/Library/CoreServices/SystemVersion.plist"
+"""Is there on macOS, which reads a file for each zone, named like it, and hears of changes by itself."""
+MACOS_DIRECTORY = "/etc/resolver"
 _SERVICES = {RESOLVED_DIRECTORY: "systemd-resolved", DNSMASQ_DIRECTORY: "dnsmasq"}
 _MADE = "# Made by `locallb host setup`; `locallb host teardown` removes it."
 
 
 def looked_at(zones: Sequence[Zone]) -> tuple[str, ...]:
     """Return the paths that decide what is to be done."""
-    files = (path for directory in _SERVICES for path, _ in _files(zones, directory))
-    return (RESOLVED, HOSTS, *_SERVICES, *files) if zones else ()
+    directories = (*_SERVICES, MACOS_DIRECTORY)
+    files = (path for directory in directories for path, _ in _files(zones, directory))
+    return (RESOLVED, HOSTS, MACOS, *directories, *files) if zones else ()
 
 
 def takes_zones(there: Collection[str]) -> bool:
     """Return whether this host has a resolver that can be told of zones."""
-    return RESOLVED in there or DNSMASQ_DIRECTORY in there
+    return RESOLVED in there or MACOS in there or DNSMASQ_DIRECTORY in there
 
 
 def resolver_files(zones: Sequence[Zone], there: Mapping[str, str]) -> Mapping[str, str]:
     """Return the files that this host's resolver needs, for the first one that takes zones."""
     if RESOLVED in there:
         return dict(_files(zones, RESOLVED_DIRECTORY))
+    if MACOS in there:
+        return dict(_files(zones, MACOS_DIRECTORY))
     return dict(_files(zones, DNSMASQ_DIRECTORY)) if DNSMASQ_DIRECTORY in there else {}
 
 
@@ -44,8 +51,8 @@ def resolver_steps(seen: HostSeen) -> Iterator[Step]:
         yield from _hosts(seen)
         return
     files = resolver_files(seen.zones, seen.texts)
-    if any(restarted_by(path) == "systemd-resolved" for path in files):
-        yield from directory_step(seen, RESOLVED_DIRECTORY)
+    for directory in dict.fromkeys(path.rpartition("/")[0] for path in files):
+        yield from directory_step(seen, directory)
     for zone, (path, text) in zip(seen.zones, files.items(), strict=False):
         step = file_step(seen, path, text, f"this host's resolver asks {zone.server} for names below {zone.name}")
         yield replace(step, command=step.command + restarting([path]))
@@ -66,7 +73,7 @@ def routing_files(name: str) -> Iterator[str]:
     """Return the files of which one is there where this host's resolver asks the stack's server for a name."""
     labels = name.split(".")
     zones = [".".join(labels[number:]) for number in range(len(labels))]
-    yield from (_path(directory, zone) for directory in _SERVICES for zone in zones)
+    yield from (_path(directory, zone) for directory in (*_SERVICES, MACOS_DIRECTORY) for zone in zones)
 
 
 def resolver_notes(zones: Sequence[Zone], there: Mapping[str, str]) -> Iterator[str]:
@@ -103,6 +110,8 @@ def _files(zones: Sequence[Zone], directory: str) -> Iterator[tuple[str, str]]:
     for zone in zones:
         if directory == RESOLVED_DIRECTORY:
             text = f"{_MADE}\n[Resolve]\nDNS={zone.server}\nDomains=~{zone.name}\n"
+        elif directory == MACOS_DIRECTORY:
+            text = f"{_MADE}\nnameserver {zone.server.address}\nport {zone.server.port}\n"
         else:
             place = f"{zone.server.address}#{zone.server.port}"
             text = f"{_MADE}\nserver=/{zone.name}/{place}\n"
@@ -110,4 +119,4 @@ def _files(zones: Sequence[Zone], directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _path(directory: str, zone: str) -> str:
-    return f"{directory}/60-locallb-{zone}.conf"
+    return f"{directory}/{zone}" if directory == MACOS_DIRECTORY else f"{directory}/60-locallb-{zone}.conf"

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from locallb.config.settings import Pool
 from locallb.dns.zones import Zone
 from locallb.host import netlink, setup_plan
+from locallb.host.capabilities import is_macos
 from locallb.host.hosts_file import HOSTS, Table, block_in, with_block
 from locallb.host.resolver_plan import looked_at, restarted_by
 from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort, Step
@@ -59,7 +60,7 @@ def look(
     """See what the host is like; no right is needed. Raises ClientError."""
     return HostSeen(
         sysctls={name: value for name in _SYSCTLS if (value := _sysctl(name)) is not None},
-        routes=pool_routes(pools, survey(netlink.routes())),
+        routes=() if is_macos() else pool_routes(pools, survey(netlink.routes())),
         ledger=_ledger(),
         texts={path: text for path in (*_TEXTS, *looked_at(zones)) if (text := _text(Path(path)))},
         group=group,
@@ -72,7 +73,7 @@ def look(
 
 def present(record: SetupRecord) -> Mapping[tuple[Sort, str], str]:
     """See what is there now for each recorded change. Raises ClientError."""
-    known = netlink.routes()
+    known = () if is_macos() else netlink.routes()
     return {(sort, what): _present(sort, what, known) for sort, what in record.changes}
 
 

@@ -9,7 +9,15 @@ import pytest
 
 from locallb.dns.zones import Embedded, Rfc2136, Zone
 from locallb.host.hosts_file import HOSTS, read_names
-from locallb.host.resolver_plan import DNSMASQ_DIRECTORY, RESOLVED, RESOLVED_DIRECTORY, routing_files
+from locallb.host.resolver_plan import (
+    DNSMASQ_DIRECTORY,
+    MACOS,
+    MACOS_DIRECTORY,
+    RESOLVED,
+    RESOLVED_DIRECTORY,
+    looked_at,
+    routing_files,
+)
 from locallb.host.setup_plan import plan_setup, plan_teardown
 from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort
 
@@ -54,6 +62,24 @@ def test_a_line_for_dnsmasq() -> None:
         f"{DNSMASQ_DIRECTORY}/60-locallb-test.conf": f"{MADE}server=/test/127.0.0.77#5300\n",
         f"{DNSMASQ_DIRECTORY}/60-locallb-lab.example.conf": f"{MADE}server=/lab.example/::1#53\n",
     }
+
+
+def test_a_file_for_macos_named_like_the_zone() -> None:
+    """With the port in a line of its own; somebody's own file of that name is noted, and comes back."""
+    mac, path = {MACOS: "x", DNSMASQ_DIRECTORY: THERE}, f"{MACOS_DIRECTORY}/test"
+    host = replace(seen(ZONE, LAB), texts=mac)
+    text = f"{MADE}nameserver 127.0.0.77\nport 5300\n"
+    made = {MACOS_DIRECTORY: THERE, path: text, f"{MACOS_DIRECTORY}/lab.example": f"{MADE}nameserver ::1\nport 53\n"}
+    assert files(host) == made
+    assert path in looked_at((ZONE,))
+    assert path in routing_files("web.n.c.test")
+    theirs = replace(host, zones=(ZONE,), texts={**mac, MACOS_DIRECTORY: THERE, path: "nameserver 192.0.2.1\n"})
+    (step,) = [step for step in plan_setup(theirs, persist=False).steps if step.sort is Sort.FILE]
+    assert (step.now, step.command) == ("nameserver 192.0.2.1\n", step.command.partition(" && ")[0])
+    assert not plan_setup(theirs, persist=False).notes
+    record = SetupRecord({(Sort.FILE, path): Kept(step.now, text)})
+    (undo,) = plan_teardown(record, {(Sort.FILE, path): text}, 0).steps
+    assert (undo.wanted, undo.command) == (step.now, f"restore {path}")
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Iterator
+from ipaddress import ip_address
 
 import pytest
 
+from locallb.dns.zones import Embedded, Zone
+from locallb.host import setup
 from tests.e2e.support import node, port, service
 from tests.host.support import PRIVATE, Project, project
 
@@ -85,3 +90,13 @@ def test_hosts_is_the_last_resort() -> None:
         assert made.space.shell("getent hosts late.n.c.test")
         assert made.locallb("host", "teardown", "--apply").code == 0
         assert made.space.shell(look) == before
+
+
+def test_macos_has_none_of_linux_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing there is asked of the kernel by netlink: what is known of macOS is its files alone."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(socket, "AF_NETLINK")
+    zone = Zone("test", Embedded(ip_address("127.0.0.77"), 5300))
+    seen = setup.look((), 0, (zone,))
+    assert seen.routes == ()
+    assert setup.present(seen.record).keys() == seen.record.changes.keys()
