@@ -13,6 +13,7 @@ import pulumi_kubernetes as k8s
 from locallb.kubernetes.rights import (
     AUTHORITY_RULES,
     CERTIFICATE_RULES,
+    CLUSTER_DNS_RULES,
     ELECTION_RULES,
     GATEWAY_RULES,
     INGRESS_RULES,
@@ -42,6 +43,7 @@ class ClusterAccess(pulumi.ComponentResource):
         ingresses: Sequence[str] | None = None,
         pod_ranges: bool = False,
         watch_certificates: bool = False,
+        cluster_dns: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Declare it.
@@ -54,6 +56,7 @@ class ClusterAccess(pulumi.ComponentResource):
             ingresses: let it serve Ingresses, and read any Secret of these.
             pod_ranges: let it read where Calico or Cilium says that pods are, for routes to them.
             watch_certificates: let it watch any Secret and ConfigMap of the namespaces of `gateways` and `ingresses`.
+            cluster_dns: let it add zones to CoreDNS' configuration, for `clusters: stub` of local-lb:dns.
             opts: the provider of the cluster, for example.
 
         """
@@ -73,6 +76,11 @@ class ClusterAccess(pulumi.ComponentResource):
                 _bind(name, f"{NAME}-{word}", rules, subjects, below)
         if pod_ranges:
             _bind(name, f"{NAME}-pod-ranges", RANGE_RULES, subjects, below)
+        if cluster_dns:
+            there, called = meta(name=f"{NAME}-cluster-dns", namespace="kube-system"), f"{name}-cluster-dns"
+            role = _role("Role", f"{NAME}-cluster-dns")
+            rbac.Role(called, metadata=there, rules=_rules(CLUSTER_DNS_RULES), opts=below)
+            rbac.RoleBinding(called, metadata=there, role_ref=role, subjects=subjects, opts=below)
         if gateways is not None or ingresses is not None:
             _read_in(name, "secrets", {*(gateways or ()), *(ingresses or ())}, subjects, below)
         if gateways is not None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import pulumi
 
 from components.cluster_routes import ClusterRoutes
+from components.cluster_zones import ClusterZones
 from components.digests import balancer_digest
 from components.gateway_object import GatewayObject
 from components.load_balancer import LoadBalancer
@@ -37,7 +38,7 @@ def declare(plan: Plan) -> None:
     """Declare every placement and proxy, tell about the rest, and export the addresses."""
     everything = {
         item.key
-        for some in (plan.placements, plan.proxies, plan.rejections, plan.routes, plan.statuses)
+        for some in (plan.placements, plan.proxies, plan.rejections, plan.routes, plan.statuses, plan.zones)
         for item in some
     }
     declare_some(plan, everything, exports(plan))
@@ -81,5 +82,8 @@ def declare_some(
     for planned in plan.statuses:
         if planned.key in keys:
             GatewayObject(planned)
+    for zones in plan.zones:
+        if zones.key in keys:
+            ClusterZones(zones)
     for name, value in outputs.items():
         pulumi.export(name, value)

@@ -15,6 +15,21 @@ _LAST_PORT = 65535
 
 def loopback_place(text: str) -> tuple[IPAddress, int]:
     """Read a place. Raises ValueError with a sentence that says what is wrong with it, and what to write."""
+    address, port = _place(text)
+    if not address.is_loopback:
+        raise ValueError(f"{address} isn't a loopback address, and others on the network could reach it; use {EXAMPLE}")
+    return address, port
+
+
+def private_place(text: str) -> tuple[IPAddress, int]:
+    """Read a place on the loopback or in a private network, whose members then reach it. Raises as `loopback_place`."""
+    address, port = _place(text)
+    if not address.is_private or address.is_unspecified:
+        raise ValueError(f"{address} is no address of the loopback or of a private network; use {EXAMPLE}")
+    return address, port
+
+
+def _place(text: str) -> tuple[IPAddress, int]:
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     try:
@@ -23,8 +38,6 @@ def loopback_place(text: str) -> tuple[IPAddress, int]:
         address = None
     if not colon or address is None or isinstance(address, IPv6Address) != bracketed:
         raise ValueError(f"{shown(text)} is no address with a port; write {EXAMPLE}")
-    if not address.is_loopback:
-        raise ValueError(f"{address} isn't a loopback address, and others on the network could reach it; use {EXAMPLE}")
     if not (port.isascii() and port.isdigit()) or int(port) > _LAST_PORT:
         raise ValueError(f"{shown(port)} is no port; write {EXAMPLE}")
     return address, int(port)

@@ -64,6 +64,8 @@ class DnsSettings:
     """Names of the stack itself: addresses, or one other name."""
     in_status: bool = False
     """Services' statuses tell a name beside each address."""
+    in_clusters: bool = False
+    """The CoreDNS of running clusters is told of the zones."""
 
     @property
     def embedded(self) -> tuple[Embedded, ...]:

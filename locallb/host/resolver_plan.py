@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from locallb.dns.blocks import block_in
 from locallb.dns.zones import Zone
-from locallb.host.hosts_file import HOSTS, block_in, removing_command, wanted_block
+from locallb.host.hosts_file import HOSTS, removing_command, wanted_block
 from locallb.host.setup_steps import HostSeen, Sort, Step, directory_step, file_step, printed
 
 RESOLVED = "/run/systemd/resolve/stub-resolv.conf"

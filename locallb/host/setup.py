@@ -19,10 +19,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from locallb.config.settings import Pool
+from locallb.dns.blocks import block_in, with_block
 from locallb.dns.zones import Zone
 from locallb.host import netlink, setup_plan
 from locallb.host.capabilities import is_macos
-from locallb.host.hosts_file import HOSTS, Table, block_in, with_block
+from locallb.host.hosts_file import HOSTS, Table
 from locallb.host.resolver_plan import looked_at, restarted_by
 from locallb.host.setup_steps import THERE, HostSeen, Kept, SetupRecord, Sort, Step
 from locallb.model.errors import ClientError

@@ -78,3 +78,5 @@ RANGE_RULES = (
     Rule("cilium.io", "ciliumnodes", ("list", "watch")),
 )
 """Where pods are that Calico or Cilium gives addresses: for routes to them."""
+CLUSTER_DNS_RULES = (Rule("", "configmaps", ("get", "patch"), ("coredns", "coredns-custom")),)
+"""What zones in clusters need, in the namespace kube-system: two ConfigMaps by their names."""

@@ -11,6 +11,7 @@ from itertools import chain, islice
 
 from locallb.dns.names import is_hostname, normal
 from locallb.dns.records import Name, Names, Refusal, Wish, assign, ttl_of
+from locallb.dns.stubs import stub_zone
 from locallb.dns.zones import DnsSettings, Embedded
 from locallb.envoy import render
 from locallb.gateway.bound import Bound
@@ -21,7 +22,7 @@ from locallb.model.objects import Discovery, Service
 from locallb.model.serving import NameListener, Proxy, ServedName
 from locallb.model.snapshot import Snapshot
 from locallb.planning.notices import Notice
-from locallb.planning.planned import Placement, Plan, PlannedProxy
+from locallb.planning.planned import Placement, Plan, PlannedProxy, PlannedZones
 from locallb.planning.proxies.placing import PlanContext
 from locallb.planning.runs import RunInputs, run_planner
 
@@ -58,6 +59,7 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
             for placement in plan.placements
         ),
         proxies=(*plan.proxies, *_servers(names, dns, frame)),
+        zones=tuple(_in_clusters(dns, snapshot)),
         notices=(*plan.notices, *chain.from_iterable(told.values()), *_unserved(frame)),
     )
 
@@ -137,6 +139,13 @@ def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[Pla
     proxy = Proxy(SERVER, identity, Discovery.STATIC, names=listeners)
     proxy, run = run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
     yield PlannedProxy(proxy, owner, render(proxy), run)
+
+
+def _in_clusters(dns: DnsSettings, snapshot: Snapshot) -> Iterator[PlannedZones]:
+    """Return what each running cluster is told, if it is to be."""
+    zones = tuple(sorted(stub_zone(zone.name, str(zone.server)) for zone in dns.zones))
+    for cluster, access in sorted(snapshot.access.items()) if dns.in_clusters else ():
+        yield PlannedZones(cluster, snapshot.home, access, zones)
 
 
 def _listener(server: Embedded, names: Iterable[Name]) -> NameListener:

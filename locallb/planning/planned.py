@@ -21,8 +21,8 @@ from locallb.model.snapshot import Access
 from locallb.planning.notices import Notice
 from locallb.planning.runs import PlannedRun
 
-ROUTES = "pod-routes"
-"""The second part of the name of a cluster's routes; names of Services have three."""
+ROUTES, ZONES = "pod-routes", "dns-zones"
+"""The second part of the names of what the stack has for a cluster; names of Services have three."""
 
 
 class Via(StrEnum):
@@ -235,6 +235,32 @@ class PlannedRoutes:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedZones:
+    """The zones that the pods of a running cluster are to resolve."""
+
+    cluster: ClusterName
+    home: Home
+    access: Access
+    zones: tuple[str, ...]
+    """Each with its server, as `dns.stubs` writes it."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose they are: the stack's, by a name of their own."""
+        return proxy_owner(self.home, ProxyName(f"{self.cluster}/{ZONES}"))
+
+    @property
+    def key(self) -> ObjectKey:
+        """How they are called among what the stack has."""
+        return self.owner.service
+
+    @property
+    def digest(self) -> str:
+        """What their resource depends on, in one word."""
+        return digest([owner_fields(self.owner), self.access.kubeconfig, self.access.context, list(self.zones)])
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What shall be, sorted by Service; proxies of the stack come last."""
 
@@ -244,6 +270,8 @@ class Plan:
     routes: tuple[PlannedRoutes, ...] = ()
     statuses: tuple[PlannedStatus, ...] = ()
     """Of objects of Gateway API in running clusters, those of Gateways apart."""
+    zones: tuple[PlannedZones, ...] = ()
+    """What the CoreDNS of running clusters is told."""
     notices: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     """Which Services aren't this stack's, and what was read where it serves none: a sentence each, for information."""

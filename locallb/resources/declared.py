@@ -454,3 +454,30 @@ class DnsName(pulumi.CustomResource):
             "records": records,
         }
         super().__init__("locallb:index:DnsName", resource_name, properties, opts)
+
+
+class StubZones(pulumi.CustomResource):
+    """The stack's zones in the CoreDNS of a running cluster: a marked block of stub zones.
+
+    What others write there is left alone, and its id is the mark.
+    """
+
+    owner: pulumi.Output[Mapping[str, Any]]
+    access: pulumi.Output[Mapping[str, Any]]
+    zones: pulumi.Output[Sequence[str]]
+    config_map: pulumi.Output[str]
+    key: pulumi.Output[str]
+    block: pulumi.Output[str]
+
+    def __init__(
+        self,
+        resource_name: str,
+        /,
+        *,
+        owner: pulumi.Input[Mapping[str, Any]],
+        access: pulumi.Input[Mapping[str, Any]],
+        zones: pulumi.Input[Sequence[pulumi.Input[str]]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        properties = {"owner": owner, "access": access, "zones": zones, "config_map": None, "key": None, "block": None}
+        super().__init__("locallb:index:StubZones", resource_name, properties, opts)

@@ -374,3 +374,27 @@ class DnsNameState(DnsNameInputs):
 
     marked: str
     """The owner that its marks name, whatever that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StubZonesInputs:
+    """What a program says of its `StubZones`."""
+
+    owner: Owner
+    """Whose the block is. Another one replaces it."""
+    access: Access
+    """How the cluster's API is reached. Another one replaces the block."""
+    zones: tuple[str, ...]
+    """Zones with their servers, such as `test 172.18.0.1:5300`, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StubZonesState(StubZonesInputs):
+    """What is known of one `StubZones`: its inputs and its outputs."""
+
+    config_map: str
+    """The ConfigMap of kube-system that has the block."""
+    key: str
+    """The key of its data that has it."""
+    block: str
+    """The block, with its marks."""

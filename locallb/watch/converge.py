@@ -32,8 +32,8 @@ from locallb.watch.outcome import Outcome, failures_of, touched_by
 from locallb.watch.work import FEW, MOST, Batch, Work, together
 
 BALANCER, PROXY, ROUTES = "locallb:index:LoadBalancer", "locallb:index:Proxy", "locallb:index:ClusterRoutes"
-TOLD = "locallb:index:GatewayObject"
-ROOTS = (BALANCER, PROXY, ROUTES, TOLD)
+TOLD, ZONES = "locallb:index:GatewayObject", "locallb:index:ClusterZones"
+ROOTS = (BALANCER, PROXY, ROUTES, TOLD, ZONES)
 LOOKED_AFTER = frozenset({ADDRESS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
 """Types of resources whose change by others nobody tells: files."""
 SETTLING = 1.0
@@ -117,7 +117,8 @@ class Converger:
         self._spare = frozenset(planned.key for planned in unneeded if not planned.proxy.names)
         stacks = {planned.key: proxies[planned.proxy.name] for planned in plan.proxies if not planned.key.cluster}
         routes = {planned.key: planned.digest for planned in plan.routes}
-        self._wanted = plan, routes | stacks | told | placed | statuses
+        zones = {planned.key: planned.digest for planned in plan.zones}
+        self._wanted = plan, routes | zones | stacks | told | placed | statuses
         return self._wanted[1]
 
     def differing(

@@ -47,6 +47,25 @@ def test_all_of_it() -> None:
     )
 
 
+def test_zones_in_clusters() -> None:
+    """Where their servers can be reached from there: at an address of a private network, or of another host."""
+    reached = [{"zone": "test", "embedded": "172.18.0.1:5300"}, {**OTHER, "rfc2136": {"server": "192.0.2.1"}}]
+    read = parse_settings({**SOURCES, "dns": {"zones": reached, "clusters": "stub"}}).dns
+    assert read is not None
+    assert read.in_clusters
+    assert mistake({"zones": [ZONE], "clusters": "stub"}) == (
+        "dns.clusters: pods don't reach 127.0.0.77:5300, which answers for test: it is this host's loopback; have it"
+        " answer at an address that Nodes reach, such as 172.18.0.1:5300 on kind's network"
+    )
+    assert (
+        mistake({"zones": reached, "clusters": True})
+        == 'dns.clusters: "True" isn\'t known; write stub, or leave it out'
+    )
+    told = "is no address of the loopback or of a private network; use 127.0.0.1:9477"
+    for address in ("8.8.8.8", "0.0.0.0", "[::]"):
+        assert told in mistake({"zones": [{"zone": "test", "embedded": f"{address}:5300"}]})
+
+
 @pytest.mark.parametrize(
     ("text", "address", "number"),
     [("127.0.0.1", "127.0.0.1", 53), ("192.0.2.1:54", "192.0.2.1", 54), ("::1", "::1", 53), ("[::1]:54", "::1", 54)],
@@ -77,7 +96,7 @@ def test_a_zone_may_name_the_owner_of_its_marks() -> None:
         ({"zones": [{**ZONE, "zone": "a..b"}]}, 'dns.zones[0].zone: "a..b" is no zone: use labels of at most 63'),
         ({"zones": [ZONE, ZONE]}, "dns.zones: test is there twice; keep one of them"),
         ({"zones": [{**ZONE, "embedded": "127.0.0.77"}]}, 'dns.zones[0].embedded: "127.0.0.77" is no address with a'),
-        ({"zones": [{**ZONE, "embedded": "192.0.2.1:53"}]}, "dns.zones[0].embedded: 192.0.2.1 isn't a loopback"),
+        ({"zones": [{**ZONE, "embedded": "8.8.8.8:53"}]}, "dns.zones[0].embedded: 8.8.8.8 is no address of the loop"),
         (
             {"zones": [{**ZONE, "embedded": "127.77.0.9:53"}]},
             "dns.zones: 127.77.0.9 is an address of the pool default;",

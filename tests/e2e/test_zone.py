@@ -21,7 +21,7 @@ from tests.e2e.watching import becomes, watching
 
 pytestmark = pytest.mark.envoy
 HOSTNAME = "external-dns.alpha.kubernetes.io/hostname"
-SERVICES, EACH, ROUNDS = 10, 25, 8
+SERVICES, EACH, ROUNDS = 10, 50, 8
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import yaml
 from locallb.kubernetes.rights import (
     AUTHORITY_RULES,
     CERTIFICATE_RULES,
+    CLUSTER_DNS_RULES,
     ELECTION_RULES,
     GATEWAY_RULES,
     INGRESS_RULES,
@@ -42,7 +43,8 @@ from components.access import ClusterAccess
 
 @pulumi.runtime.test
 def declare():
-    rights = {"gateways": ["shop"], "ingresses": [], "pod_ranges": True, "watch_certificates": True}
+    some = {"gateways": ["shop"], "ingresses": [], "pod_ranges": True, "watch_certificates": True}
+    rights = {**some, "cluster_dns": True}
     return ClusterAccess("local-lb", leader_election=True, **rights).account.metadata
 
 declare()
@@ -103,6 +105,15 @@ def test_the_manifest_for_ranges_of_pods_gives_the_least_rights() -> None:
     assert {verb for rule in RANGE_RULES for verb in rule.verbs} == {"list", "watch"}
 
 
+def test_the_manifest_for_zones_in_clusters_gives_the_least_rights() -> None:
+    """Two ConfigMaps by name, in one namespace."""
+    found = documents("rbac-cluster-dns.yaml")
+    assert found["Role"]["rules"] == fields(CLUSTER_DNS_RULES)
+    for kind in ("Role", "RoleBinding"):
+        assert found[kind]["metadata"] == {"name": "local-lb-cluster-dns", "namespace": "kube-system"}
+    assert found["RoleBinding"]["roleRef"]["name"] == "local-lb-cluster-dns"
+
+
 def fields(rules: tuple[Rule, ...]) -> list[dict[str, list[str]]]:
     """Return rules as the API has them."""
     return [rule.fields for rule in rules]
@@ -135,6 +146,10 @@ def test_the_component_declares_what_the_manifests_have() -> None:
         roles, bound = roles | of_file, bound | bound_there
     assert {name: others.pop(("ClusterRole", name))["rules"] for name in roles} == roles
     assert {others.pop(("ClusterRoleBinding", name))["roleRef"]["name"] for name in bound} == bound
+    of_dns = documents("rbac-cluster-dns.yaml")
+    for kind, document in of_dns.items():
+        found = others.pop((kind, "local-lb-cluster-dns"))
+        assert {key: value for key, value in found.items() if key != "type"} == document
     readings = {reading["roleRef"]["name"]: reading for reading in others.values()}
     assert readings.keys() == {"local-lb-secrets", "local-lb-authorities", "local-lb-certificates"}
     for role, reading in readings.items():

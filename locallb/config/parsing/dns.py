@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from locallb.config.candidates import listed
-from locallb.config.loopback_socket import loopback_place
+from locallb.config.loopback_socket import loopback_place, private_place
 from locallb.config.settings import Pool
 from locallb.config.values import Mistakes, parse_address
 from locallb.dns.names import is_wildcard, lies_in, name_fault, normal
@@ -19,7 +19,7 @@ from locallb.dns.zones import TTL, DnsSettings, Embedded, Rfc2136, Zone, zone_of
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import IPAddress
 
-_KEYS = ("zones", "template", "ttl", "records", "inStatus")
+_KEYS = ("zones", "template", "ttl", "records", "inStatus", "clusters")
 _ZONE_KEYS = ("zone", "embedded", "rfc2136")
 _PLACE = "127.0.0.77:5300"
 _ZONE = f"{{zone: test, embedded: {_PLACE}}}"
@@ -32,6 +32,7 @@ _RFC2136 = "{server: 127.0.0.1:53, tsig: FILE}"
 _WITH_PORT = re.compile(r"(^[^:]*|\]):[0-9]{1,5}$")
 _PORT, _LAST_PORT = 53, 65535
 _DEFAULT = loopback_place(_PLACE)
+_STUB, _REACHED = "stub", "172.18.0.1:5300 on kind's network"
 
 
 def parse_dns(mistakes: Mistakes, value: object, pools: Sequence[Pool]) -> DnsSettings | None:
@@ -57,7 +58,19 @@ def parse_dns(mistakes: Mistakes, value: object, pools: Sequence[Pool]) -> DnsSe
         _ttl(mistakes, entry["ttl"]) if "ttl" in entry else TTL,
         _records(mistakes, entry.get("records", {}), zones),
         mistakes.flag("dns.inStatus", entry.get("inStatus", False)),
+        "clusters" in entry and _in_clusters(mistakes, entry["clusters"], zones),
     )
+
+
+def _in_clusters(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> bool:
+    """Read whether clusters are told of the zones, whose servers their pods must reach."""
+    if value != _STUB:
+        mistakes.add("dns.clusters", f"{shown(str(value))} isn't known; write {_STUB}, or leave it out")
+    for zone in zones:
+        if zone.server.address.is_loopback:
+            why = f"pods don't reach {zone.server}, which answers for {zone.name}: it is this host's loopback"
+            mistakes.add("dns.clusters", f"{why}; have it answer at an address that Nodes reach, such as {_REACHED}")
+    return value == _STUB
 
 
 def _zones(mistakes: Mistakes, value: object) -> tuple[Zone, ...]:
@@ -100,7 +113,7 @@ def _embedded(mistakes: Mistakes, key: str, value: object) -> Embedded | None:
         return Embedded(*_DEFAULT)
     text = mistakes.text(key, value, f"an address and a port for the server, such as {_PLACE}")
     try:
-        return Embedded(*loopback_place(text)) if text else None
+        return Embedded(*private_place(text)) if text else None
     except ValueError as error:
         mistakes.add(key, str(error))
         return None

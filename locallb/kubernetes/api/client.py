@@ -51,7 +51,7 @@ POD = create_namespaced_resource("", "v1", "Pod", "pods")
 
 SERVICE = namespaced(ObjectKind.SERVICE)
 WRITES = Tally()
-"""Requests of this process that write, whatever became of them: `status` and `event`."""
+"""Requests of this process that write, whatever became of them: `status`, `event` and `config map`."""
 
 
 class Cluster:
@@ -102,6 +102,15 @@ class Cluster:
     def config_map(self, namespace: str, name: str) -> Object | None:
         """Return a ConfigMap; None if there is none. Raises KubeError."""
         return self._get(f"ConfigMap {namespace}/{name}", CONFIG_MAP, namespace, name)
+
+    def patch_config_map(self, namespace: str, name: str, patch: Mapping[str, object]) -> None:
+        """Merge `patch` into a ConfigMap. Raises KubeError."""
+        WRITES.add("config map")
+
+        def send(client: Client) -> Mapping[str, Any]:
+            return client.patch(CONFIG_MAP, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
+
+        self._call(f"ConfigMap {namespace}/{name}", send)
 
     def _get(self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str) -> Object | None:
         document = self._call(what, lambda client: client.get(kind, name, namespace=namespace), absent=True)

@@ -70,6 +70,12 @@ def config_map(access: Access, namespace: str, name: str) -> Mapping[str, object
     return _at(access).config_map(namespace, name)
 
 
+def patch_config_map(access: Access, namespace: str, name: str, patch: Mapping[str, object]) -> None:
+    """Merge a patch into a ConfigMap. Raises KubeError."""
+    FENCE.term()
+    _at(access).patch_config_map(namespace, name, patch)
+
+
 def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool]) -> bool:
     """Return whether an open watch says of the very Service that it is `fine`: then nothing need be asked.
 

@@ -12,20 +12,21 @@ from locallb.dns.records import Name
 from locallb.dns.zones import Rfc2136
 from locallb.model.naming import owner_fields
 from locallb.outputs.names.dns_name import DnsName, written
+from locallb.outputs.names.stub_zones import StubZones, versions
 from locallb.outputs.output import Output, Planned, Telling
 from locallb.planning.planned import Placement, Plan
 
 if TYPE_CHECKING:
     import pulumi
 
-TOKEN = "locallb:index:DnsName"  # noqa: S105 - a type
+TOKEN, STUBS = "locallb:index:DnsName", "locallb:index:StubZones"
 
 
 class Names(Output):
     """Puts each name into its zone."""
 
-    resource_types = (DnsName,)
-    looked_after = frozenset({TOKEN})
+    resource_types = (DnsName, StubZones)
+    looked_after = frozenset({TOKEN, STUBS})
 
     def words(self, planned: Planned) -> Sequence[object]:
         """Return all that their resources get."""
@@ -39,13 +40,15 @@ class Names(Output):
         return any(_told(planned))
 
     def stamp(self, plan: Plan) -> object:
-        """Return the serials of the zones; None of one whose server doesn't answer."""
+        """Return the serials of zones and the versions of ConfigMaps; None of what doesn't answer."""
+        told = {each.key: versions(each.access) for each in plan.zones}
         zones = {(name.zone.name, server) for placement in plan.placements for name, server in _told(placement)}
         if not zones:
-            return None
+            return told or None
         from locallb.dns.rfc2136 import NameServer  # noqa: PLC0415 - most stacks have no such zone
 
-        return {both: NameServer(both[0], str(both[1].address), both[1].port).serial() for both in zones}
+        serials = {both: NameServer(both[0], str(both[1].address), both[1].port).serial() for both in zones}
+        return serials, told
 
     def declare(self, telling: Telling) -> pulumi.Resource:
         """Declare a DnsName for each; return the last."""

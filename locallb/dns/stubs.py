@@ -1,0 +1,158 @@
+"""How a cluster's own CoreDNS comes to ask the servers of a stack's zones: a marked block of stub zones.
+
+It stands at the end of the `Corefile` in the ConfigMap `coredns`, or by itself in `coredns-custom` where the Corefile
+imports what is there, as those of Gardener and k3s do. Pure. Not here: reading and writing ConfigMaps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from locallb.dns.blocks import block, with_block
+from locallb.model.formatting import clipped, few
+
+NAMESPACE, MAIN, CUSTOM = "kube-system", "coredns", "coredns-custom"
+COREFILE = "Corefile"
+_SERVERS = ".server"
+_IMPORT = re.compile(r"^\s*import\s+\S*custom/\*\.server\s*$", re.MULTILINE)
+_PORT = re.compile(r":([0-9]{1,5})$")
+_IS_DNS = re.compile(r"(?i:dns://|(?!\(|[a-z]+://))")
+"""Before a server block, but for those of other protocols and for snippets."""
+_USUAL, _APPLIED = "53", "Apply"
+_RECONCILED = ("addonmanager.kubernetes.io/mode", "Reconcile")
+_OF_K3S = "objectset.rio.cattle.io/id"
+_MANAGER = "local-lb"
+ConfigMap = Mapping[str, Any]
+
+
+class StubError(Exception):
+    """Zones can't be put there: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the block of a stack is."""
+
+    config_map: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.key} of ConfigMap {NAMESPACE}/{self.config_map}"
+
+
+def stub_zone(zone: str, server: str) -> str:
+    """Write a zone and its server in one word, as a resource has it."""
+    return f"{zone} {server}"
+
+
+def stub_block(owner: str, zones: Sequence[str], main: ConfigMap | None) -> str:
+    """Return the block of a stack, for the port at which a cluster's CoreDNS answers; `owner` names it."""
+    port = _port(_data(main).get(COREFILE, ""))
+    return block(owner, [line for zone, server in _parted(zones) for line in _stub(zone, server, port)])
+
+
+def _parted(zones: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Take what `stub_zone` wrote apart."""
+    for each in zones:
+        zone, _, server = each.partition(" ")
+        yield zone, server
+
+
+def _stub(zone: str, server: str, port: str) -> Iterator[str]:
+    yield from (f"{zone}:{port} {{", "    errors", "    cache 5", f"    forward . {server} {{", "        prefer_udp")
+    yield from ("    }", "}")
+
+
+def place_of(owner: str, main: ConfigMap | None, custom: ConfigMap | None) -> Place:
+    """Return where a stack's block belongs. Raises StubError."""
+    if main is None or not isinstance(_data(main).get(COREFILE), str):
+        raise StubError(f"there is no ConfigMap {NAMESPACE}/{MAIN} with a {COREFILE}: only CoreDNS takes stub zones")
+    if not _IMPORT.search(_data(main)[COREFILE]):
+        return Place(MAIN, COREFILE)
+    if custom is None:
+        make = f"`kubectl create configmap {CUSTOM} -n {NAMESPACE}`"
+        raise StubError(f"the {COREFILE} imports what is in ConfigMap {NAMESPACE}/{CUSTOM}, which isn't there: {make}")
+    return Place(CUSTOM, f"{owner}{_SERVERS}")
+
+
+def text_at(place: Place, main: ConfigMap | None, custom: ConfigMap | None) -> str:
+    """Return what stands at a place; empty where nothing does."""
+    text = _data({MAIN: main, CUSTOM: custom}[place.config_map]).get(place.key, "")
+    return text if isinstance(text, str) else ""
+
+
+def changed_data(place: Place, text: str, owner: str, wanted: str) -> Mapping[str, str | None]:
+    """Return what of a ConfigMap's data becomes what; a key of ours goes with its block."""
+    after = with_block(text, owner, wanted)
+    return {place.key: after if after or place.key == COREFILE else None}
+
+
+def refusal(place: Place, owner: str, zones: Iterable[str], main: ConfigMap | None, custom: ConfigMap | None) -> str:
+    """Return why zones can't be put at a place, where nothing of ours is; empty if they can."""
+    if place.config_map == MAIN and main and (manager := _manager(main)):
+        why = f"ConfigMap {NAMESPACE}/{MAIN} is kept by {manager}, which would take them out again"
+        return f"{why}; have that {COREFILE} import custom/*.server and make {CUSTOM}, or remove local-lb:dns.clusters"
+    served = set(_served(owner, main, custom))
+    if twice := [zone for zone, _ in _parted(zones) if zone in served]:
+        return f"the cluster's CoreDNS serves {few(twice)} already; remove that there, or use another zone"
+    return ""
+
+
+def _served(owner: str, main: ConfigMap | None, custom: ConfigMap | None) -> Iterator[str]:
+    """Return the zones for which others have a server block at our port: CoreDNS starts with no zone twice."""
+    corefile = _data(main).get(COREFILE, "")
+    port, texts = _port(corefile), [corefile]
+    texts += [text for key, text in _data(custom).items() if str(key).endswith(_SERVERS)]
+    for text in texts:
+        for zone, theirs in _zones(with_block(text, owner, "")) if isinstance(text, str) else ():
+            if theirs == port:
+                yield zone
+
+
+def _port(corefile: object) -> str:
+    """Return the port of the zone that has all others: 53, where none is said."""
+    ports = (port for zone, port in _zones(str(corefile)) if not zone)
+    return next(ports, _USUAL)
+
+
+def _zones(corefile: str) -> Iterator[tuple[str, str]]:
+    """Return the zones that have a server block, each with its port."""
+    depth = 0
+    for line in corefile.splitlines():
+        words = line.partition("#")[0].replace(",", " ").split()
+        if depth == 0 and words and words[-1] == "{":
+            yield from (_zone(word) for word in words[:-1] if _IS_DNS.match(word))
+        depth = max(0, depth + words.count("{") - words.count("}"))
+
+
+def _zone(word: str) -> tuple[str, str]:
+    """Read what stands before a server block: `dns://shop.test.:53`."""
+    name = word.lower().removeprefix("dns://")
+    port = _PORT.search(name)
+    return _PORT.sub("", name).removesuffix("."), port[1] if port else _USUAL
+
+
+def _manager(config_map: ConfigMap) -> str:
+    """Return who writes the Corefile again by itself; empty if nobody is known to."""
+    meta = _mapping(config_map.get("metadata"))
+    if _mapping(meta.get("labels")).get(_RECONCILED[0]) == _RECONCILED[1]:
+        return "the cluster's addon manager"
+    if _OF_K3S in _mapping(meta.get("annotations")):
+        return "k3s"
+    for entry in meta.get("managedFields") or ():
+        known = _mapping(entry)
+        fields = _mapping(_mapping(known.get("fieldsV1")).get("f:data"))
+        if known.get("operation") == _APPLIED and known.get("manager") != _MANAGER and f"f:{COREFILE}" in fields:
+            return f"{clipped(str(known.get('manager')))}, who applies it,"
+    return ""
+
+
+def _data(config_map: ConfigMap | None) -> Mapping[str, Any]:
+    return _mapping(config_map.get("data")) if config_map else {}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

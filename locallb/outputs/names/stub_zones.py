@@ -1,0 +1,181 @@
+"""StubZones: what the CoreDNS of a running cluster says of the stack's zones, so that its pods resolve their names.
+
+A marked block and nothing else: it comes and goes by patches over the version that was read, and what somebody else
+wrote between its marks is told and left alone. Not here: what a block says (`dns.stubs`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from locallb.dns.blocks import block_in
+from locallb.dns.markers import early_owner_id
+from locallb.dns.stubs import (
+    CUSTOM,
+    MAIN,
+    NAMESPACE,
+    ConfigMap,
+    Place,
+    StubError,
+    changed_data,
+    place_of,
+    refusal,
+    stub_block,
+    text_at,
+)
+from locallb.kubernetes.access.errors import Fault, KubeError
+from locallb.kubernetes.api import live_service
+from locallb.model.snapshot import Access
+from locallb.resources.errors import ProviderError
+from locallb.resources.properties import StubZonesInputs, StubZonesState
+from locallb.resources.resource_type import ResourceType, grown
+from locallb.threads.jitter import jitter
+
+_ATTEMPTS = 10
+"""Writers of the ConfigMap that may be quicker than we are, one after the other."""
+RIGHTS = "deploy/rbac-cluster-dns.yaml"
+
+
+class _Seen:
+    """Both ConfigMaps of a cluster, as they were read."""
+
+    def __init__(self, access: Access) -> None:
+        self._known = {name: live_service.config_map(access, NAMESPACE, name) for name in (MAIN, CUSTOM)}
+
+    @property
+    def both(self) -> tuple[ConfigMap | None, ConfigMap | None]:
+        return self._known[MAIN], self._known[CUSTOM]
+
+    def text(self, place: Place) -> str:
+        return text_at(place, *self.both)
+
+    def version(self, place: Place) -> str:
+        meta = (self._known[place.config_map] or {}).get("metadata")
+        return str(meta.get("resourceVersion", "")) if isinstance(meta, Mapping) else ""
+
+
+class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
+    """Puts, follows and removes the block."""
+
+    inputs = StubZonesInputs
+    state = StubZonesState
+    replaced_for = frozenset({"access", "owner"})
+    delete_first = True
+
+    def create(self, new: StubZonesInputs) -> tuple[str, StubZonesState]:
+        """Put it there; what has the mark of this stack is its own."""
+        return _word(new), self._put(new, None)
+
+    def read(self, state: StubZonesState) -> StubZonesState | None:
+        """Look whether it stands there still. An API that doesn't answer says nothing, so nothing has changed."""
+        try:
+            found = block_in(_Seen(state.access).text(_place(state)), _word(state))
+        except KubeError:
+            return state
+        if found == state.block:
+            return state
+        return replace(state, zones=()) if found else None
+
+    def leaves_nothing(self, state: StubZonesState) -> bool:
+        """Return whether no block of this stack is there, or the whole cluster is gone."""
+        try:
+            seen = _Seen(state.access)
+            places = Place(MAIN, "Corefile"), Place(CUSTOM, f"{_word(state)}.server")
+        except KubeError as error:
+            return error.fault is Fault.NO_CONTEXT
+        return not any(block_in(seen.text(place), _word(state)) for place in places)
+
+    def update(self, old: StubZonesState, new: StubZonesInputs) -> StubZonesState:
+        """Put what is wanted now in place of what was."""
+        return self._put(new, old)
+
+    def delete(self, state: StubZonesState) -> None:
+        """Take it out, so that everything else is as it was; a cluster that is gone has none any more."""
+        if self.belongs_to_copied_project(state.owner):
+            return
+        try:
+            _written(state.access, lambda seen: self._removed(state, seen))
+        except KubeError as error:
+            if error.fault is not Fault.NO_CONTEXT:
+                raise
+
+    def _put(self, new: StubZonesInputs, old: StubZonesState | None) -> StubZonesState:
+        owner = _word(new)
+
+        def decide(seen: _Seen) -> tuple[Place, Mapping[str, str | None]] | None:
+            place = place_of(owner, *seen.both)
+            if old and _place(old) != place and (removed := self._removed(old, seen)):
+                return removed  # first, and then again
+            wanted, known = stub_block(owner, new.zones, seen.both[0]), block_in(seen.text(place), owner)
+            if known == wanted:
+                return None
+            if known and old and known != old.block:
+                raise _changed(place, owner)
+            if why := refusal(place, owner, new.zones, *seen.both):
+                raise StubError(why)
+            return place, changed_data(place, seen.text(place), owner, wanted)
+
+        try:
+            seen = _written(new.access, decide)
+            place = place_of(owner, *seen.both)
+            wanted = stub_block(owner, new.zones, seen.both[0])
+        except StubError as error:
+            raise ProviderError(f"zones for the pods of {new.owner.service.name}: {error}") from None
+        return grown(self.state, new, config_map=place.config_map, key=place.key, block=wanted)
+
+    def _removed(self, state: StubZonesState, seen: _Seen) -> tuple[Place, Mapping[str, str | None]] | None:
+        place, owner = _place(state), _word(state)
+        known = block_in(seen.text(place), owner)
+        if not known:
+            return None
+        if known != state.block:
+            raise _changed(place, owner)
+        return place, changed_data(place, seen.text(place), owner, "")
+
+
+def _written(access: Access, decide: Callable[[_Seen], tuple[Place, Mapping[str, str | None]] | None]) -> _Seen:
+    """Change ConfigMaps until nothing is left to `decide`, each over the version that was read; return both."""
+    for attempt in range(_ATTEMPTS):
+        time.sleep(live_service.CONFLICTS.delay(attempt, jitter()))
+        try:
+            seen = _Seen(access)
+            wanted = decide(seen)
+            if wanted is None:
+                return seen
+            place, data = wanted
+            patch = {"metadata": {"resourceVersion": seen.version(place)}, "data": dict(data)}
+            live_service.patch_config_map(access, NAMESPACE, place.config_map, patch)
+        except KubeError as error:
+            if error.forbidden:
+                raise ProviderError(f"{error}; {RIGHTS} has the rights for zones in clusters") from None
+            if error.fault is not Fault.CONFLICT:
+                raise
+    raise ProviderError(
+        f"the ConfigMaps of CoreDNS in {NAMESPACE} are changed by somebody again and again; run up again"
+    )
+
+
+def versions(access: Access) -> object:
+    """Return what is another value once somebody has written either ConfigMap; None where nobody answers."""
+    try:
+        seen = _Seen(access)
+    except KubeError:
+        return None
+    return tuple(seen.version(Place(name, "")) for name in (MAIN, CUSTOM))
+
+
+def _word(known: StubZonesInputs) -> str:
+    return early_owner_id(known.owner.home)
+
+
+def _place(state: StubZonesState) -> Place:
+    return Place(state.config_map, state.key)
+
+
+def _changed(place: Place, owner: str) -> ProviderError:
+    why = f"somebody changed the lines between the marks of {owner} in {place}"
+    return ProviderError(
+        f"{why}; remove them with both marks (`kubectl edit`) and run again, or put back what was there"
+    )

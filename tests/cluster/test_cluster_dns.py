@@ -1,0 +1,182 @@
+"""The stack's zones in the CoreDNS of a real cluster: put there, followed, and taken out so that all is as it was."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from lightkube import Client
+from lightkube.core.exceptions import ApiError
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.types import PatchType
+
+from locallb.dns.blocks import ENDS
+from locallb.kubernetes.api.client import CONFIG_MAP
+from tests.cluster.controlplane import ControlPlane, Document, Objects
+from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT
+from tests.e2e.support import Stage, port, service
+from tests.e2e.watching import becomes, watching
+
+pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
+MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "rbac-cluster-dns.yaml"
+ROLE = create_namespaced_resource("rbac.authorization.k8s.io", "v1", "Role", "roles")
+SYSTEM = "kube-system"
+COREFILE = ".:53 {\n    errors\n    kubernetes cluster.local\n    reload\n}"
+IMPORTING = f"{COREFILE}\nimport custom/*.server\n"
+SERVER = "10.255.255.254:5300"
+"""Where nobody is: what CoreDNS is told doesn't depend on it."""
+ZONE = {"zone": "lab.example", "rfc2136": {"server": SERVER}}
+DNS = {"zones": [ZONE], "template": False, "clusters": "stub"}
+
+
+class Dns:
+    """CoreDNS' configuration, and who changes it."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def make(self, name: str, **data: str) -> None:
+        """Create a ConfigMap, `_` for a dot."""
+        named = {key.replace("_", "."): text for key, text in data.items()}
+        self.client.create(CONFIG_MAP.from_dict({"metadata": {"name": name}, "data": named}), namespace=SYSTEM)
+
+    def data(self, name: str = "coredns") -> Document | None:
+        """Return what it has."""
+        return self.client.get(CONFIG_MAP, name, namespace=SYSTEM).get("data")
+
+    def corefile(self) -> str:
+        """Return the text."""
+        return str((self.data() or {})["Corefile"])
+
+    def write(self, text: str, name: str = "coredns", key: str = "Corefile") -> None:
+        """Change it as somebody else."""
+        patch = {"data": {key: text}}
+        self.client.patch(CONFIG_MAP, name, patch, namespace=SYSTEM, patch_type=PatchType.MERGE)
+
+
+@pytest.fixture
+def dns(plane: ControlPlane, cluster: Objects) -> Iterator[Dns]:
+    """Have CoreDNS' configuration, and the rights of deploy/ for it."""
+    del cluster
+    role, binding = yaml.safe_load_all(MANIFEST.read_text())
+    with plane.client() as client:
+        client.create(ROLE.from_dict(role), namespace=SYSTEM)
+        client.create(IN_NAMESPACE.from_dict({**binding, "subjects": [SUBJECT]}), namespace=SYSTEM)
+        made = Dns(client)
+        made.make("coredns", Corefile=COREFILE)
+        try:
+            yield made
+        finally:
+            for name in ("coredns", "coredns-custom"):
+                try:
+                    client.delete(CONFIG_MAP, name, namespace=SYSTEM)
+                except ApiError as error:
+                    if error.status.code != 404:
+                        raise
+            client.delete(IN_NAMESPACE, binding["metadata"]["name"], namespace=SYSTEM)
+            client.delete(ROLE, role["metadata"]["name"], namespace=SYSTEM)
+
+
+@pytest.fixture
+def stack(dns: Dns, play: Stage, plane: ControlPlane) -> Stage:
+    """Return a stack that tells the cluster of its zone; it ends before the cluster does."""
+    del dns
+    play.configure(sources=[plane.source], dns=DNS)
+    return play
+
+
+def fails(stack: Stage, *words: str) -> str:
+    """Run a command that fails; return what it says."""
+    done = stack.run(*words)
+    assert done.code != 0
+    return done.out + done.err
+
+
+def test_zones_come_change_and_go(stack: Stage, dns: Dns, plane: ControlPlane) -> None:
+    """With the least rights; what others write around the block stays, and the end is as the beginning was."""
+    stack.up()
+    text = dns.corefile()
+    assert text.startswith(f"{COREFILE}\n# local-lb: names of local-lb-")
+    assert f"lab.example:53 {{\n    errors\n    cache 5\n    forward . {SERVER} {{" in text
+    assert stack.run("preview", "--expect-no-changes").code == 0
+    stack.configure(sources=[plane.source], dns={**DNS, "zones": [ZONE, {**ZONE, "zone": "more.example"}]})
+    dns.write("# before\n" + dns.corefile() + "# after\n")
+    stack.up()
+    assert "more.example:53 {" in dns.corefile()
+    assert stack.run("destroy", "--yes").code == 0
+    assert dns.corefile() == f"# before\n{COREFILE}\n# after\n"
+
+
+def test_to_the_byte(stack: Stage, dns: Dns) -> None:
+    """Nothing else was written: the text had no end of line."""
+    stack.up()
+    assert stack.run("destroy", "--yes").code == 0
+    assert dns.data() == {"Corefile": COREFILE}
+
+
+def test_beside_what_others_import(stack: Stage, dns: Dns) -> None:
+    """As in Gardener's shoots: a key of its own, and CoreDNS' own text as it was."""
+    dns.make("coredns-custom", other_server="other.example:53 {\n}\n")
+    dns.write(IMPORTING)
+    stack.up()
+    (key,) = (dns.data("coredns-custom") or {}).keys() - {"other.server"}
+    assert key.endswith(".server")
+    assert dns.corefile() == IMPORTING
+    assert stack.run("destroy", "--yes").code == 0
+    assert dns.data("coredns-custom") == {"other.server": "other.example:53 {\n}\n"}
+
+
+def test_what_somebody_writes_between_the_marks_is_told_and_stays(stack: Stage, dns: Dns) -> None:
+    """Neither repaired nor removed; once it is out, everything goes on."""
+    stack.up()
+    ours = dns.corefile()
+    theirs = ours.replace(SERVER, "192.0.2.1")
+    dns.write(theirs)
+    told = r"somebody changed the lines between the marks of local-lb-[0-9a-f]{12} in Corefile of"
+    assert re.search(told, fails(stack, "destroy", "--yes"))
+    assert stack.run("refresh", "--yes").code == 0
+    assert re.search(told, fails(stack, "up", "--yes"))
+    assert dns.corefile() == theirs
+    dns.write(COREFILE)
+    assert stack.run("refresh", "--yes").code == 0
+    stack.up()
+    assert dns.corefile() == ours
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        (f"{COREFILE}\nlab.example:53 {{\n}}\n", "the cluster's CoreDNS serves lab.example already; remove that there"),
+        (IMPORTING, "which isn't there: `kubectl create configmap coredns-custom -n kube-system`"),
+    ],
+)
+def test_who_is_in_the_way_is_told_and_nothing_written(stack: Stage, dns: Dns, there: str, told: str) -> None:
+    """Services are served all the same."""
+    dns.write(there)
+    assert told in fails(stack, "up", "--yes")
+    assert dns.corefile() == there
+
+
+def test_without_the_rights(stack: Stage, dns: Dns) -> None:
+    """The file that has them is named."""
+    dns.client.delete(IN_NAMESPACE, "local-lb-cluster-dns", namespace=SYSTEM)
+    try:
+        assert "deploy/rbac-cluster-dns.yaml has the rights for zones in clusters" in fails(stack, "up", "--yes")
+    finally:
+        _, binding = yaml.safe_load_all(MANIFEST.read_text())
+        dns.client.create(IN_NAMESPACE.from_dict({**binding, "subjects": [SUBJECT]}), namespace=SYSTEM)
+
+
+def test_the_loop_puts_back_what_somebody_took_out(stack: Stage, dns: Dns, cluster: Objects) -> None:
+    """At its next full pass, asked for here by a signal; Services come and go meanwhile."""
+    with watching(stack) as watch:
+        becomes(lambda: ENDS in dns.corefile(), watch)
+        ours = dns.corefile()
+        cluster.service(service("web", port(8080, 0)))
+        dns.write(COREFILE)
+        watch.process.send_signal(signal.SIGHUP)
+        becomes(lambda: dns.corefile() == ours, watch)
