@@ -63,7 +63,7 @@ class DnsSettings:
     records: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Names of the stack itself: addresses, or one other name."""
     in_status: bool = False
-    """Services' statuses tell a name beside each address."""
+    """Statuses of Services, Gateways and Ingresses tell a name beside their addresses."""
     in_clusters: bool = False
     """The CoreDNS of running clusters is told of the zones."""
 

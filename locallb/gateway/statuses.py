@@ -73,6 +73,8 @@ class Outcome:
     """Why a port of it can't be listened at."""
     ordered: tuple[Condition, ...] = ()
     """What somebody wants to go wrong with it."""
+    hostname: str = ""
+    """The name that its status tells beside the addresses; empty for none."""
 
 
 def class_status(one: GatewayClass) -> Told:
@@ -90,11 +92,17 @@ def gateway_status(bound: BoundGateway, outcome: Outcome) -> Told:
     accepted = [set_ for set_ in bound.sets if any(_is_fine(one, outcome) for one in _of(set_, bound))]
     status = {
         **conditions(*_gateway_conditions(bound, outcome, [one for _, one in mine])),
-        "addresses": [{"type": "IPAddress", "value": str(address)} for address in outcome.addresses],
+        "addresses": [*_addresses(outcome)],
         "listeners": listeners,
         "attachedListenerSets": len(accepted),
     }
     return Told(bound.gateway.reference, bound.gateway.meta, status)
+
+
+def _addresses(outcome: Outcome) -> Iterator[Mapping[str, str]]:
+    yield from ({"type": "IPAddress", "value": str(address)} for address in outcome.addresses)
+    if outcome.hostname:
+        yield {"type": "Hostname", "value": outcome.hostname}
 
 
 def _gateway_conditions(bound: BoundGateway, outcome: Outcome, mine: Sequence[BoundListener]) -> Iterator[Condition]:

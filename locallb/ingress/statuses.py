@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from locallb.gateway.statuses import Told
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.formatting import few
+from locallb.model.gateway.objects import Named
 from locallb.model.identities import IPAddress
 from locallb.model.objects import ServicePort
 
 
 def ingress_statuses(
-    bound: BoundIngresses, addresses: Sequence[IPAddress], ports: Sequence[ServicePort]
+    bound: BoundIngresses,
+    addresses: Sequence[IPAddress],
+    ports: Sequence[ServicePort],
+    hosts: Mapping[Named, str],
 ) -> Iterable[Told]:
-    """Return the statuses of the Ingresses that are served at these addresses."""
+    """Return the statuses of the Ingresses that are served at these addresses, each with its name of `hosts`."""
     listed = [{"port": port.port, "protocol": str(port.protocol)} for port in ports]
-    status = {"loadBalancer": {"ingress": [{"ip": str(address), "ports": listed} for address in addresses]}}
-    return (Told(one.reference, one.meta, status) for one in bound.ingresses if not one.problem)
+    for one in bound.ingresses:
+        name = {"hostname": host} if (host := hosts.get(one.meta.key)) else {}
+        entries = [{"ip": str(address), **name, "ports": listed} for address in addresses]
+        if not one.problem:
+            yield Told(one.reference, one.meta, {"loadBalancer": {"ingress": entries}})
 
 
 def serving_words(hosts: Sequence[str], addresses: Sequence[IPAddress], ports: Sequence[ServicePort]) -> str:

@@ -40,6 +40,7 @@ from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways import Gateways
+from locallb.planning.names import told_host
 from locallb.planning.notices import DRAIN, FAULT, ordered_of
 from locallb.planning.planned import Placement, Plan, PlannedNews, PlannedStatus, Rejection
 
@@ -85,7 +86,9 @@ def with_statuses(
     tell = _Telling(snapshot, memory or Memory())
     made = replace(
         plan,
-        placements=tuple(_with_ingresses(_with_status(one, served, tell), told, snapshot) for one in plan.placements),
+        placements=tuple(
+            _with_ingresses(_with_status(one, served, tell), told, snapshot, settings) for one in plan.placements
+        ),
         rejections=tuple(_with_news(_with_status(one, served, tell), told, snapshot) for one in plan.rejections),
         statuses=tuple(one for objects in live for one in _others(objects, served, settings, tell)),
     )
@@ -123,7 +126,7 @@ def outcome_of(planned: Placement | Rejection) -> Outcome:
         if port.problem and not port.listeners
     }
     said = tuple(ordered(_ORDERED[each.reason], each.message) for each in ordered_of(planned.notices))
-    return Outcome(planned.addresses, ports=blocked, ordered=said)
+    return Outcome(planned.addresses, ports=blocked, ordered=said, hostname=planned.hostname)
 
 
 def _trouble(problem: Problem) -> Trouble:
@@ -138,13 +141,14 @@ def _with_status(planned: _Planned, served: _Served, tell: _Telling) -> _Planned
     return replace(planned, status=tell.planned(key.cluster, key, gateway_status, *served[key]))
 
 
-def _with_ingresses(placement: Placement, told: Gateways, snapshot: Snapshot) -> Placement:
+def _with_ingresses(placement: Placement, told: Gateways, snapshot: Snapshot, settings: Settings) -> Placement:
     """Add what Ingresses of a running cluster are told that are served at these addresses."""
     bound = told.bound.get(placement.key)
     if not isinstance(bound, BoundIngresses) or not placement.access:
         return placement
     ports = tuple(planned.port for planned in placement.ports if planned.listeners)
-    statuses = ingress_statuses(bound, placement.addresses, ports) if ports else ()
+    hosts = {one.meta.key: told_host(one, placement, settings.dns) for one in bound.ingresses}
+    statuses = ingress_statuses(bound, placement.addresses, ports, hosts) if ports else ()
     return replace(
         placement,
         statuses=tuple(_planned(one, placement.key.cluster, snapshot) for one in statuses),

@@ -16,6 +16,7 @@ from locallb.dns.zones import DnsSettings, Embedded
 from locallb.envoy import render
 from locallb.gateway.bound import Bound
 from locallb.model.formatting import shown
+from locallb.model.gateway.ingresses import Ingress
 from locallb.model.identities import ObjectKey, ObjectKind, ProxyName
 from locallb.model.naming import proxy_id, proxy_owner
 from locallb.model.objects import Discovery, Service
@@ -83,10 +84,8 @@ def _wishes(service: Service, placement: Placement, gateway: Bound | None, dns: 
     yield Wish(service.key, _hostnames(service), targets, ttl)
     if gateway:
         yield Wish(service.key, gateway.hostnames, targets, ttl, strict=False)
-    key = service.key
-    if dns.template and key.namespace:  # all Ingresses of a class have none
-        made = dns.template.format(name=key.name, namespace=key.namespace, cluster=key.cluster)
-        yield Wish(service.key, (made,), targets, ttl)
+    if made := _made_by_template(service.key, dns):
+        yield Wish(service.key, made, targets, ttl)
 
 
 def _faults(service: Service) -> Iterator[Refusal]:
@@ -117,16 +116,36 @@ def _named(service: Service, placement: Placement, names: Names, refused: Sequen
 
 
 def _told_hostname(service: Service, placement: Placement, given: Iterable[Name], dns: DnsSettings) -> str:
-    """Return the name that the status tells: the first that its annotation wishes and gets, or that of the template.
-
-    One that leads elsewhere isn't the load balancer's, and the API takes no name with a wildcard or an underscore.
-    """
+    """Return the name that the status tells: the first that its annotation wishes and gets, or that of the template."""
     asked = dns.in_status if service.name_in_status is None else service.name_in_status
-    if not asked or service.key.kind is not ObjectKind.SERVICE:
+    if not asked or service.key.kind not in _TOLD_ONE_NAME:
         return ""
-    own = [each.name for each in given if set(each.addresses) == set(placement.addresses) and is_hostname(each.name)]
-    wished = [normal(name) for name in _hostnames(service)]
-    return next((name for name in (*wished, *own) if name in own), "")
+    own = _own_names(placement, given)
+    wished = [*map(normal, _hostnames(service)), *_made_by_template(service.key, dns)]
+    return next((name for name in wished if name in own), "")
+
+
+_TOLD_ONE_NAME = (ObjectKind.SERVICE, ObjectKind.GATEWAY)
+
+
+def told_host(ingress: Ingress, placement: Placement, dns: DnsSettings | None) -> str:
+    """Return the name that the status of an Ingress tells: the first of its hosts that leads to where it is served."""
+    if dns is None or not dns.in_status:
+        return ""
+    own = _own_names(placement, placement.names)
+    return next((host for host in ingress.hosts if host in own), "")
+
+
+def _own_names(placement: Placement, given: Iterable[Name]) -> frozenset[str]:
+    """Return the names that lead to a load balancer itself, and that a status may tell: no wildcard, no underscore."""
+    own = (each for each in given if set(each.addresses) == set(placement.addresses))
+    return frozenset(each.name for each in own if is_hostname(each.name))
+
+
+def _made_by_template(key: ObjectKey, dns: DnsSettings) -> tuple[str, ...]:
+    if not dns.template or not key.namespace:  # all Ingresses of a class have none
+        return ()
+    return (dns.template.format(name=key.name, namespace=key.namespace, cluster=key.cluster),)
 
 
 def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[PlannedProxy]:

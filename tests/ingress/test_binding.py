@@ -200,7 +200,7 @@ def test_ports_of_the_stack_and_tls() -> None:
 def test_a_status_has_address_and_ports() -> None:
     """Of each Ingress that could be read."""
     mine = only(ingress(rule(path())), ingress(name="odd"))
-    (told,) = ingress_statuses(mine, [ip_address("127.0.0.9")], [ServicePort(80)])
+    (told,) = ingress_statuses(mine, [ip_address("127.0.0.9")], [ServicePort(80)], {})
     assert told.of.key == ("shop", "web")
     assert told.status == {
         "loadBalancer": {"ingress": [{"ip": "127.0.0.9", "ports": [{"port": 80, "protocol": "TCP"}]}]}

@@ -15,6 +15,7 @@ import pytest
 
 from components.stack import declare
 from locallb.config.parsing.settings import parse_settings
+from locallb.config.settings import Settings
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.status_patch import says
 from locallb.kubernetes.access.errors import Fault, KubeError
@@ -34,6 +35,7 @@ from locallb.resources.properties import GatewayStatusInputs
 from locallb.resources.resource_type import grown
 from tests.conftest import Golden
 from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, listener, parent, route, service
+from tests.ingress.api import ingress, ingress_class, path, rule
 from tests.planning.api import ACCESS, deployed
 from tests.planning.objects import node
 
@@ -41,12 +43,8 @@ HOME = Home("local-lb", "dev", "/project")
 OTHER = "example.com/controller"
 THEIRS: JsonObject = {"type": "example.com/Fine", "status": "True", "reason": "Fine", "message": ""}
 THEIR_PARENT: JsonObject = {"parentRef": {"name": "web"}, "controllerName": OTHER, "conditions": []}
-SETTINGS = parse_settings(
-    {
-        "sources": [{"kubernetes": {"name": "demo"}}],
-        "pools": [{"name": "p", "addresses": ["127.77.0.0/28"]}],
-    }
-)
+CONFIG = {"sources": [{"kubernetes": {"name": "demo"}}], "pools": [{"name": "p", "addresses": ["127.77.0.0/28"]}]}
+SETTINGS = parse_settings(CONFIG)
 
 
 THEIR_ANCESTOR: JsonObject = {"ancestorRef": {"name": "web"}, "controllerName": OTHER, "conditions": []}
@@ -81,12 +79,14 @@ def cluster() -> list[JsonObject]:
     return everything
 
 
-def plan_of(*documents: JsonObject, live: bool = True, host: HostFacts | None = None) -> Plan:
+def plan_of(
+    *documents: JsonObject, live: bool = True, host: HostFacts | None = None, settings: Settings = SETTINGS
+) -> Plan:
     """Plan what a cluster has."""
     read = parse_objects(DEMO, list(documents))
     access = {DEMO: ACCESS} if live else {}
     given = Snapshot(HOME, read.services, read.malformed, read.nodes, gateway_api=read.gateway_api, access=access)
-    return make_plan(replace(given, host=host or HostFacts()), SETTINGS)
+    return make_plan(replace(given, host=host or HostFacts()), settings)
 
 
 def rewritten(before: dict[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,3 +341,25 @@ def test_a_placement_without_status_is_no_gateway_of_a_cluster() -> None:
     assert isinstance(placement, Placement)
     assert placement.status
     assert (placement.status.owner, placement.status.generation) == (placement.owner, 3)
+
+
+def test_a_gateway_and_an_ingress_tell_a_name_on_request() -> None:
+    """A Gateway that of its template, an Ingress the first of its own hosts that leads to it; nobody a wildcard."""
+    hosted = [("a", "*.apps.test"), ("b", "shop.test"), ("c", "else.example")]
+    ingresses = [ingress(rule(path(), host=host), name=name, class_name="local-lb") for name, host in hosted]
+    of_gateway = gateway_class(), gateway(listener(hostname="web.test", port=8080)), route(), service(), node()
+    zones = [{"zone": "test", "embedded": "127.0.0.77:5300"}]
+    for in_status in (True, False):
+        settings = parse_settings(
+            {**CONFIG, "dns": {"zones": zones, "inStatus": in_status}, "ingress": {"http": 8081, "https": 8443}}
+        )
+        plan = plan_of(*of_gateway, ingress_class("local-lb"), *ingresses, settings=settings)
+        told = {status.key.name: json.loads(status.status) for status in plan.all_statuses}
+        by_name = [one["value"] for one in told["web"]["addresses"] if one["type"] == "Hostname"]
+        assert by_name == (["web.shop.demo.test"] if in_status else [])
+        entries = {name: told[name]["loadBalancer"]["ingress"] for name, _ in hosted}
+        assert {name: [one.get("hostname") for one in some] for name, some in entries.items()} == {
+            "a": [None],
+            "b": ["shop.test" if in_status else None],
+            "c": [None],
+        }
