@@ -46,6 +46,9 @@ class Bind:
 
     root: Path
     signed: bool = False
+    zone: str = ZONE
+    text: str = _FILE
+    """The zone's file."""
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
@@ -54,14 +57,14 @@ class Bind:
         secret = secrets.token_hex(32)
         self.key.write_text(f'key "lab" {{ algorithm hmac-sha256; secret "{_base64(secret)}"; }};\n')
         allowed = "key lab" if self.signed else "any"
-        (self.root / "lab.zone").write_text(_FILE)
+        (self.root / "lab.zone").write_text(self.text)
         (self.root / "named.conf").write_text(
             f"""include "{self.key}";
             options {{ directory "{self.root}"; pid-file "{self.root}/pid"; session-keyfile "{self.root}/session.key";
               listen-on port {self.port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; recursion no;
               tcp-clients 500; dnssec-validation no; managed-keys-directory "{self.root}"; }};
             controls {{ }};
-            zone "{ZONE}" {{ type primary; file "lab.zone"; allow-update {{ {allowed}; }}; notify no; }};
+            zone "{self.zone}" {{ type primary; file "lab.zone"; allow-update {{ {allowed}; }}; notify no; }};
             """
         )
 
@@ -87,12 +90,12 @@ class Bind:
 
     def serial(self) -> int:
         """Return the zone's serial."""
-        answer = dns.query.tcp(dns.message.make_query(f"{ZONE}.", "SOA"), "127.0.0.1", 2, self.port)
+        answer = dns.query.tcp(dns.message.make_query(f"{self.zone}.", "SOA"), "127.0.0.1", 2, self.port)
         return int(next(iter(answer.answer[0])).to_text().split()[2])
 
     def records(self) -> dict[str, set[str]]:
         """Return the whole zone, SOA apart: types and values by name."""
-        zone = dns.zone.Zone(f"{ZONE}.", relativize=False)
+        zone = dns.zone.Zone(f"{self.zone}.", relativize=False)
         dns.query.inbound_xfr("127.0.0.1", zone, port=self.port)
         found: dict[str, set[str]] = {}
         for name, ttl, rdata in zone.iterate_rdatas():
@@ -119,12 +122,12 @@ def _base64(hexadecimal: str) -> str:
 
 
 @contextmanager
-def bind(*, signed: bool = False) -> Iterator[Bind]:
+def bind(*, signed: bool = False, zone: str = ZONE, text: str = _FILE) -> Iterator[Bind]:
     """Run it for a test, which is skipped where it isn't installed; CI installs it."""
     if NAMED is None:
         pytest.skip("there is no named here (Debian: apt install bind9)")
     root = Path(tempfile.mkdtemp(prefix="llb-bind-", dir="/tmp"))
-    server = Bind(root, signed)
+    server = Bind(root, signed, zone, text)
     try:
         server.start()
         yield server
